@@ -1,1 +1,48 @@
 //! What a sandbox and its executions may become next, and what must be done to get them there.
+//! Pure: no IO, no clock, no log. Time arrives as a value, and what must be done leaves as a value.
+//! Start reading at [`step`] (facts, which cannot be refused) and [`ask`] (wishes, which can).
+
+mod admission;
+mod adoption;
+mod ask;
+mod cause;
+mod due;
+mod duty;
+mod event;
+mod evidence;
+mod execution;
+mod executions;
+mod guard;
+mod id;
+mod incarnation;
+pub mod invariants;
+mod judge;
+mod lease;
+mod policy;
+mod receipt;
+mod record;
+mod sandbox;
+mod status;
+mod time;
+mod turn;
+
+pub use admission::{AdmissionLimits, Demand, Scarcity, Totals, admit};
+pub use ask::{Ask, Refusal, ask};
+pub use cause::Cause;
+pub use duty::{Duty, Effect, Ticket, Work};
+pub use event::{Event, step};
+pub use evidence::{BodySeen, Evidence, ExecutionSeen, ProbeFailure, Probed, Seen, StopOutcome};
+pub use execution::{Execution, ExecutionKind, ExecutionLimits, ExecutionState, Outcome, OutcomeKind};
+pub use guard::{Guard, Guards};
+pub use id::{ExecutionId, IdError, NodeId, SandboxId};
+pub use lease::{Check, CheckKind, Generation, Health, Lease, Live, StartStep, StopFailure, Verdict};
+pub use policy::Policy;
+pub use receipt::{Attestation, Finding, Receipt, ReceiptCheck};
+pub use record::{Fact, Record};
+pub use sandbox::{Life, Sandbox};
+pub use status::{State, Status, status};
+pub use time::Timestamp;
+pub use turn::{Context, Transition, create, lease_orphan, quarantine_unreadable};
+
+#[cfg(test)]
+mod tests;

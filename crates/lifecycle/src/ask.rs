@@ -1,0 +1,164 @@
+//! Wishes of users, operators and engines. A wish can be refused, with the reason; asking again is no error.
+
+use crate::turn::Turn;
+use crate::{
+    Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease, Life,
+    NodeId, Outcome, Sandbox, Transition,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Run a command. `may_queue`: wait for a place if all are taken.
+    Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
+    /// End one execution.
+    Cancel { id: ExecutionId, cause: Cause },
+    /// End the sandbox. Legal in every state.
+    Stop { cause: Cause, forced: bool },
+    /// End the sandbox and forget its record, once its body is proven gone.
+    Forget,
+    /// A new body in place of the one that is there.
+    Restart { cause: Cause },
+    /// Count idleness anew.
+    KeepAlive,
+    /// An operator's word that a quarantined body is gone.
+    Attest { by: String, reason: String },
+    /// Take over what a dead node owned or was doing here.
+    Adopt { dead: NodeId, rebooted: bool },
+    /// A body of this generation was found although the lease is free.
+    LeaseStray { generation: Generation },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    #[error("the sandbox is being ended ({cause:?})")]
+    Ending { cause: Cause },
+    #[error("the sandbox has ended ({cause:?})")]
+    Ended { cause: Cause },
+    #[error("{running} executions run or wait, and there are {places} places")]
+    Busy { running: u32, places: u32 },
+    #[error("the sandbox has no such execution")]
+    NoSuchExecution,
+    #[error("only what is quarantined can be attested to be gone")]
+    NotQuarantined,
+    #[error("the sandbox has no body to replace")]
+    NoBody,
+    #[error("a body is leased already")]
+    Leased,
+}
+
+/// Takes in a wish.
+pub fn ask(sandbox: &Sandbox, wish: Ask, ctx: Context<'_>) -> Result<Transition, Refusal> {
+    let mut turn = Turn::begin(sandbox, ctx);
+    turn.grant(wish)?;
+    Ok(turn.finish())
+}
+
+impl Turn<'_> {
+    fn grant(&mut self, wish: Ask) -> Result<(), Refusal> {
+        match wish {
+            Ask::Execute { id, kind, limits, may_queue } => {
+                self.must_be_wanted()?;
+                self.ask_execution(id, kind, limits, may_queue)?;
+            }
+            Ask::Cancel { id, cause } => self.cancel(id, cause)?,
+            Ask::Stop { cause, forced } => self.stop(cause, forced),
+            Ask::Forget => self.forget(),
+            Ask::Restart { cause } => self.restart(cause)?,
+            Ask::KeepAlive => {
+                self.must_be_wanted()?;
+                self.keep_alive();
+            }
+            Ask::Attest { by, reason } => self.attest(by, reason)?,
+            Ask::Adopt { dead, rebooted } => self.adopt(dead, rebooted),
+            Ask::LeaseStray { generation } => self.lease_stray(generation)?,
+        }
+        Ok(())
+    }
+
+    fn must_be_wanted(&self) -> Result<(), Refusal> {
+        match self.sandbox.life {
+            Life::Wanted => Ok(()),
+            Life::Ending { cause, .. } => Err(Refusal::Ending { cause }),
+            Life::Ended { cause, .. } => Err(Refusal::Ended { cause }),
+        }
+    }
+
+    fn cancel(&mut self, id: ExecutionId, cause: Cause) -> Result<(), Refusal> {
+        if !self.sandbox.executions.iter().any(|execution| execution.id == id) {
+            return Err(Refusal::NoSuchExecution);
+        }
+        self.end_execution(id, Outcome::ended_for(cause));
+        Ok(())
+    }
+
+    fn stop(&mut self, cause: Cause, forced: bool) {
+        self.end(cause, forced);
+        // Somebody waits: one look out of turn.
+        if matches!(self.sandbox.lease, Lease::Quarantined { look: None, .. }) {
+            self.look_in_quarantine();
+        }
+    }
+
+    fn forget(&mut self) {
+        if !self.sandbox.forget {
+            self.sandbox.forget = true;
+            self.record(Fact::ForgetAsked);
+        }
+        self.stop(Cause::StoppedByUser, false);
+        if !self.holds(Guard::ForgetWaitsForAbsence) {
+            let (generation, receipt) = (self.sandbox.generation(), self.receipt(vec![]));
+            self.free(receipt, generation);
+        }
+    }
+
+    fn restart(&mut self, cause: Cause) -> Result<(), Refusal> {
+        self.must_be_wanted()?;
+        match self.sandbox.lease {
+            Lease::Starting { .. } | Lease::Live(_) => {}
+            Lease::Free { .. } | Lease::Stopping { .. } | Lease::StopWaiting { .. } | Lease::Quarantined { .. } => {
+                return Err(Refusal::NoBody);
+            }
+        }
+        self.record(Fact::RestartAsked { cause });
+        self.sandbox.launches = 0;
+        self.sandbox.start_by = self.now.after_ms(self.policy.start_ms);
+        self.end_what_runs(&Outcome::ended_for(cause));
+        if self.holds(Guard::LaunchWaitsForAbsence) {
+            self.begin_stop(false);
+        } else {
+            self.launch();
+        }
+        Ok(())
+    }
+
+    fn keep_alive(&mut self) {
+        let Some(until) = self.policy.idle_ms.map(|ms| self.now.after_ms(ms)) else { return };
+        if let Some(live) = self.live()
+            && live.idle_by.is_some()
+        {
+            live.idle_by = Some(until);
+            self.record(Fact::KeptAlive { until });
+        }
+    }
+
+    fn attest(&mut self, by: String, reason: String) -> Result<(), Refusal> {
+        let Lease::Quarantined { generation, .. } = self.sandbox.lease else {
+            return Err(Refusal::NotQuarantined);
+        };
+        let attestation = Attestation { by, reason, at: self.now };
+        self.record(Fact::Attested { attestation: attestation.clone() });
+        self.free(self.attested_receipt(attestation), generation);
+        Ok(())
+    }
+
+    fn lease_stray(&mut self, generation: Generation) -> Result<(), Refusal> {
+        let Lease::Free { last } = self.sandbox.lease else {
+            return Err(Refusal::Leased);
+        };
+        self.sandbox.strays += 1;
+        self.sandbox.lease = Lease::Free { last: last.max(generation) };
+        self.record(Fact::StrayFound { generation });
+        self.stop_attempt(1, false);
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! The lease: which physical things of which generation may exist.
+//!
+//! ```text
+//!             launch            probes passed
+//!   Free ───────────► Starting ──────────────► Live
+//!    ▲                   │                      │
+//!    │ proven absent     │ stop, failed start   │ stop, limit, lost identity
+//!    │                   ▼                      │
+//!    ├────────────── Stopping ◄─────────────────┘
+//!    │                │    ▲
+//!    │      no proof  ▼    │ backoff over
+//!    │            StopWaiting
+//!    │                │ attempts used up
+//!    │                ▼
+//!    └────────── Quarantined      (a look proves absence, or an operator attests to it)
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Duty, ProbeFailure, Timestamp};
+
+/// Numbers the bodies of one sandbox. It only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(transparent)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lease {
+    /// No body exists: `last` and everything before it is proven gone, or attested to be.
+    Free { last: Generation },
+    /// A body is being made, or was made and has not proven itself.
+    Starting { generation: Generation, step: StartStep, duty: Duty },
+    Live(Live),
+    /// One attempt to end the body is under way.
+    Stopping { generation: Generation, attempt: u32, forced: bool, duty: Duty },
+    /// The last attempt did not prove absence; the next one has its time.
+    StopWaiting { generation: Generation, attempts: u32, next_at: Timestamp, last: StopFailure },
+    /// No more attempts: only looked at, now and then.
+    Quarantined {
+        generation: Generation,
+        attempts: u32,
+        since: Timestamp,
+        last: StopFailure,
+        next_look: Timestamp,
+        look: Option<Duty>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartStep {
+    Launch,
+    /// The node that launched is dead: is its body there, and is it whole?
+    Identify,
+    Probe,
+}
+
+/// A body that passed its probes in this generation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Live {
+    pub generation: Generation,
+    /// When the first work must have been accepted. None: it was, or nobody waits for it.
+    pub accept_by: Option<Timestamp>,
+    /// When the sandbox counts as idle, unless a look shows that it was busy. None: it has executions.
+    pub idle_by: Option<Timestamp>,
+    pub health: Health,
+    pub check: Option<Check>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Health {
+    pub verdict: Verdict,
+    /// The last time a probe passed.
+    pub verified_at: Timestamp,
+    pub next_check: Timestamp,
+    /// Since when looks do not answer.
+    pub doubt_since: Option<Timestamp>,
+    /// No look before this: the last one did not answer.
+    pub hold_until: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Healthy,
+    Unhealthy { since: Timestamp, failure: ProbeFailure },
+}
+
+/// One question to a live body. There is at most one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Check {
+    pub kind: CheckKind,
+    pub duty: Duty,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckKind {
+    Ping,
+    Probe,
+    Look,
+}
+
+/// Why an attempt to stop did not free the lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopFailure {
+    StillPresent {
+        what: String,
+    },
+    LookFailed {
+        why: String,
+    },
+    DeadlinePassed,
+    /// The stored row could not be read, so nothing is known of the body.
+    UnreadableRow {
+        why: String,
+    },
+}
+
+impl Lease {
+    /// The generation that may exist, or the last one that did.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        match self {
+            Self::Free { last } => *last,
+            Self::Live(live) => live.generation,
+            Self::Starting { generation, .. }
+            | Self::Stopping { generation, .. }
+            | Self::StopWaiting { generation, .. }
+            | Self::Quarantined { generation, .. } => *generation,
+        }
+    }
+
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        matches!(self, Self::Free { .. })
+    }
+}

@@ -1,0 +1,94 @@
+//! How long anything may take and how often it is tried. Fixed when the sandbox is created, so that every
+//! node decides the same.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Guards;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// From the wish for a body to a body that passed its probes.
+    pub start_ms: u64,
+    /// How many bodies are tried before that.
+    pub launches: u32,
+    /// From a live body to the first work it accepts. None: it may wait for work until it is idle.
+    pub accept_ms: Option<u64>,
+    /// One probe or look.
+    pub probe_ms: u64,
+    /// Between two routine probes.
+    pub probe_every_ms: u64,
+    /// Between two tries of a look that did not answer.
+    pub look_again_ms: u64,
+    /// How long a passed probe proves that the sandbox is ready.
+    pub evidence_ms: u64,
+    /// How long looks may fail before the sandbox is ended.
+    pub doubt_ms: u64,
+    /// An unhealthy sandbox is ended once it is this old, and flagged before.
+    pub unhealthy_age_ms: u64,
+    /// From SIGTERM to SIGKILL.
+    pub grace_ms: u64,
+    /// One attempt to stop.
+    pub stop_attempt_ms: u64,
+    /// Attempts before quarantine.
+    pub stop_attempts: u32,
+    /// The waits between attempts; the last one repeats.
+    pub stop_backoff_ms: Vec<u64>,
+    /// Between two looks at what is quarantined.
+    pub quarantine_look_ms: u64,
+    /// From the wish for an execution to its first instruction.
+    pub queued_ms: u64,
+    /// From the decision to end an execution to the proof that it is gone.
+    pub kill_ms: u64,
+    /// No execution, no CPU used, no egress. None: never idle.
+    pub idle_ms: Option<u64>,
+    pub max_life_ms: u64,
+    /// Executions side by side; further ones are queued.
+    pub side_by_side: u32,
+    pub queue_length: u32,
+    pub jobs: u32,
+    /// The sandbox ends with its last execution.
+    pub one_shot: bool,
+    #[serde(skip)]
+    pub guards: Guards,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            start_ms: 60_000,
+            launches: 3,
+            accept_ms: None,
+            probe_ms: 5_000,
+            probe_every_ms: 15_000,
+            look_again_ms: 2_000,
+            evidence_ms: 30_000,
+            doubt_ms: 60_000,
+            unhealthy_age_ms: 600_000,
+            grace_ms: 5_000,
+            stop_attempt_ms: 45_000,
+            stop_attempts: 5,
+            stop_backoff_ms: vec![5_000, 10_000, 30_000, 120_000, 300_000],
+            quarantine_look_ms: 600_000,
+            queued_ms: 30_000,
+            kill_ms: 10_000,
+            idle_ms: Some(600_000),
+            max_life_ms: 86_400_000,
+            side_by_side: 16,
+            queue_length: 64,
+            jobs: 64,
+            one_shot: false,
+            guards: Guards::default(),
+        }
+    }
+}
+
+impl Policy {
+    /// The wait after so many failed attempts to stop.
+    #[must_use]
+    pub fn backoff_ms(&self, attempts: u32) -> u64 {
+        let step = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
+        let last = self.stop_backoff_ms.last();
+        self.stop_backoff_ms.get(step).or(last).copied().unwrap_or(self.stop_attempt_ms)
+    }
+}

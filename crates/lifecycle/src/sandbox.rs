@@ -1,0 +1,129 @@
+//! A sandbox as the store keeps it: what is wanted of it, which body it may have, what runs in it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Generation, Lease, NodeId, Receipt, SandboxId,
+    StartStep, Ticket, Timestamp, Work,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Sandbox {
+    pub id: SandboxId,
+    /// Who does the work that nobody else has been asked to do.
+    pub owner: NodeId,
+    pub life: Life,
+    pub lease: Lease,
+    pub created_at: Timestamp,
+    /// When the body must be live. Counted anew by a restart.
+    pub start_by: Timestamp,
+    /// The end of its maximum life.
+    pub expires_at: Timestamp,
+    pub launches: u32,
+    /// Bodies that were found after the end and had to be leased again to be stopped.
+    pub strays: u32,
+    /// The host was restarted since the body was made.
+    pub rebooted: bool,
+    /// The record is to be forgotten once the body is proven gone.
+    pub forget: bool,
+    pub last_ticket: Ticket,
+    pub grace_ms: u64,
+    /// What has not ended, in the order of arrival.
+    pub executions: Vec<Execution>,
+}
+
+/// What is wanted. It goes one way only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    Wanted,
+    /// The end is decided and its cause is written; the body may still be there.
+    Ending { cause: Cause, asked_at: Timestamp },
+    /// The body was proven gone, or attested to be.
+    Ended { cause: Cause, at: Timestamp, receipt: Box<Receipt> },
+}
+
+impl Sandbox {
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.lease.generation()
+    }
+
+    /// Nothing more is going to happen to it.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        matches!(self.life, Life::Ended { .. }) && self.lease.is_free()
+    }
+
+    /// The end was asked for together with forgetting, and is proven.
+    #[must_use]
+    pub fn is_to_be_forgotten(&self) -> bool {
+        self.forget && self.is_settled()
+    }
+
+    /// How many bodies' worth of sandbox were created and proven gone: a stray counts as one more of each.
+    #[must_use]
+    pub fn created_and_destroyed(&self) -> (u64, u64) {
+        let created = 1 + u64::from(self.strays);
+        let alive = u64::from(!self.is_settled());
+        (created, created - alive)
+    }
+
+    /// Everything that is under way for this sandbox. What a crash interrupted is found here again.
+    #[must_use]
+    pub fn effects(&self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let mut push =
+            |duty: Duty, work| effects.push(Effect { sandbox: self.id, generation: self.generation(), duty, work });
+        match &self.lease {
+            Lease::Starting { step, duty, .. } => push(*duty, step.work()),
+            Lease::Live(live) => {
+                if let Some(Check { kind, duty }) = live.check {
+                    push(duty, kind.work());
+                }
+            }
+            Lease::Stopping { forced, duty, .. } => {
+                push(*duty, Work::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
+            }
+            Lease::Quarantined { look: Some(duty), .. } => push(*duty, Work::Look),
+            Lease::Quarantined { look: None, .. } | Lease::Free { .. } | Lease::StopWaiting { .. } => {}
+        }
+        for Execution { id, state, .. } in &self.executions {
+            match state {
+                ExecutionState::Starting { duty } => push(*duty, Work::Exec { execution: *id }),
+                ExecutionState::Running { watch, .. } => push(*watch, Work::Watch { execution: *id }),
+                ExecutionState::Ending { kill: Some(duty), .. } => push(*duty, Work::Kill { execution: *id }),
+                ExecutionState::Ending { kill: None, .. }
+                | ExecutionState::Queued { .. }
+                | ExecutionState::Ended { .. } => {}
+            }
+        }
+        effects
+    }
+
+    /// Whether the launch with this ticket may still make a body.
+    #[must_use]
+    pub fn permits_launch(&self, ticket: Ticket) -> bool {
+        matches!(self.lease, Lease::Starting { step: StartStep::Launch, duty, .. } if duty.ticket == ticket)
+    }
+}
+
+impl StartStep {
+    fn work(self) -> Work {
+        match self {
+            Self::Launch => Work::Launch,
+            Self::Identify => Work::Look,
+            Self::Probe => Work::Probe,
+        }
+    }
+}
+
+impl CheckKind {
+    fn work(self) -> Work {
+        match self {
+            Self::Ping => Work::Ping,
+            Self::Probe => Work::Probe,
+            Self::Look => Work::Look,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Examples: one promise of the lifecycle each.
