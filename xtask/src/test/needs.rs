@@ -23,7 +23,7 @@ const NEEDS: &[Need] = &[Need {
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
 pub(super) fn install_what_is_missing(lints_too: bool) {
-    let packages = missing_packages(NEEDS, |program| is_on_path(program));
+    let packages = missing_packages(NEEDS, is_on_path);
     if !packages.is_empty() {
         install_packages(&packages);
     }
