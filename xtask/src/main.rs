@@ -16,7 +16,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Builds, checks and measures this repository")]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Builds, checks and measures this repository"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     task: Task,
