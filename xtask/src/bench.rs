@@ -1,0 +1,74 @@
+//! Benchmarks by name. Each is a program of its own that prints its table.
+
+use anyhow::Result;
+
+use crate::cargo;
+
+/// A benchmark's name, and what cargo is asked to run for it.
+type Bench = (&'static str, &'static [&'static str]);
+
+/// Example of an entry: `("store", &["run", "--release", "--locked", "--package", "pinfold-store-bench", "--"])`.
+const BENCHES: &[Bench] = &[];
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Which benchmark; without a name the known ones are listed
+    name: Option<String>,
+    /// What the benchmark itself is told
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let Some((_, command)) = options.name.as_deref().and_then(|name| find(name, BENCHES)) else {
+        println!("{}", list(options.name.as_deref(), BENCHES));
+        return Ok(options.name.is_none());
+    };
+    let mut arguments = command.to_vec();
+    arguments.extend(options.arguments.iter().map(String::as_str));
+    cargo::succeeds(&arguments)
+}
+
+pub(crate) fn is_known(name: &str) -> bool {
+    find(name, BENCHES).is_some()
+}
+
+fn find<'a>(name: &str, benches: &'a [Bench]) -> Option<&'a Bench> {
+    benches.iter().find(|(known, _)| *known == name)
+}
+
+fn list(asked: Option<&str>, benches: &[Bench]) -> String {
+    let names: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
+    let known = if names.is_empty() {
+        "none yet".to_owned()
+    } else {
+        names.join(", ")
+    };
+    match asked {
+        Some(name) => format!("there is no benchmark `{name}`; known: {known}"),
+        None => format!("known benchmarks: {known}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &[Bench] = &[("store", &["run"]), ("start", &["run"])];
+
+    #[test]
+    fn a_benchmark_is_found_by_its_whole_name() {
+        assert_eq!(find("store", TWO).unwrap().0, "store");
+        assert!(find("sto", TWO).is_none());
+    }
+
+    #[test]
+    fn an_unknown_benchmark_lists_the_known_ones() {
+        assert_eq!(
+            list(Some("sotre"), TWO),
+            "there is no benchmark `sotre`; known: store, start"
+        );
+        assert_eq!(list(None, TWO), "known benchmarks: store, start");
+        assert_eq!(list(None, &[]), "known benchmarks: none yet");
+    }
+}

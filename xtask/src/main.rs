@@ -1,0 +1,53 @@
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy` and `bench`.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a program for a terminal: what it prints is what it is for"
+)]
+
+mod bench;
+mod cargo;
+mod lint;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Builds, checks and measures this repository"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run the tests and count them
+    Test(test::Options),
+    /// Check formatting and run clippy
+    Lint,
+    /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
+    Tidy,
+    /// Run one benchmark and print its table
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let succeeded = match Arguments::parse().task {
+        Task::Test(options) => test::run(&options)?,
+        Task::Lint => lint::run()?,
+        Task::Tidy => tidy::run()?,
+        Task::Bench(options) => bench::run(&options)?,
+    };
+    Ok(if succeeded {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

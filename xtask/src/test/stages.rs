@@ -1,0 +1,48 @@
+//! The table of what a test run consists of, in order. A new stage is a new entry.
+
+use anyhow::Result;
+
+use crate::{lint, tidy};
+
+pub(super) struct Stage {
+    pub(super) name: &'static str,
+    pub(super) when: When,
+    pub(super) what: What,
+}
+
+pub(super) enum When {
+    Always,
+    OnlyAll,
+}
+
+pub(super) enum What {
+    /// `cargo test`, whose tests are counted one by one. Every other stage counts as one test.
+    Harness,
+    /// Cargo with these arguments.
+    Cargo(&'static [&'static str]),
+    /// A function of this program.
+    Check(fn() -> Result<bool>),
+}
+
+pub(super) const STAGES: &[Stage] = &[
+    Stage {
+        name: "formatting",
+        when: When::OnlyAll,
+        what: What::Cargo(lint::FORMATTING),
+    },
+    Stage {
+        name: "clippy",
+        when: When::OnlyAll,
+        what: What::Cargo(lint::CLIPPY),
+    },
+    Stage {
+        name: "tidy",
+        when: When::Always,
+        what: What::Check(tidy::run),
+    },
+    Stage {
+        name: "tests",
+        when: When::Always,
+        what: What::Harness,
+    },
+];
