@@ -2,14 +2,19 @@
 
 use crate::turn::Turn;
 use crate::{
-    Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease, Life,
-    NodeId, Outcome, Sandbox, Transition,
+    Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease,
+    Life, NodeId, Outcome, Sandbox, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// Run a command. `may_queue`: wait for a place if all are taken.
-    Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
+    Execute {
+        id: ExecutionId,
+        kind: ExecutionKind,
+        limits: ExecutionLimits,
+        may_queue: bool,
+    },
     /// End one execution.
     Cancel { id: ExecutionId, cause: Cause },
     /// End the sandbox. Legal in every state.
@@ -56,7 +61,12 @@ pub fn ask(sandbox: &Sandbox, wish: Ask, ctx: Context<'_>) -> Result<Transition,
 impl Turn<'_> {
     fn grant(&mut self, wish: Ask) -> Result<(), Refusal> {
         match wish {
-            Ask::Execute { id, kind, limits, may_queue } => {
+            Ask::Execute {
+                id,
+                kind,
+                limits,
+                may_queue,
+            } => {
                 self.must_be_wanted()?;
                 self.ask_execution(id, kind, limits, may_queue)?;
             }
@@ -115,7 +125,10 @@ impl Turn<'_> {
         self.must_be_wanted()?;
         match self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => {}
-            Lease::Free { .. } | Lease::Stopping { .. } | Lease::StopWaiting { .. } | Lease::Quarantined { .. } => {
+            Lease::Free { .. }
+            | Lease::Stopping { .. }
+            | Lease::StopWaiting { .. }
+            | Lease::Quarantined { .. } => {
                 return Err(Refusal::NoBody);
             }
         }
@@ -132,7 +145,9 @@ impl Turn<'_> {
     }
 
     fn keep_alive(&mut self) {
-        let Some(until) = self.policy.idle_ms.map(|ms| self.now.after_ms(ms)) else { return };
+        let Some(until) = self.policy.idle_ms.map(|ms| self.now.after_ms(ms)) else {
+            return;
+        };
         if let Some(live) = self.live()
             && live.idle_by.is_some()
         {
@@ -145,8 +160,14 @@ impl Turn<'_> {
         let Lease::Quarantined { generation, .. } = self.sandbox.lease else {
             return Err(Refusal::NotQuarantined);
         };
-        let attestation = Attestation { by, reason, at: self.now };
-        self.record(Fact::Attested { attestation: attestation.clone() });
+        let attestation = Attestation {
+            by,
+            reason,
+            at: self.now,
+        };
+        self.record(Fact::Attested {
+            attestation: attestation.clone(),
+        });
         self.free(self.attested_receipt(attestation), generation);
         Ok(())
     }
@@ -156,7 +177,9 @@ impl Turn<'_> {
             return Err(Refusal::Leased);
         };
         self.sandbox.strays += 1;
-        self.sandbox.lease = Lease::Free { last: last.max(generation) };
+        self.sandbox.lease = Lease::Free {
+            last: last.max(generation),
+        };
         self.record(Fact::StrayFound { generation });
         self.stop_attempt(1, false);
         Ok(())

@@ -1,7 +1,10 @@
 //! Deadlines: when something must happen next, and what happens when it has not.
 
 use crate::turn::Turn;
-use crate::{Cause, CheckKind, ExecutionState, Guard, Lease, Life, Live, Outcome, Sandbox, StartStep, StopFailure, Timestamp};
+use crate::{
+    Cause, CheckKind, ExecutionState, Guard, Lease, Life, Live, Outcome, Sandbox, StartStep, StopFailure,
+    Timestamp,
+};
 
 impl Sandbox {
     /// The next moment at which time alone changes something. None only for what is settled.
@@ -13,15 +16,22 @@ impl Sandbox {
             Lease::Live(live) => Some(self.next_check(live)),
             Lease::StopWaiting { next_at, .. } => Some(*next_at),
             Lease::Quarantined { look: Some(duty), .. } => Some(duty.deadline),
-            Lease::Quarantined { look: None, next_look, .. } => Some(*next_look),
+            Lease::Quarantined {
+                look: None,
+                next_look,
+                ..
+            } => Some(*next_look),
         };
-        let executions = self.executions.iter().filter_map(|execution| match &execution.state {
-            ExecutionState::Queued { start_by } => Some(*start_by),
-            ExecutionState::Starting { duty } => Some(duty.deadline),
-            ExecutionState::Running { watch, .. } => Some(watch.deadline),
-            ExecutionState::Ending { kill, .. } => kill.map(|duty| duty.deadline),
-            ExecutionState::Ended { .. } => None,
-        });
+        let executions = self
+            .executions
+            .iter()
+            .filter_map(|execution| match &execution.state {
+                ExecutionState::Queued { start_by } => Some(*start_by),
+                ExecutionState::Starting { duty } => Some(duty.deadline),
+                ExecutionState::Running { watch, .. } => Some(watch.deadline),
+                ExecutionState::Ending { kill, .. } => kill.map(|duty| duty.deadline),
+                ExecutionState::Ended { .. } => None,
+            });
         let life = matches!(self.life, Life::Wanted).then_some(self.expires_at);
         lease.into_iter().chain(executions).chain(life).min()
     }
@@ -38,13 +48,16 @@ impl Sandbox {
 
     /// When a look is needed to judge a deadline that activity moves.
     fn wants_look(&self, live: &Live) -> Option<Timestamp> {
-        let quiet = self.executions.iter().filter_map(|execution| match execution.state {
-            ExecutionState::Running { quiet_by, .. } => quiet_by,
-            ExecutionState::Queued { .. }
-            | ExecutionState::Starting { .. }
-            | ExecutionState::Ending { .. }
-            | ExecutionState::Ended { .. } => None,
-        });
+        let quiet = self
+            .executions
+            .iter()
+            .filter_map(|execution| match execution.state {
+                ExecutionState::Running { quiet_by, .. } => quiet_by,
+                ExecutionState::Queued { .. }
+                | ExecutionState::Starting { .. }
+                | ExecutionState::Ending { .. }
+                | ExecutionState::Ended { .. } => None,
+            });
         quiet.chain(live.accept_by).chain(live.idle_by).min()
     }
 }
@@ -65,7 +78,9 @@ impl Turn<'_> {
     fn executions_overdue(&mut self) {
         for execution in self.sandbox.executions.clone() {
             match execution.state {
-                ExecutionState::Queued { start_by } if self.is_over(start_by) && self.holds(Guard::QueuedExpires) => {
+                ExecutionState::Queued { start_by }
+                    if self.is_over(start_by) && self.holds(Guard::QueuedExpires) =>
+                {
                     let outcome = Outcome::failed(Cause::StartDeadline, "no place became free in time");
                     self.finish_execution(execution.id, outcome);
                 }
@@ -99,17 +114,25 @@ impl Turn<'_> {
                 self.start_failed(cause, format!("no answer to {step:?} by its deadline"));
             }
             Lease::Live(_) => self.checks_overdue(),
-            Lease::Stopping { duty, .. } if self.is_over(duty.deadline) && self.holds(Guard::StopAttemptExpires) => {
+            Lease::Stopping { duty, .. }
+                if self.is_over(duty.deadline) && self.holds(Guard::StopAttemptExpires) =>
+            {
                 self.stop_failed(StopFailure::DeadlinePassed);
             }
-            Lease::StopWaiting { attempts, next_at, .. } if self.is_over(*next_at) => {
+            Lease::StopWaiting {
+                attempts, next_at, ..
+            } if self.is_over(*next_at) => {
                 // Whoever waited politely before has waited long enough.
                 self.stop_attempt(attempts + 1, true);
             }
             Lease::Quarantined { look: Some(duty), .. } if self.is_over(duty.deadline) => {
                 self.look_again_later("no answer by the deadline".into());
             }
-            Lease::Quarantined { look: None, next_look, .. } if self.is_over(*next_look) => self.look_in_quarantine(),
+            Lease::Quarantined {
+                look: None,
+                next_look,
+                ..
+            } if self.is_over(*next_look) => self.look_in_quarantine(),
             Lease::Free { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
@@ -133,14 +156,20 @@ impl Turn<'_> {
     }
 
     fn next_check_due(&mut self) {
-        let Lease::Live(live) = &self.sandbox.lease else { return };
+        let Lease::Live(live) = &self.sandbox.lease else {
+            return;
+        };
         let may_look = live.check.is_none() && self.is_over(live.health.hold_until);
         let look_due = self.sandbox.wants_look(live).is_some_and(|at| self.is_over(at));
         if may_look && look_due {
             self.check(CheckKind::Look);
         } else if live.check.is_none() && self.is_over(live.health.next_check) {
             let doubted = live.health.doubt_since.is_some();
-            self.check(if doubted { CheckKind::Probe } else { CheckKind::Ping });
+            self.check(if doubted {
+                CheckKind::Probe
+            } else {
+                CheckKind::Ping
+            });
         }
     }
 }

@@ -2,26 +2,57 @@
 
 use crate::turn::Turn;
 use crate::{
-    Cause, CheckKind, Context, Duty, Evidence, ExecutionId, Fact, Guard, Lease, Outcome, Probed, Sandbox, StartStep,
-    StopOutcome, Ticket, Transition,
+    Cause, CheckKind, Context, Duty, Evidence, ExecutionId, Fact, Guard, Lease, Outcome, Probed, Sandbox,
+    StartStep, StopOutcome, Ticket, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
-    Launched { ticket: Ticket },
+    Launched {
+        ticket: Ticket,
+    },
     /// The launch came to nothing, or to something that is not a whole body.
-    LaunchFailed { ticket: Ticket, why: String },
-    Probed { ticket: Ticket, probed: Probed },
-    Looked { ticket: Ticket, evidence: Evidence },
-    Stopped { ticket: Ticket, outcome: StopOutcome },
-    ExecutionStarted { ticket: Ticket, execution: ExecutionId },
+    LaunchFailed {
+        ticket: Ticket,
+        why: String,
+    },
+    Probed {
+        ticket: Ticket,
+        probed: Probed,
+    },
+    Looked {
+        ticket: Ticket,
+        evidence: Evidence,
+    },
+    Stopped {
+        ticket: Ticket,
+        outcome: StopOutcome,
+    },
+    ExecutionStarted {
+        ticket: Ticket,
+        execution: ExecutionId,
+    },
     /// Its process was never made, for certain.
-    ExecutionRefused { ticket: Ticket, execution: ExecutionId, cause: Cause, why: String },
-    ExecutionEnded { ticket: Ticket, execution: ExecutionId, outcome: Outcome },
+    ExecutionRefused {
+        ticket: Ticket,
+        execution: ExecutionId,
+        cause: Cause,
+        why: String,
+    },
+    ExecutionEnded {
+        ticket: Ticket,
+        execution: ExecutionId,
+        outcome: Outcome,
+    },
     /// After a kill: its process is proven gone and will not be made.
-    ExecutionGone { ticket: Ticket, execution: ExecutionId },
+    ExecutionGone {
+        ticket: Ticket,
+        execution: ExecutionId,
+    },
     /// The body is not what it was believed to be, says somebody who did not look at all of it.
-    Doubted { why: String },
+    Doubted {
+        why: String,
+    },
     /// Time has passed.
     TimePassed,
 }
@@ -43,12 +74,25 @@ impl Turn<'_> {
             }
             Event::Probed { ticket, probed } => return self.probed(ticket, probed),
             Event::Looked { ticket, evidence } => return self.looked(ticket, evidence),
-            Event::Stopped { ticket, outcome } if self.stopping(ticket) => return self.stop_answered(outcome),
-            Event::ExecutionStarted { ticket, execution } => return self.execution_started(ticket, execution),
-            Event::ExecutionRefused { ticket, execution, cause, why } => {
+            Event::Stopped { ticket, outcome } if self.stopping(ticket) => {
+                return self.stop_answered(outcome);
+            }
+            Event::ExecutionStarted { ticket, execution } => {
+                return self.execution_started(ticket, execution);
+            }
+            Event::ExecutionRefused {
+                ticket,
+                execution,
+                cause,
+                why,
+            } => {
                 return self.execution_refused(ticket, execution, Outcome::failed(cause, why));
             }
-            Event::ExecutionEnded { ticket, execution, outcome } => {
+            Event::ExecutionEnded {
+                ticket,
+                execution,
+                outcome,
+            } => {
                 return self.execution_ended(ticket, execution, outcome);
             }
             Event::ExecutionGone { ticket, execution } => return self.execution_gone(ticket, execution),
@@ -62,7 +106,10 @@ impl Turn<'_> {
     }
 
     pub(crate) fn late(&mut self, ticket: Ticket, answer: &str) {
-        self.record(Fact::LateAnswer { ticket, answer: answer.to_owned() });
+        self.record(Fact::LateAnswer {
+            ticket,
+            answer: answer.to_owned(),
+        });
     }
 
     /// Whether the answer with this ticket is the one that is waited for.
@@ -80,7 +127,11 @@ impl Turn<'_> {
 
     fn probed(&mut self, ticket: Ticket, probed: Probed) {
         match &self.sandbox.lease {
-            Lease::Starting { step: StartStep::Probe, duty, .. } if self.awaits(duty, ticket) => match probed {
+            Lease::Starting {
+                step: StartStep::Probe,
+                duty,
+                ..
+            } if self.awaits(duty, ticket) => match probed {
                 Probed::Passed => self.became_live(),
                 Probed::Failed(failure) => self.start_failed(Cause::ProbeFailed, format!("{failure:?}")),
                 Probed::Unknown { why } => self.start_failed(Cause::ProbeFailed, why),
@@ -101,7 +152,11 @@ impl Turn<'_> {
 
     fn looked(&mut self, ticket: Ticket, evidence: Evidence) {
         match &self.sandbox.lease {
-            Lease::Starting { step: StartStep::Identify, duty, .. } if self.awaits(duty, ticket) => {
+            Lease::Starting {
+                step: StartStep::Identify,
+                duty,
+                ..
+            } if self.awaits(duty, ticket) => {
                 self.identified(evidence);
             }
             Lease::Live(live) => match live.check {
@@ -133,7 +188,10 @@ impl Turn<'_> {
             Evidence::Present(bodies) => {
                 let generations = bodies.iter().map(|body| body.generation).collect();
                 self.record(Fact::UnexpectedBodies { generations });
-                self.start_failed(Cause::StartFailed, "the body is not the one that was leased, or is not whole".into());
+                self.start_failed(
+                    Cause::StartFailed,
+                    "the body is not the one that was leased, or is not whole".into(),
+                );
             }
             Evidence::Unknown { why } => self.start_failed(Cause::StartFailed, why),
         }
@@ -155,7 +213,13 @@ impl Turn<'_> {
     /// Quarantine goes on; so do the looks.
     pub(crate) fn look_again_later(&mut self, found: String) {
         let slowly = self.now.after_ms(self.policy.quarantine_look_ms);
-        if let Lease::Quarantined { generation, look, next_look, .. } = &mut self.sandbox.lease {
+        if let Lease::Quarantined {
+            generation,
+            look,
+            next_look,
+            ..
+        } = &mut self.sandbox.lease
+        {
             *look = None;
             *next_look = slowly;
             let generation = *generation;
@@ -166,7 +230,10 @@ impl Turn<'_> {
     /// Starts a look at what is quarantined, unless one is under way.
     pub(crate) fn look_in_quarantine(&mut self) {
         let duty = self.duty_for(self.policy.probe_ms);
-        if let Lease::Quarantined { look: look @ None, .. } = &mut self.sandbox.lease {
+        if let Lease::Quarantined {
+            look: look @ None, ..
+        } = &mut self.sandbox.lease
+        {
             *look = Some(duty);
         }
     }

@@ -35,14 +35,30 @@ impl Generation {
 #[serde(rename_all = "snake_case")]
 pub enum Lease {
     /// No body exists: `last` and everything before it is proven gone, or attested to be.
-    Free { last: Generation },
+    Free {
+        last: Generation,
+    },
     /// A body is being made, or was made and has not proven itself.
-    Starting { generation: Generation, step: StartStep, duty: Duty },
+    Starting {
+        generation: Generation,
+        step: StartStep,
+        duty: Duty,
+    },
     Live(Live),
     /// One attempt to end the body is under way.
-    Stopping { generation: Generation, attempt: u32, forced: bool, duty: Duty },
+    Stopping {
+        generation: Generation,
+        attempt: u32,
+        forced: bool,
+        duty: Duty,
+    },
     /// The last attempt did not prove absence; the next one has its time.
-    StopWaiting { generation: Generation, attempts: u32, next_at: Timestamp, last: StopFailure },
+    StopWaiting {
+        generation: Generation,
+        attempts: u32,
+        next_at: Timestamp,
+        last: StopFailure,
+    },
     /// No more attempts: only looked at, now and then.
     Quarantined {
         generation: Generation,

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attestation, Cause, ExecutionId, Generation, NodeId, Outcome, ProbeFailure, StopFailure, Ticket, Timestamp,
+    Attestation, Cause, ExecutionId, Generation, NodeId, Outcome, ProbeFailure, StopFailure, Ticket,
+    Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,33 +19,96 @@ pub struct Record {
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
     Created,
-    LaunchBegan { generation: Generation },
-    Launched { generation: Generation },
-    StartFailed { generation: Generation, cause: Cause, why: String },
-    BecameReady { generation: Generation },
-    WorkAccepted { healed: bool },
-    RestartAsked { cause: Cause },
-    EndDecided { cause: Cause },
-    StopBegan { generation: Generation, attempt: u32, forced: bool },
-    StopFailed { generation: Generation, attempt: u32, failure: StopFailure },
-    Quarantined { generation: Generation, failure: StopFailure },
-    LookedInQuarantine { generation: Generation, found: String },
-    Attested { attestation: Attestation },
-    LeaseFreed { generation: Generation },
-    Ended { cause: Cause },
-    StrayFound { generation: Generation },
-    BecameUnhealthy { failure: ProbeFailure },
+    LaunchBegan {
+        generation: Generation,
+    },
+    Launched {
+        generation: Generation,
+    },
+    StartFailed {
+        generation: Generation,
+        cause: Cause,
+        why: String,
+    },
+    BecameReady {
+        generation: Generation,
+    },
+    WorkAccepted {
+        healed: bool,
+    },
+    RestartAsked {
+        cause: Cause,
+    },
+    EndDecided {
+        cause: Cause,
+    },
+    StopBegan {
+        generation: Generation,
+        attempt: u32,
+        forced: bool,
+    },
+    StopFailed {
+        generation: Generation,
+        attempt: u32,
+        failure: StopFailure,
+    },
+    Quarantined {
+        generation: Generation,
+        failure: StopFailure,
+    },
+    LookedInQuarantine {
+        generation: Generation,
+        found: String,
+    },
+    Attested {
+        attestation: Attestation,
+    },
+    LeaseFreed {
+        generation: Generation,
+    },
+    Ended {
+        cause: Cause,
+    },
+    StrayFound {
+        generation: Generation,
+    },
+    BecameUnhealthy {
+        failure: ProbeFailure,
+    },
     BecameHealthy,
-    InDoubt { why: String },
-    UnexpectedBodies { generations: Vec<Generation> },
-    Reconciled { previous_status: String },
-    Adopted { from: NodeId },
-    KeptAlive { until: Timestamp },
+    InDoubt {
+        why: String,
+    },
+    UnexpectedBodies {
+        generations: Vec<Generation>,
+    },
+    Reconciled {
+        previous_status: String,
+    },
+    Adopted {
+        from: NodeId,
+    },
+    KeptAlive {
+        until: Timestamp,
+    },
     ForgetAsked,
-    ExecutionQueued { execution: ExecutionId },
-    ExecutionStarted { execution: ExecutionId },
-    ExecutionEnding { execution: ExecutionId, cause: Cause },
-    ExecutionEnded { execution: ExecutionId, outcome: Outcome },
+    ExecutionQueued {
+        execution: ExecutionId,
+    },
+    ExecutionStarted {
+        execution: ExecutionId,
+    },
+    ExecutionEnding {
+        execution: ExecutionId,
+        cause: Cause,
+    },
+    ExecutionEnded {
+        execution: ExecutionId,
+        outcome: Outcome,
+    },
     /// An answer came after its question was settled.
-    LateAnswer { ticket: Ticket, answer: String },
+    LateAnswer {
+        ticket: Ticket,
+        answer: String,
+    },
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Generation, Lease, NodeId, Receipt, SandboxId,
-    StartStep, Ticket, Timestamp, Work,
+    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Generation, Lease, NodeId, Receipt,
+    SandboxId, StartStep, Ticket, Timestamp, Work,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -38,9 +38,16 @@ pub struct Sandbox {
 pub enum Life {
     Wanted,
     /// The end is decided and its cause is written; the body may still be there.
-    Ending { cause: Cause, asked_at: Timestamp },
+    Ending {
+        cause: Cause,
+        asked_at: Timestamp,
+    },
     /// The body was proven gone, or attested to be.
-    Ended { cause: Cause, at: Timestamp, receipt: Box<Receipt> },
+    Ended {
+        cause: Cause,
+        at: Timestamp,
+        receipt: Box<Receipt>,
+    },
 }
 
 impl Sandbox {
@@ -73,8 +80,14 @@ impl Sandbox {
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let mut push =
-            |duty: Duty, work| effects.push(Effect { sandbox: self.id, generation: self.generation(), duty, work });
+        let mut push = |duty: Duty, work| {
+            effects.push(Effect {
+                sandbox: self.id,
+                generation: self.generation(),
+                duty,
+                work,
+            })
+        };
         match &self.lease {
             Lease::Starting { step, duty, .. } => push(*duty, step.work()),
             Lease::Live(live) => {
@@ -83,7 +96,12 @@ impl Sandbox {
                 }
             }
             Lease::Stopping { forced, duty, .. } => {
-                push(*duty, Work::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
+                push(
+                    *duty,
+                    Work::Stop {
+                        grace_ms: if *forced { 0 } else { self.grace_ms },
+                    },
+                );
             }
             Lease::Quarantined { look: Some(duty), .. } => push(*duty, Work::Look),
             Lease::Quarantined { look: None, .. } | Lease::Free { .. } | Lease::StopWaiting { .. } => {}

@@ -2,8 +2,8 @@
 //! effects that are newly due and the records of what happened.
 
 use crate::{
-    Cause, Duty, Effect, Execution, Fact, Generation, Guard, Lease, Life, NodeId, Policy, Record, Sandbox, SandboxId,
-    StopFailure, Ticket, Timestamp,
+    Cause, Duty, Effect, Execution, Fact, Generation, Guard, Lease, Life, NodeId, Policy, Record, Sandbox,
+    SandboxId, StopFailure, Ticket, Timestamp,
 };
 
 /// Who decides, when, and under which rules.
@@ -37,7 +37,10 @@ pub fn create(id: SandboxId, ctx: Context<'_>) -> Transition {
 /// A body was found that no record speaks of: it is leased, to be stopped.
 #[must_use]
 pub fn lease_orphan(id: SandboxId, generation: Generation, ctx: Context<'_>) -> Transition {
-    let life = Life::Ending { cause: Cause::Orphan, asked_at: ctx.now };
+    let life = Life::Ending {
+        cause: Cause::Orphan,
+        asked_at: ctx.now,
+    };
     let mut turn = Turn::begin(&unborn(id, life, generation, ctx), ctx);
     turn.record(Fact::StrayFound { generation });
     turn.begin_stop(false);
@@ -46,11 +49,23 @@ pub fn lease_orphan(id: SandboxId, generation: Generation, ctx: Context<'_>) -> 
 
 /// A stored row could not be read. What it owned may still be there, so it is kept and looked at.
 #[must_use]
-pub fn quarantine_unreadable(id: SandboxId, generation: Generation, why: String, ctx: Context<'_>) -> Transition {
-    let life = Life::Ending { cause: Cause::ProviderError, asked_at: ctx.now };
+pub fn quarantine_unreadable(
+    id: SandboxId,
+    generation: Generation,
+    why: String,
+    ctx: Context<'_>,
+) -> Transition {
+    let life = Life::Ending {
+        cause: Cause::ProviderError,
+        asked_at: ctx.now,
+    };
     let mut turn = Turn::begin(&unborn(id, life, generation, ctx), ctx);
     if turn.holds(Guard::UnreadableIsQuarantined) {
-        turn.quarantine(ctx.policy.stop_attempts, ctx.now, StopFailure::UnreadableRow { why });
+        turn.quarantine(
+            ctx.policy.stop_attempts,
+            ctx.now,
+            StopFailure::UnreadableRow { why },
+        );
     }
     turn.finish()
 }
@@ -100,8 +115,16 @@ impl<'a> Turn<'a> {
     pub(crate) fn finish(mut self) -> Transition {
         self.tend_executions();
         let effects = self.sandbox.effects();
-        let new = effects.into_iter().filter(|effect| effect.duty.ticket > self.asked_before).collect();
-        Transition { sandbox: self.sandbox, finished: self.finished, records: self.records, effects: new }
+        let new = effects
+            .into_iter()
+            .filter(|effect| effect.duty.ticket > self.asked_before)
+            .collect();
+        Transition {
+            sandbox: self.sandbox,
+            finished: self.finished,
+            records: self.records,
+            effects: new,
+        }
     }
 
     pub(crate) fn holds(&self, guard: Guard) -> bool {
@@ -113,13 +136,21 @@ impl<'a> Turn<'a> {
     }
 
     pub(crate) fn record(&mut self, fact: Fact) {
-        self.records.push(Record { at: self.now, by: self.node, fact });
+        self.records.push(Record {
+            at: self.now,
+            by: self.node,
+            fact,
+        });
     }
 
     /// New work for this node, to be answered by then.
     pub(crate) fn duty_until(&mut self, deadline: Timestamp) -> Duty {
         self.sandbox.last_ticket = Ticket(self.sandbox.last_ticket.0 + 1);
-        Duty { ticket: self.sandbox.last_ticket, by: self.node, deadline }
+        Duty {
+            ticket: self.sandbox.last_ticket,
+            by: self.node,
+            deadline,
+        }
     }
 
     pub(crate) fn duty_for(&mut self, ms: u64) -> Duty {
