@@ -1,0 +1,57 @@
+//! What was asked for, as the store keeps it and a provider needs it. The lifecycle itself never looks inside.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Demand;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spec {
+    pub name: Option<String>,
+    pub agent_type: Option<String>,
+    pub task_id: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    /// Kept by an emergency cleanup.
+    pub critical: bool,
+    /// None: the provider's default.
+    pub image: Option<String>,
+    pub env: BTreeMap<String, String>,
+    pub workdir: Option<String>,
+    pub limits: Limits,
+}
+
+/// None: the provider's default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub memory_mb: Option<u64>,
+    pub cpu_time_ms: Option<u64>,
+    pub network_requests: Option<u64>,
+    pub disk_mb: Option<u64>,
+    pub processes: Option<u64>,
+    pub output_mb: Option<u64>,
+}
+
+impl Spec {
+    /// What it takes of what all sandboxes share.
+    #[must_use]
+    pub fn demand(&self) -> Demand {
+        Demand {
+            memory_mb: self.limits.memory_mb.unwrap_or(0),
+            disk_mb: self.limits.disk_mb.unwrap_or(0),
+            processes: self.limits.processes.unwrap_or(0),
+        }
+    }
+}
+
+/// What one execution runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Command {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub workdir: Option<String>,
+    pub tty: bool,
+}

@@ -1,0 +1,49 @@
+//! What the engine asks to be written.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::{Command, ExecutionId, Policy, Spec, Timestamp, Transition};
+
+use crate::Version;
+
+/// A sandbox that does not exist yet.
+#[derive(Debug, Clone)]
+pub struct NewSandbox {
+    /// What [`pinfold_lifecycle::create`] or its siblings made.
+    pub transition: Transition,
+    pub spec: Arc<Spec>,
+    pub policy: Arc<Policy>,
+    /// Asking again with the same key gives the same sandbox.
+    pub key: Option<IdempotencyKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// A digest of the request: the same key with another request is refused.
+    pub request: String,
+    pub expires_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    New(Version),
+    /// The key was used before, for the same request.
+    Known(pinfold_lifecycle::SandboxId),
+}
+
+/// The next state of a sandbox that was loaded at `version`. A sandbox that is to be forgotten
+/// ([`pinfold_lifecycle::Sandbox::is_to_be_forgotten`]) is deleted by this change, its history kept.
+#[derive(Debug, Clone)]
+pub struct Change {
+    pub transition: Transition,
+    pub version: Version,
+    /// Commands of executions that are new in this transition.
+    pub commands: Vec<NewExecution>,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewExecution {
+    pub id: ExecutionId,
+    pub command: Arc<Command>,
+}

@@ -1,0 +1,17 @@
+//! Durable rows and their transactions. State, effects, history, deadlines, admission and totals change in one
+//! transaction that is guarded by the row's version, and an answer means that it is on disk.
+//! Start reading at [`Store`].
+
+mod change;
+mod error;
+mod node;
+mod rows;
+mod store;
+
+pub use change::{Change, Created, IdempotencyKey, NewExecution, NewSandbox};
+pub use error::{CommitError, CreateError, OpenError, StoreError};
+pub use node::{Node, NodeSeen};
+pub use rows::{
+    Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
+};
+pub use store::Store;

@@ -1,0 +1,78 @@
+//! The seam between the engine and whatever keeps its rows.
+
+use async_trait::async_trait;
+use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Timestamp, Totals};
+
+use crate::{
+    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
+    Retention, Row, Seq, StoreError, StoredExecution, Version,
+};
+
+/// Where sandboxes are remembered. Any number of processes may use one store at once. A write that is answered
+/// with success is durable; one that is answered with `Unclear` may or may not have happened, and reading the
+/// row again tells.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The id of this store, in every mark of every body it has ever leased.
+    fn instance(&self) -> u128;
+
+    /// Writes a new sandbox with its lease, if there is room for it in the same transaction.
+    async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError>;
+
+    /// Writes the next state of a sandbox, if nobody else has changed it meanwhile.
+    async fn commit(&self, change: Change) -> Result<Version, CommitError>;
+
+    async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError>;
+
+    /// One execution, also after its end and after the end of its sandbox.
+    async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError>;
+
+    /// All executions of a sandbox, the oldest first.
+    async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError>;
+
+    /// Sandboxes in the order of their ids, in pages that begin after `after`.
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError>;
+
+    /// What is overdue, the longest first.
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError>;
+
+    async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Work that this node has been asked to do.
+    async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError>;
+
+    /// Sandboxes that this node owns or works for.
+    async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError>;
+
+    /// The history of one sandbox or of all, in pages that begin after `after`.
+    async fn history(
+        &self,
+        of: Option<SandboxId>,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>, StoreError>;
+
+    /// Which sandboxes anybody has changed since `seen`. Cheap when none has.
+    async fn changes(&self, seen: Seq) -> Result<Changes, StoreError>;
+
+    async fn totals(&self) -> Result<Totals, StoreError>;
+
+    /// Makes a node known, with its first heartbeat.
+    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError>;
+
+    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError>;
+
+    /// Forgets a node that owns nothing and has nothing to do; says whether it did.
+    async fn leave(&self, node: NodeId) -> Result<bool, StoreError>;
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError>;
+
+    /// Deletes what is past retention: records of settled sandboxes only, their executions, history, and
+    /// idempotency keys. At most `limit` sandboxes; says how many.
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError>;
+}
