@@ -128,6 +128,9 @@ impl Turn<'_> {
         };
         let receipt = self.receipt(checks);
         let generation = self.sandbox.generation();
+        self.record(Fact::Reconciled {
+            previous_status: "live".into(),
+        });
         self.decide_end(cause);
         self.free(receipt, generation);
     }
