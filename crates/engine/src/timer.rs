@@ -58,25 +58,28 @@ impl Inner {
 
     async fn enforce_deadlines(self: &Arc<Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
-        for due in self.store.due(now, BATCH).await? {
-            let waited_long = due.deadline.after_ms(self.config.owner_slack_ms) <= now;
-            if due.owner != self.node && !waited_long {
-                continue;
-            }
-            match self
-                .clone()
-                .apply(due.id, Input::Fact(Event::TimePassed), Vec::new())
-                .await
-            {
-                Ok(()) | Err(ApplyError::Missing) => {}
-                // One that fails does not hold up the others.
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(sandbox_id = %due.id, error, "a deadline waits");
-                }
+        let waited_long = |due: &Due| due.deadline.after_ms(self.config.owner_slack_ms) <= now;
+        let due = self.store.due(now, BATCH).await?.into_iter();
+        let ours = due.filter(|due| due.owner == self.node || waited_long(due));
+        // Side by side, so that they share a commit.
+        stream::iter(ours)
+            .for_each_concurrent(BATCH, |due| self.clone().enforce(due))
+            .await;
+        Ok(())
+    }
+
+    async fn enforce(self: Arc<Self>, due: Due) {
+        match self
+            .apply(due.id, Input::Fact(Event::TimePassed), Vec::new())
+            .await
+        {
+            Ok(()) | Err(ApplyError::Missing) => {}
+            // One that fails does not hold up the others.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(sandbox_id = %due.id, error, "a deadline waits");
             }
         }
-        Ok(())
     }
 
     /// Work of this node that another process has made pointless.
