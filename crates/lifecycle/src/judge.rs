@@ -3,7 +3,7 @@
 use crate::turn::Turn;
 use crate::{
     BodySeen, Cause, Check, CheckKind, Evidence, ExecutionState, Fact, Guard, Lease, Live, Outcome,
-    ProbeFailure, Probed, Seen, Ticket, Verdict,
+    ProbeFailure, Probed, Seen, Ticket, Timestamp, Verdict,
 };
 
 impl Turn<'_> {
@@ -32,12 +32,12 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn probe_answered(&mut self, kind: CheckKind, probed: Probed) {
+    pub(crate) fn probe_answered(&mut self, check: Check, probed: Probed) {
         if let Some(live) = self.live() {
             live.check = None;
         }
-        match (kind, probed) {
-            (_, Probed::Passed) => self.probe_passed(),
+        match (check.kind, probed) {
+            (_, Probed::Passed) => self.probe_passed(check.duty.asked_at),
             // A ping proves nothing when it fails: the whole probe tells.
             (CheckKind::Ping, Probed::Failed(_) | Probed::Unknown { .. }) => self.check(CheckKind::Probe),
             (CheckKind::Probe | CheckKind::Look, Probed::Failed(failure)) => self.probe_failed(failure),
@@ -45,12 +45,12 @@ impl Turn<'_> {
         }
     }
 
-    fn probe_passed(&mut self) {
-        let (now, next_check) = (self.now, self.now.after_ms(self.policy.probe_every_ms));
+    fn probe_passed(&mut self, asked_at: Timestamp) {
+        let next_check = asked_at.after_ms(self.policy.probe_every_ms);
         let Some(live) = self.live() else { return };
         let recovered = live.health.verdict != Verdict::Healthy;
         live.health.verdict = Verdict::Healthy;
-        live.health.verified_at = now;
+        live.health.verified_at = asked_at;
         live.health.doubt_since = None;
         live.health.next_check = next_check;
         if recovered {
@@ -190,7 +190,7 @@ impl Turn<'_> {
         }
     }
 
-    fn judge_inactivity(&mut self, id: crate::ExecutionId, until: Option<crate::Timestamp>) {
+    fn judge_inactivity(&mut self, id: crate::ExecutionId, until: Option<Timestamp>) {
         if until.is_some_and(|until| until <= self.now) {
             return self.end_execution(id, Outcome::ended_for(Cause::Inactivity));
         }
