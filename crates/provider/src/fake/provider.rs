@@ -1,5 +1,6 @@
 //! The fake's side of the [`Provider`] contract.
 
+use std::collections::btree_map::Entry;
 use std::future;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ impl Provider for FakeProvider {
             });
         }
         match self.world.lock().marked(start.body, mark) {
-            Some(anatomy) => anatomy.come_alive(start.ends_at),
+            Some(anatomy) => anatomy.come_alive(start.ends_at, self.now()),
             None => return Err(StartError::NoLongerWanted),
         }
         self.answer(forecast, Ok(())).await
@@ -296,7 +297,7 @@ impl Provider for FakeProvider {
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
         let mut contents = self.world.lock();
         let anatomy = contents.alive(body, self.now()).ok_or(AskBodyError::NoSuchBody)?;
-        anatomy.come_alive(ends_at);
+        anatomy.ends_at = ends_at;
         Ok(())
     }
 }
@@ -312,16 +313,17 @@ impl Contents {
                 why: "it was killed before".into(),
             });
         }
-        if !anatomy.processes.contains_key(&exec.execution) {
+        if let Entry::Vacant(place) = anatomy.processes.entry(exec.execution) {
             let process = Process::start(exec.command, now);
             let process = process.map_err(|(cause, why)| ExecError::Refused { cause, why })?;
-            anatomy.processes.insert(exec.execution, process);
+            place.insert(process);
         }
         Ok(())
     }
 
     fn kill(&mut self, body: Body, execution: ExecutionId, now: Timestamp) {
-        if let Some(anatomy) = self.alive(body, now) {
+        // Also in a body that is not alive yet: what was killed is not started when it is.
+        if let Some(anatomy) = self.bodies.get_mut(&body) {
             anatomy.killed.insert(execution);
             if let Some(process) = anatomy.processes.get_mut(&execution) {
                 process.killed_at.get_or_insert(now);
@@ -338,7 +340,10 @@ fn refused(why: &str) -> ExecError {
 }
 
 fn seen(body: Body, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
-    let executions = anatomy.processes.iter().map(|(execution, process)| {
+    let whole = anatomy.is_alive(now);
+    // What ran in a body has ended with it.
+    let processes = anatomy.processes.iter().filter(|_| whole);
+    let executions = processes.map(|(execution, process)| {
         let running = Seen::Running {
             last_activity_at: process.last_activity_at(now),
         };
@@ -349,7 +354,7 @@ fn seen(body: Body, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
     });
     BodySeen {
         generation: body.generation,
-        whole: anatomy.is_alive(now),
+        whole,
         executions: executions.collect(),
         last_busy_at: None,
     }

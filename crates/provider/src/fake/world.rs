@@ -120,7 +120,11 @@ impl Anatomy {
         self.alive && now < self.ends_at
     }
 
-    pub(crate) fn come_alive(&mut self, ends_at: Timestamp) {
+    /// Nothing that ran in it before its end comes back with it.
+    pub(crate) fn come_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
+        if !self.is_alive(now) {
+            self.processes.clear();
+        }
         self.alive = true;
         self.ends_at = ends_at;
     }
