@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pinfold_engine::Clock;
-use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Timestamp};
+use pinfold_lifecycle::{AdmissionLimits, Cause, Guards};
 use pinfold_provider::fake::FakeWorld;
-use pinfold_store::{Filter, Seq, Store, sqlite::InlineStore};
+use pinfold_store::{Filter, Seq, Store, InlineStore};
 
 use crate::chance::Chance;
 use crate::checker::Checker;
@@ -102,19 +102,23 @@ async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
     check_the_end(common, &promises).await;
 }
 
-/// Notices what nobody sees to although somebody could.
+/// Notices what nobody sees to although somebody could, all the time since then.
 async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
-    let mut able_since: Option<Timestamp> = None;
+    const EVERY_MS: u64 = 3_000;
+    let mut able_since = common.clock.now();
+    let mut last = able_since;
     loop {
-        let up = slots.iter().filter_map(Slot::running).any(|running| !running.gate.is_paused());
-        let healthy = !common.disk.full.load(Ordering::Relaxed)
-            && common.disk.faults_per_mille.load(Ordering::Relaxed) == 0;
+        tokio::time::sleep(Duration::from_millis(EVERY_MS)).await;
         let now = common.clock.now();
-        able_since = if up && healthy { able_since.or(Some(now)) } else { None };
-        if let Some(since) = able_since {
-            common.checker.find_stuck(now, since, STUCK_MS);
+        let jumped = now != last.after_ms(EVERY_MS);
+        let up = slots.iter().filter_map(Slot::running).any(|running| !running.gate.is_paused());
+        let failing = common.disk.faults_per_mille.load(Ordering::Relaxed) > 0;
+        let full = common.disk.full.load(Ordering::Relaxed);
+        if jumped || !up || failing || full {
+            able_since = now;
         }
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        common.checker.find_stuck(now, able_since, STUCK_MS);
+        last = now;
     }
 }
 

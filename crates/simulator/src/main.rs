@@ -1,9 +1,12 @@
 //! Runs seeds, and says which of them broke a promise and how to replay it.
 
+#![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
+
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Parser;
 use pinfold_lifecycle::{Guard, Guards};
 use pinfold_simulator::{Run, run};
@@ -25,7 +28,7 @@ struct Options {
     without: Option<String>,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let guards = match &options.without {
         Some(name) => Guards::without(guard_named(name)?),
@@ -43,19 +46,20 @@ fn guard_named(name: &str) -> anyhow::Result<Guard> {
     guard.with_context(|| format!("no guard is called `{name}`; there are {}", known()))
 }
 
-fn replay(seed: u64, guards: Guards) -> anyhow::Result<()> {
+fn replay(seed: u64, guards: Guards) -> anyhow::Result<ExitCode> {
     let run = run(seed, guards, true)?;
     for line in &run.trace {
         println!("{line}");
     }
     println!("seed {seed}: {} commits, history {:016x}", run.commits, run.hash);
-    match run.violation {
-        Some(violation) => bail!("seed {seed} breaks a promise: {violation}"),
-        None => Ok(()),
+    if let Some(violation) = run.violation {
+        println!("seed {seed} breaks a promise: {violation}");
+        return Ok(ExitCode::FAILURE);
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn run_all(options: &Options, guards: Guards) -> anyhow::Result<()> {
+fn run_all(options: &Options, guards: Guards) -> anyhow::Result<ExitCode> {
     let next = AtomicU64::new(options.from);
     let (commits, hash) = (AtomicU64::new(0), AtomicU64::new(0));
     let end = options.from + options.seeds;
@@ -86,17 +90,17 @@ fn run_all(options: &Options, guards: Guards) -> anyhow::Result<()> {
         Ok(())
     })?;
     let broken = broken.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
-    report(options, &broken, commits.into_inner(), hash.into_inner())
+    Ok(report(options, &broken, commits.into_inner(), hash.into_inner()))
 }
 
-fn report(options: &Options, broken: &[Run], commits: u64, hash: u64) -> anyhow::Result<()> {
+fn report(options: &Options, broken: &[Run], commits: u64, hash: u64) -> ExitCode {
     let Some(first) = broken.iter().min_by_key(|run| run.seed) else {
         println!("simulator: {} seeds, {commits} commits, history {hash:016x}, no promise broken", options.seeds);
-        return Ok(());
+        return ExitCode::SUCCESS;
     };
     let without = options.without.as_ref().map(|guard| format!(" --without {guard}")).unwrap_or_default();
     let violation = first.violation.clone().unwrap_or_default();
     println!("seed {} breaks a promise after {} commits: {violation}", first.seed, first.commits);
     println!("replay it with: cargo xtask sim --seed {}{without}", first.seed);
-    bail!("a promise was broken")
+    ExitCode::FAILURE
 }
