@@ -163,6 +163,10 @@ impl Store for GatedStore {
         self.write(self.inner.join(node, now)).await
     }
 
+    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        self.write(self.inner.heartbeat(node, now)).await
+    }
+
     async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
         self.write(self.inner.leave(node)).await
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pinfold_engine::Clock;
-use pinfold_lifecycle::{AdmissionLimits, Cause, Guards};
+use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Lease, SandboxId};
 use pinfold_provider::fake::FakeWorld;
 use pinfold_store::{Filter, Seq, Store, InlineStore};
 
@@ -135,9 +135,21 @@ async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
             return;
         }
         for sandbox in unsettled {
+            if matches!(sandbox.lease, Lease::Quarantined { .. }) {
+                remove_by_hand(common, sandbox.id);
+            }
+            // What cannot be asked now is asked again.
             let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, true, 0).await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}
+
+/// What is quarantined is only looked at; it is for an operator to end what could not be ended.
+fn remove_by_hand(common: &Common, sandbox: SandboxId) {
+    let there = common.world.everything(common.clock.now());
+    for physical in there.iter().filter(|physical| physical.body.sandbox == sandbox) {
+        common.world.kill_body(physical.body, false);
     }
 }
 

@@ -3,9 +3,12 @@
 //! Start reading at [`Store`].
 
 mod change;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod node;
 mod rows;
+mod sqlite;
 mod store;
 
 pub use change::{Change, Created, IdempotencyKey, NewExecution, NewSandbox};
@@ -14,4 +17,5 @@ pub use node::{Node, NodeSeen};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
 };
+pub use sqlite::{Counts, Fault, InlineStore, Patience, SqliteStore};
 pub use store::Store;

@@ -1,0 +1,112 @@
+//! What every store promises, as tests over the trait. A store joins by naming itself in one macro:
+//! `pinfold_store::conformance!(make)`, where `make` gives a fresh [`Subject`].
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests, although they live where other crates can reach them"
+)]
+
+mod commits;
+mod creating;
+mod finding;
+mod histories;
+mod nodes;
+mod retention;
+mod unreadable;
+pub mod world;
+
+pub use commits::*;
+pub use creating::*;
+pub use finding::*;
+pub use histories::*;
+pub use nodes::*;
+pub use retention::*;
+pub use unreadable::*;
+pub use world::World;
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::SandboxId;
+
+use crate::Store;
+
+/// An empty store, and what its own methods cannot do.
+pub trait Subject: Send + Sync {
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Makes one part of a row unreadable.
+    fn spoil(&self, sandbox: SandboxId, part: Part);
+
+    /// Where its rows disagree with each other.
+    fn disagreements(&self) -> Vec<String>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    State,
+    Spec,
+    Policy,
+    Executions,
+}
+
+/// Makes every promise a test of the store that `$make` makes.
+#[macro_export]
+macro_rules! conformance {
+    ($make:expr) => {
+        $crate::conformance! { $make =>
+            a_commit_is_read_back_as_it_was,
+            a_commit_on_an_old_version_changes_nothing,
+            a_commit_on_what_is_not_there_is_told_so,
+            a_lower_generation_does_not_land,
+            of_many_commits_on_one_version_one_lands,
+            a_commit_that_is_refused_leaves_no_half_of_itself,
+            versions_are_never_used_again,
+            executions_come_back_in_the_order_of_arrival,
+            an_execution_can_be_read_after_its_end,
+            an_outcome_is_written_once,
+            what_is_to_be_forgotten_is_deleted_and_its_history_kept,
+            a_new_sandbox_is_read_back_as_it_was,
+            a_second_sandbox_with_the_same_id_is_refused,
+            the_same_key_gives_the_same_sandbox,
+            a_key_for_another_request_is_refused,
+            a_key_that_has_expired_is_as_good_as_new,
+            a_burst_of_creates_does_not_get_past_the_limit,
+            every_kind_of_limit_holds,
+            an_orphan_is_never_refused,
+            a_sandbox_that_is_proven_gone_makes_room,
+            what_is_due_comes_in_the_order_of_its_deadlines,
+            the_next_deadline_is_the_earliest_of_all,
+            effects_follow_the_state,
+            effects_belong_to_the_node_that_was_asked,
+            what_a_node_leaves_is_what_it_owns_or_works_for,
+            sandboxes_are_listed_in_pages_by_their_ids,
+            totals_are_the_sum_over_all_sandboxes,
+            what_was_attested_is_counted_apart,
+            a_stray_is_one_more_created_and_destroyed,
+            history_comes_in_pages_of_one_sandbox_or_of_all,
+            changes_name_each_sandbox_once,
+            a_change_without_a_record_is_a_change_too,
+            a_forgotten_sandbox_is_among_the_changes,
+            a_node_is_known_by_its_last_heartbeat,
+            a_node_that_owns_something_cannot_leave,
+            a_heartbeat_of_a_forgotten_node_fails,
+            only_what_is_settled_is_pruned,
+            history_and_keys_are_pruned_by_their_own_times,
+            at_most_so_many_are_pruned_at_once,
+            an_unreadable_row_is_shown_and_stays_due,
+            an_unreadable_row_can_be_quarantined,
+            an_unreadable_row_is_never_pruned,
+            executions_of_an_unreadable_row_end_as_lost,
+        }
+    };
+    ($make:expr => $($promise:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                let subject = $make();
+                $crate::conformance::$promise(&subject).await;
+                assert_eq!($crate::conformance::Subject::disagreements(&subject), [] as [String; 0]);
+            }
+        )*
+    };
+}

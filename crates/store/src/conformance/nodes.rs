@@ -1,0 +1,61 @@
+//! Promises about nodes: known by their heartbeats, and not forgotten while there is something to adopt.
+
+use pinfold_lifecycle::NodeId;
+
+use super::Subject;
+use super::world::{NODE, NOON, OTHER_NODE, World};
+use crate::{Node, NodeSeen};
+
+fn node(id: NodeId) -> Node {
+    Node {
+        id,
+        host: "host".into(),
+        boot_id: "boot".into(),
+        pid: 77,
+        started: 123_456,
+    }
+}
+
+pub async fn a_node_is_known_by_its_last_heartbeat(subject: &dyn Subject) {
+    let store = subject.store();
+    store.join(node(OTHER_NODE), NOON).await.unwrap();
+    store.join(node(NODE), NOON).await.unwrap();
+
+    store.heartbeat(NODE, NOON.after_ms(2_000)).await.unwrap();
+
+    let seen = |id, heartbeat_at| NodeSeen {
+        node: node(id),
+        heartbeat_at,
+    };
+    assert_eq!(
+        store.nodes().await.unwrap(),
+        [seen(NODE, NOON.after_ms(2_000)), seen(OTHER_NODE, NOON)]
+    );
+}
+
+pub async fn a_node_that_owns_something_cannot_leave(subject: &dyn Subject) {
+    let world = World::over(subject);
+    world.store.join(node(NODE), NOON).await.unwrap();
+    world.live(1).await;
+    let early = world.store.leave(NODE).await.unwrap();
+    let known = world.store.nodes().await.unwrap().len();
+    world.end(1).await;
+
+    let late = world.store.leave(NODE).await.unwrap();
+    let again = world.store.leave(NODE).await.unwrap();
+
+    assert_eq!((early, known), (false, 1));
+    assert!(late && again);
+    assert_eq!(world.store.nodes().await.unwrap(), []);
+}
+
+pub async fn a_heartbeat_of_a_forgotten_node_fails(subject: &dyn Subject) {
+    let store = subject.store();
+    store.join(node(NODE), NOON).await.unwrap();
+    store.leave(NODE).await.unwrap();
+
+    let answer = store.heartbeat(NODE, NOON).await;
+
+    assert!(answer.is_err());
+    assert_eq!(store.nodes().await.unwrap(), []);
+}

@@ -1,0 +1,206 @@
+//! A small world around a store: sandboxes that are driven through their real lifecycle, one transition at a time.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::{
+    AdmissionLimits, Ask, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Finding,
+    Limits, NodeId, Policy, Probed, Receipt, ReceiptCheck, Sandbox, SandboxId, Spec, StopOutcome, Ticket,
+    Timestamp, Transition, ask, create, step,
+};
+
+use super::Subject;
+use crate::{Change, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Store, Stored, Version};
+
+pub const NOON: Timestamp = Timestamp(1_800_000_000_000);
+pub const NODE: NodeId = NodeId(1);
+pub const OTHER_NODE: NodeId = NodeId(2);
+
+/// What one sandbox asks for in this world.
+pub const MEMORY_MB: u64 = 100;
+
+/// One store, one node and a moment.
+pub struct World {
+    pub store: Arc<dyn Store>,
+    pub now: Timestamp,
+    pub node: NodeId,
+    pub policy: Policy,
+}
+
+impl World {
+    pub fn over(subject: &dyn Subject) -> Self {
+        Self {
+            store: subject.store(),
+            now: NOON,
+            node: NODE,
+            policy: Policy::default(),
+        }
+    }
+
+    pub fn at(mut self, node: NodeId, now: Timestamp) -> Self {
+        (self.node, self.now) = (node, now);
+        self
+    }
+
+    pub fn later(&mut self, ms: u64) {
+        self.now = self.now.after_ms(ms);
+    }
+
+    pub fn ctx(&self) -> Context<'_> {
+        Context {
+            now: self.now,
+            node: self.node,
+            policy: &self.policy,
+        }
+    }
+
+    pub fn new_sandbox(&self, id: u128) -> NewSandbox {
+        NewSandbox {
+            transition: create(SandboxId(id), self.ctx()),
+            spec: Arc::new(spec(id)),
+            policy: Arc::new(self.policy.clone()),
+            key: None,
+        }
+    }
+
+    pub fn with_key(&self, id: u128, key: &str, request: &str, lives_ms: u64) -> NewSandbox {
+        NewSandbox {
+            key: Some(IdempotencyKey {
+                key: key.into(),
+                request: request.into(),
+                expires_at: self.now.after_ms(lives_ms),
+            }),
+            ..self.new_sandbox(id)
+        }
+    }
+
+    pub async fn create(&self, id: u128) -> Version {
+        let created = self
+            .store
+            .create(self.new_sandbox(id), AdmissionLimits::default())
+            .await;
+        match created.unwrap() {
+            Created::New(version) => version,
+            Created::Known(known) => panic!("{known} was there before"),
+        }
+    }
+
+    pub async fn load(&self, id: u128) -> Stored {
+        match self.store.load(SandboxId(id)).await.unwrap() {
+            Some(Row::Readable(stored)) => *stored,
+            other => panic!("not a readable row: {other:?}"),
+        }
+    }
+
+    pub async fn sandbox(&self, id: u128) -> Sandbox {
+        self.load(id).await.sandbox
+    }
+
+    pub async fn commit(&self, transition: Transition, version: Version) -> Version {
+        self.store.commit(change(transition, version)).await.unwrap()
+    }
+
+    /// Loads, takes in a fact and commits.
+    pub async fn step(&self, id: u128, event: Event) -> Version {
+        let Stored { sandbox, version, .. } = self.load(id).await;
+        self.commit(step(&sandbox, event, self.ctx()), version).await
+    }
+
+    /// Loads, grants a wish and commits.
+    pub async fn ask(&self, id: u128, wish: Ask) -> Version {
+        let Stored { sandbox, version, .. } = self.load(id).await;
+        self.commit(ask(&sandbox, wish, self.ctx()).unwrap(), version)
+            .await
+    }
+
+    pub async fn execute(&self, id: u128, execution: u128) -> Version {
+        let Stored { sandbox, version, .. } = self.load(id).await;
+        let change = self.execution(&sandbox, execution, version);
+        self.store.commit(change).await.unwrap()
+    }
+
+    pub fn execution(&self, sandbox: &Sandbox, execution: u128, version: Version) -> Change {
+        let id = ExecutionId(execution);
+        let wish = Ask::Execute {
+            id,
+            kind: ExecutionKind::Run,
+            limits: ExecutionLimits::default(),
+            may_queue: true,
+        };
+        let command = Arc::new(command(execution));
+        Change {
+            commands: vec![NewExecution { id, command }],
+            ..change(ask(sandbox, wish, self.ctx()).unwrap(), version)
+        }
+    }
+
+    /// A sandbox that is ready.
+    pub async fn live(&self, id: u128) {
+        self.create(id).await;
+        let ticket = self.ticket(id).await;
+        self.step(id, Event::Launched { ticket }).await;
+        let (ticket, probed) = (self.ticket(id).await, Probed::Passed);
+        self.step(id, Event::Probed { ticket, probed }).await;
+    }
+
+    /// Ends a sandbox and proves it gone.
+    pub async fn end(&self, id: u128) -> Version {
+        let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
+        self.ask(id, Ask::Stop { cause, forced }).await;
+        self.gone(id).await
+    }
+
+    /// The stop that is under way succeeds.
+    pub async fn gone(&self, id: u128) -> Version {
+        let outcome = StopOutcome::Gone(Box::new(receipt(&self.sandbox(id).await, self.now)));
+        let ticket = self.ticket(id).await;
+        self.step(id, Event::Stopped { ticket, outcome }).await
+    }
+
+    /// The ticket of the last question that the sandbox asked.
+    pub async fn ticket(&self, id: u128) -> Ticket {
+        self.sandbox(id).await.last_ticket
+    }
+}
+
+pub fn change(transition: Transition, version: Version) -> Change {
+    Change {
+        transition,
+        version,
+        commands: vec![],
+    }
+}
+
+pub fn spec(id: u128) -> Spec {
+    Spec {
+        name: Some(format!("sandbox {id}")),
+        limits: Limits {
+            memory_mb: Some(MEMORY_MB),
+            disk_mb: Some(10 * MEMORY_MB),
+            processes: Some(8),
+            ..Limits::default()
+        },
+        ..Spec::default()
+    }
+}
+
+pub fn command(id: u128) -> Command {
+    Command {
+        argv: vec!["echo".into(), id.to_string()],
+        ..Command::default()
+    }
+}
+
+pub fn receipt(sandbox: &Sandbox, now: Timestamp) -> Receipt {
+    Receipt {
+        generation: sandbox.generation(),
+        verified_at: now,
+        checks: vec![ReceiptCheck {
+            kind: "processes".into(),
+            result: Finding::Absent,
+            means: "look".into(),
+            detail: None,
+        }],
+        freed_bytes: 0,
+        attested: None,
+    }
+}

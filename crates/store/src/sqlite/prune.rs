@@ -1,0 +1,61 @@
+//! Deletes what is past retention. A sandbox goes only if its state says, read here and now, that it is settled.
+
+use pinfold_lifecycle::{Demand, Sandbox, Timestamp};
+use rusqlite::Connection;
+
+use super::failure::WriteError;
+use super::ledger::{Ledger, Share};
+use super::text;
+use crate::Retention;
+
+/// So many records and keys go in one transaction, that nobody waits long behind it.
+const ROWS_AT_ONCE: i64 = 10_000;
+
+pub(super) fn run(
+    connection: &Connection,
+    ledger: &mut Ledger,
+    retention: Retention,
+    limit: usize,
+) -> Result<usize, WriteError> {
+    let settled = settled_before(connection, retention.records_before, limit)?;
+    for (id, sandbox) in &settled {
+        ledger.forget(Share::of(sandbox, Demand::default()));
+        connection
+            .prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?
+            .execute([id])?;
+    }
+    connection
+        .prepare_cached(
+            "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE at < ?1 ORDER BY at LIMIT ?2)",
+        )?
+        .execute((retention.history_before.0, ROWS_AT_ONCE))?;
+    connection
+        .prepare_cached(
+            "DELETE FROM idempotency_keys WHERE key IN
+             (SELECT key FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
+        )?
+        .execute((retention.now.0, ROWS_AT_ONCE))?;
+    Ok(settled.len())
+}
+
+/// What cannot be read is not deleted, whatever its columns say.
+fn settled_before(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<Vec<(String, Sandbox)>> {
+    let mut statement = connection
+        .prepare_cached("SELECT id, state FROM sandboxes WHERE settled_at < ?1 ORDER BY settled_at, id")?;
+    let mut rows = statement.query([before.0])?;
+    let mut settled = Vec::new();
+    while settled.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        if let Ok(sandbox) = text::read::<Sandbox>(row, 1)
+            && sandbox.is_settled()
+        {
+            settled.push((row.get(0)?, sandbox));
+        }
+    }
+    Ok(settled)
+}

@@ -1,0 +1,233 @@
+//! Everything that is asked of the rows without changing them. Each is one statement, and so one moment.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::{Effect, Execution, ExecutionId, Generation, NodeId, Sandbox, SandboxId, Timestamp};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::ledger::{Ledger, unsigned};
+use super::text;
+use crate::{
+    Changes, Due, Filter, HistoryRow, Node, NodeSeen, Row, Seq, Stored, StoredExecution, Unreadable, Version,
+};
+
+const COLUMNS: &str = "s.id, s.version, s.generation, s.state, s.spec, s.policy, e.state";
+
+pub(super) fn load(connection: &Connection, id: SandboxId) -> rusqlite::Result<Option<Row>> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM sandboxes s LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0
+         WHERE s.id = ?1 ORDER BY e.n"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(sandboxes(statement.query([id.to_string()])?)?.pop())
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    filter: Filter,
+    after: Option<SandboxId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Row>> {
+    let wanted = match filter {
+        Filter::Present => "settled_at IS NULL",
+        Filter::Settled => "settled_at IS NOT NULL",
+        Filter::All => "TRUE",
+    };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT * FROM sandboxes WHERE id > ?1 AND {wanted} ORDER BY id LIMIT ?2) s
+         LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0 ORDER BY s.id, e.n"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    sandboxes(statement.query((after, count(limit)))?)
+}
+
+/// Puts each sandbox together with its executions, which come as one row each.
+fn sandboxes(mut rows: rusqlite::Rows<'_>) -> rusqlite::Result<Vec<Row>> {
+    let mut found: Vec<Row> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = text::id(row, 0)?;
+        if found.last().map(Row::id) != Some(id) {
+            found.push(sandbox(row, id)?);
+        }
+        if matches!(row.get_ref(6)?, rusqlite::types::ValueRef::Null) {
+            continue;
+        }
+        match (found.last_mut(), text::read::<Execution>(row, 6)) {
+            (Some(Row::Readable(stored)), Ok(execution)) => stored.sandbox.executions.push(execution),
+            (Some(last @ Row::Readable(_)), Err(error)) => *last = unreadable(row, id, &error)?,
+            (Some(Row::Unreadable(_)) | None, _) => {}
+        }
+    }
+    Ok(found)
+}
+
+fn sandbox(row: &rusqlite::Row<'_>, id: SandboxId) -> rusqlite::Result<Row> {
+    let stored = || {
+        let sandbox: Sandbox = text::read(row, 3)?;
+        Ok(Stored {
+            sandbox,
+            spec: Arc::new(text::read(row, 4)?),
+            policy: Arc::new(text::read(row, 5)?),
+            version: Version(row.get(1)?),
+        })
+    };
+    match stored() {
+        Ok(stored) => Ok(Row::Readable(Box::new(stored))),
+        Err(error) => unreadable(row, id, &error),
+    }
+}
+
+fn unreadable(row: &rusqlite::Row<'_>, id: SandboxId, error: &rusqlite::Error) -> rusqlite::Result<Row> {
+    Ok(Row::Unreadable(Unreadable {
+        id,
+        generation: Generation(unsigned(row.get(2)?)),
+        version: Version(row.get(1)?),
+        why: error.to_string(),
+    }))
+}
+
+pub(super) fn execution(
+    connection: &Connection,
+    id: ExecutionId,
+) -> rusqlite::Result<Option<StoredExecution>> {
+    let mut statement =
+        connection.prepare_cached("SELECT sandbox_id, state, command FROM executions WHERE id = ?1")?;
+    statement.query_row([id.to_string()], stored_execution).optional()
+}
+
+pub(super) fn executions(
+    connection: &Connection,
+    sandbox: SandboxId,
+) -> rusqlite::Result<Vec<StoredExecution>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT sandbox_id, state, command FROM executions WHERE sandbox_id = ?1 ORDER BY n",
+    )?;
+    let rows = statement.query_map([sandbox.to_string()], stored_execution)?;
+    rows.collect()
+}
+
+fn stored_execution(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredExecution> {
+    Ok(StoredExecution {
+        sandbox: text::id(row, 0)?,
+        execution: text::read(row, 1)?,
+        command: Arc::new(text::read(row, 2)?),
+    })
+}
+
+pub(super) fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Due>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, owner, next_deadline FROM sandboxes WHERE next_deadline <= ?1
+         ORDER BY next_deadline, id LIMIT ?2",
+    )?;
+    let rows = statement.query_map((now.0, count(limit)), |row| {
+        Ok(Due {
+            id: text::id(row, 0)?,
+            owner: text::id(row, 1)?,
+            deadline: Timestamp(row.get(2)?),
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn next_deadline(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT next_deadline FROM sandboxes WHERE next_deadline IS NOT NULL ORDER BY next_deadline LIMIT 1",
+    )?;
+    statement
+        .query_row([], |row| row.get(0).map(Timestamp))
+        .optional()
+}
+
+/// An effect that cannot be read is left out: its sandbox's deadline stands, and takes care of it.
+pub(super) fn effects_of(connection: &Connection, node: NodeId) -> rusqlite::Result<Vec<Effect>> {
+    let mut statement = connection
+        .prepare_cached("SELECT effect FROM effects WHERE node = ?1 ORDER BY sandbox_id, ticket")?;
+    let mut rows = statement.query([node.to_string()])?;
+    let mut effects = Vec::new();
+    while let Some(row) = rows.next()? {
+        effects.extend(text::read(row, 0).ok());
+    }
+    Ok(effects)
+}
+
+/// What is settled is nobody's work any more, whoever owned it.
+pub(super) fn left_by(connection: &Connection, node: NodeId) -> rusqlite::Result<Vec<SandboxId>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
+         UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1",
+    )?;
+    let rows = statement.query_map([node.to_string()], |row| text::id(row, 0))?;
+    rows.collect()
+}
+
+pub(super) fn history(
+    connection: &Connection,
+    of: Option<SandboxId>,
+    after: Seq,
+    limit: usize,
+) -> rusqlite::Result<Vec<HistoryRow>> {
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(HistoryRow {
+            seq: Seq(row.get(0)?),
+            sandbox: text::id(row, 1)?,
+            record: text::read(row, 2)?,
+        })
+    };
+    let (of_one, of_all) = (
+        "SELECT seq, sandbox_id, record FROM history WHERE sandbox_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
+        "SELECT seq, sandbox_id, record FROM history WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    );
+    match of {
+        Some(id) => connection
+            .prepare_cached(of_one)?
+            .query_map((after.0, count(limit), id.to_string()), read)?
+            .collect(),
+        None => connection
+            .prepare_cached(of_all)?
+            .query_map((after.0, count(limit)), read)?
+            .collect(),
+    }
+}
+
+/// The place is read before the rows: what comes in between is told twice rather than never.
+pub(super) fn changes(connection: &Connection, seen: Seq) -> rusqlite::Result<Changes> {
+    let now = Ledger::read(connection)?.seq();
+    if now == seen {
+        return Ok(Changes {
+            sandboxes: Vec::new(),
+            seen,
+        });
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM sandboxes WHERE version > ?1 UNION SELECT sandbox_id FROM history WHERE seq > ?1 ORDER BY 1",
+    )?;
+    let rows = statement.query_map([seen.0], |row| text::id(row, 0))?;
+    Ok(Changes {
+        sandboxes: rows.collect::<rusqlite::Result<_>>()?,
+        seen: now,
+    })
+}
+
+pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeSeen>> {
+    let mut statement = connection
+        .prepare_cached("SELECT id, host, boot_id, pid, started, heartbeat_at FROM nodes ORDER BY id")?;
+    let rows = statement.query_map([], |row| {
+        Ok(NodeSeen {
+            node: Node {
+                id: text::id(row, 0)?,
+                host: row.get(1)?,
+                boot_id: row.get(2)?,
+                pid: row.get(3)?,
+                started: unsigned(row.get(4)?),
+            },
+            heartbeat_at: Timestamp(row.get(5)?),
+        })
+    })?;
+    rows.collect()
+}
+
+/// A page as SQLite counts it.
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,144 @@
+//! What a request becomes, whoever runs it: the store's methods in terms of one way to write and one to read.
+
+use async_trait::async_trait;
+use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Timestamp, Totals};
+use rusqlite::Connection;
+
+use super::db::Answer;
+use super::ledger::Ledger;
+use super::read;
+use super::write::{Write, Wrote};
+use crate::{
+    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
+    Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+};
+
+/// Runs statements: on a thread of their own, or at once.
+#[async_trait]
+pub(super) trait Runs: Send + Sync + 'static {
+    fn id(&self) -> u128;
+
+    async fn write(&self, write: Write) -> Answer;
+
+    fn read<T>(
+        &self,
+        doing: &'static str,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError>
+    where
+        Self: Sized;
+}
+
+/// A writer answers in kind; anything else is a fault of this crate.
+fn mixed_up() -> StoreError {
+    StoreError::Failed {
+        doing: "understand its own answer",
+        source: "the writer answered another question".into(),
+    }
+}
+
+#[async_trait]
+impl<R: Runs> Store for R {
+    fn instance(&self) -> u128 {
+        self.id()
+    }
+
+    async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
+        let new = Box::new(new);
+        match self.write(Write::Create { new, limits }).await? {
+            Wrote::Created(created) => Ok(created),
+            _ => Err(mixed_up().into()),
+        }
+    }
+
+    async fn commit(&self, change: Change) -> Result<Version, CommitError> {
+        match self.write(Write::Commit(Box::new(change))).await? {
+            Wrote::Committed(version) => Ok(version),
+            _ => Err(mixed_up().into()),
+        }
+    }
+
+    async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
+        self.read("load a sandbox", |rows| read::load(rows, id))
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
+        self.read("read an execution", |rows| read::execution(rows, id))
+    }
+
+    async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
+        self.read("read the executions of a sandbox", |rows| {
+            read::executions(rows, sandbox)
+        })
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.read("list sandboxes", |rows| read::list(rows, filter, after, limit))
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.read("find what is due", |rows| read::due(rows, now, limit))
+    }
+
+    async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read("find the next deadline", read::next_deadline)
+    }
+
+    async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
+        self.read("find the work of a node", |rows| read::effects_of(rows, node))
+    }
+
+    async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
+        self.read("find what a node has left", |rows| read::left_by(rows, node))
+    }
+
+    async fn history(
+        &self,
+        of: Option<SandboxId>,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        self.read("read the history", |rows| read::history(rows, of, after, limit))
+    }
+
+    async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
+        self.read("find what has changed", |rows| read::changes(rows, seen))
+    }
+
+    async fn totals(&self) -> Result<Totals, StoreError> {
+        self.read("read the totals", |rows| Ok(Ledger::read(rows)?.totals()))
+    }
+
+    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::Join { node, now }).await?;
+        Ok(())
+    }
+
+    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::Heartbeat { node, now }).await?;
+        Ok(())
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
+        match self.write(Write::Leave(node)).await? {
+            Wrote::Left(left) => Ok(left),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.read("list nodes", read::nodes)
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+        match self.write(Write::Prune { retention, limit }).await? {
+            Wrote::Pruned(count) => Ok(count),
+            _ => Err(mixed_up()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The tables of the embedded store, as the list of migrations that made them. A migration that was ever
+//! released is never edited: another one is added.
+
+/// `PNFD`, where `file` and others look for whose database this is.
+pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
+
+/// In their order; the place in the list, counted from one, is the version of the schema.
+pub(super) const MIGRATIONS: &[&str] = &[FIRST];
+
+// Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
+// never used again, not even for a sandbox that is forgotten and found once more. Records of history take
+// their numbers from the same row: what is newer than a number is found in both tables by index.
+const FIRST: &str = "
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE ledger (
+    one           INTEGER PRIMARY KEY CHECK (one = 1),
+    seq           INTEGER NOT NULL,
+    created       INTEGER NOT NULL,
+    destroyed     INTEGER NOT NULL,
+    attested      INTEGER NOT NULL,
+    memory_mb     INTEGER NOT NULL,
+    disk_mb       INTEGER NOT NULL,
+    processes     INTEGER NOT NULL,
+    gone          INTEGER NOT NULL, -- of created and destroyed: those whose row is deleted
+    gone_attested INTEGER NOT NULL
+);
+INSERT INTO ledger VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+
+CREATE TABLE sandboxes (
+    id            TEXT PRIMARY KEY,
+    version       INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    owner         TEXT NOT NULL,
+    next_deadline INTEGER,
+    created_at    INTEGER NOT NULL,
+    settled_at    INTEGER,
+    bodies        INTEGER NOT NULL, -- created so far, strays included
+    attested      INTEGER NOT NULL,
+    memory_mb     INTEGER NOT NULL,
+    disk_mb       INTEGER NOT NULL,
+    processes     INTEGER NOT NULL,
+    state         TEXT NOT NULL,    -- without its executions, which are rows of their own
+    spec          TEXT NOT NULL,
+    policy        TEXT NOT NULL
+);
+CREATE INDEX sandboxes_by_version ON sandboxes (version);
+CREATE INDEX sandboxes_due        ON sandboxes (next_deadline, id) WHERE next_deadline IS NOT NULL;
+CREATE INDEX sandboxes_present    ON sandboxes (id) WHERE settled_at IS NULL;
+CREATE INDEX sandboxes_by_owner   ON sandboxes (owner) WHERE settled_at IS NULL;
+CREATE INDEX sandboxes_settled    ON sandboxes (settled_at) WHERE settled_at IS NOT NULL;
+
+CREATE TABLE executions (
+    n          INTEGER PRIMARY KEY, -- in the order of arrival
+    id         TEXT NOT NULL UNIQUE,
+    sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+    ended      INTEGER NOT NULL,
+    asked_at   INTEGER NOT NULL,
+    state      TEXT NOT NULL,
+    command    TEXT NOT NULL
+);
+CREATE INDEX executions_by_sandbox ON executions (sandbox_id);
+CREATE INDEX executions_going_on   ON executions (sandbox_id) WHERE ended = 0;
+
+CREATE TABLE effects (
+    sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+    ticket     INTEGER NOT NULL,
+    node       TEXT NOT NULL,
+    deadline   INTEGER NOT NULL,
+    effect     TEXT NOT NULL,
+    PRIMARY KEY (sandbox_id, ticket)
+) WITHOUT ROWID;
+CREATE INDEX effects_by_node ON effects (node);
+
+CREATE TABLE history (
+    seq        INTEGER PRIMARY KEY,
+    sandbox_id TEXT NOT NULL,
+    at         INTEGER NOT NULL,
+    record     TEXT NOT NULL
+);
+CREATE INDEX history_by_sandbox ON history (sandbox_id);
+CREATE INDEX history_by_time    ON history (at);
+
+CREATE TABLE idempotency_keys (
+    key        TEXT PRIMARY KEY,
+    request    TEXT NOT NULL,
+    sandbox_id TEXT NOT NULL,
+    expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX idempotency_keys_expiring ON idempotency_keys (expires_at);
+
+CREATE TABLE nodes (
+    id           TEXT PRIMARY KEY,
+    host         TEXT NOT NULL,
+    boot_id      TEXT NOT NULL,
+    pid          INTEGER NOT NULL,
+    started      INTEGER NOT NULL,
+    heartbeat_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What could not be read and was written over, for operators.
+CREATE TABLE unreadable (
+    n          INTEGER PRIMARY KEY,
+    sandbox_id TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    was        TEXT NOT NULL,
+    text       BLOB NOT NULL
+);
+
+-- The last transaction of each open connection that writes: after a failed sync it tells what holds.
+CREATE TABLE writers (
+    id    INTEGER PRIMARY KEY,
+    batch INTEGER NOT NULL,
+    seq   INTEGER NOT NULL
+);
+";

@@ -1,0 +1,96 @@
+//! The requests that write, and what each comes to within a transaction that it shares with others.
+
+use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp};
+use rusqlite::Connection;
+
+use super::failure::{Refused, Unfit, WriteError};
+use super::ledger::{Ledger, signed};
+use super::{commit, create, prune, read};
+use crate::{Change, Created, NewSandbox, Node, Retention, Version};
+
+#[derive(Debug)]
+pub(super) enum Write {
+    Create {
+        new: Box<NewSandbox>,
+        limits: AdmissionLimits,
+    },
+    Commit(Box<Change>),
+    Join {
+        node: Node,
+        now: Timestamp,
+    },
+    Heartbeat {
+        node: NodeId,
+        now: Timestamp,
+    },
+    Leave(NodeId),
+    Prune {
+        retention: Retention,
+        limit: usize,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Created(Created),
+    Committed(Version),
+    Joined,
+    Beaten,
+    Left(bool),
+    Pruned(usize),
+}
+
+impl Write {
+    /// Runs inside a transaction, in a savepoint of its own.
+    pub(super) fn run(&self, connection: &Connection, ledger: &mut Ledger) -> Result<Wrote, WriteError> {
+        match self {
+            Self::Create { new, limits } => create::run(connection, ledger, new, limits).map(Wrote::Created),
+            Self::Commit(change) => commit::run(connection, ledger, change).map(Wrote::Committed),
+            Self::Join { node, now } => join(connection, node, *now).map(|()| Wrote::Joined),
+            Self::Heartbeat { node, now } => heartbeat(connection, *node, *now).map(|()| Wrote::Beaten),
+            Self::Leave(node) => leave(connection, *node).map(Wrote::Left),
+            Self::Prune { retention, limit } => {
+                prune::run(connection, ledger, *retention, *limit).map(Wrote::Pruned)
+            }
+        }
+    }
+}
+
+fn join(connection: &Connection, node: &Node, now: Timestamp) -> Result<(), WriteError> {
+    let mut statement = connection.prepare_cached(
+        "INSERT OR REPLACE INTO nodes (id, host, boot_id, pid, started, heartbeat_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    statement.execute((
+        node.id.to_string(),
+        &node.host,
+        &node.boot_id,
+        node.pid,
+        signed(node.started),
+        now.0,
+    ))?;
+    Ok(())
+}
+
+/// A node that was taken for dead and forgotten has to learn it, so its heartbeat fails.
+fn heartbeat(connection: &Connection, node: NodeId, now: Timestamp) -> Result<(), WriteError> {
+    let mut statement = connection.prepare_cached("UPDATE nodes SET heartbeat_at = ?2 WHERE id = ?1")?;
+    match statement.execute((node.to_string(), now.0))? {
+        0 => Err(Refused::Unfit {
+            doing: "write a heartbeat",
+            why: Unfit::UnknownNode(node),
+        }
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn leave(connection: &Connection, node: NodeId) -> Result<bool, WriteError> {
+    if !read::left_by(connection, node)?.is_empty() {
+        return Ok(false);
+    }
+    connection
+        .prepare_cached("DELETE FROM nodes WHERE id = ?1")?
+        .execute([node.to_string()])?;
+    Ok(true)
+}
