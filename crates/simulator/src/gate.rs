@@ -13,8 +13,9 @@ pub(crate) struct Gate {
     opened: Notify,
     fell: Notify,
     steps: AtomicU64,
-    /// The step that is the last one. Zero: none is.
+    /// The step that is the last one, and the one before which it falls asleep. Zero: none is.
     last_step: AtomicU64,
+    sleepy_step: AtomicU64,
 }
 
 impl Gate {
@@ -24,6 +25,11 @@ impl Gate {
         let last = self.last_step.load(Ordering::Relaxed);
         if last != 0 && step >= last {
             self.crash();
+        }
+        let sleepy = self.sleepy_step.load(Ordering::Relaxed);
+        if sleepy != 0 && step >= sleepy {
+            self.sleepy_step.store(0, Ordering::Relaxed);
+            self.paused.store(true, Ordering::Relaxed);
         }
         loop {
             if self.crashed.load(Ordering::Relaxed) {
@@ -46,16 +52,23 @@ impl Gate {
         self.last_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
     }
 
+    pub(crate) fn pause_in(&self, steps: u64) {
+        self.sleepy_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
+    }
+
+    /// Nothing more happens to this node.
+    pub(crate) fn calm_down(&self) {
+        self.last_step.store(0, Ordering::Relaxed);
+        self.sleepy_step.store(0, Ordering::Relaxed);
+        self.resume();
+    }
+
     pub(crate) fn has_crashed(&self) -> bool {
         self.crashed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn pause(&self) {
-        self.paused.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn resume(&self) {

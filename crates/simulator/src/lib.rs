@@ -89,12 +89,12 @@ async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
     let mischief = Mischief { common: common.clone(), slots: slots.clone() };
     let watch = tokio::spawn(watch_for_stuck(common.clone(), slots.clone()));
     let mut crowd = tokio::task::JoinSet::new();
-    for name in 0..common.chance.between(1, 3) {
+    for name in 0..common.chance.between(1, 4) {
         let user =
             User { common: common.clone(), slots: slots.clone(), promises: promises.clone(), name };
-        crowd.spawn(user.live(common.chance.between(3, 12), 15_000));
+        crowd.spawn(user.live(common.chance.between(5, 30), 8_000));
     }
-    mischief.rage(common.chance.below(15), 12_000).await;
+    mischief.rage(common.chance.below(40), 6_000).await;
     mischief.calm_down().await;
     crowd.join_all().await;
     end_everything(common, slots).await;

@@ -9,26 +9,62 @@ use pinfold_engine::Clock;
 
 use crate::nodes::{Common, Slot};
 
+#[derive(Clone, Copy)]
+enum Kind {
+    Crash,
+    Pause,
+    Shutdown,
+    BodyDies,
+    DiskFull,
+    DiskFails,
+    ClockJumps,
+    HostRestarts,
+    Repair,
+}
+
+/// The more often a kind stands here, the more often it happens.
+const KINDS: [Kind; 16] = [
+    Kind::Crash,
+    Kind::Crash,
+    Kind::Crash,
+    Kind::Pause,
+    Kind::Pause,
+    Kind::Pause,
+    Kind::Shutdown,
+    Kind::BodyDies,
+    Kind::BodyDies,
+    Kind::DiskFull,
+    Kind::DiskFails,
+    Kind::ClockJumps,
+    Kind::HostRestarts,
+    Kind::Repair,
+    Kind::Repair,
+    Kind::Repair,
+];
+
 pub(crate) struct Mischief {
     pub(crate) common: Arc<Common>,
     pub(crate) slots: Arc<Vec<Slot>>,
 }
 
 impl Mischief {
-    /// So many misfortunes, then it is over.
+    /// So many misfortunes, then it is over. Each run has its favourites.
     pub(crate) async fn rage(&self, misfortunes: u64, up_to_ms: u64) {
+        let chance = &self.common.chance;
+        let favourites: Vec<_> = (0..3).filter_map(|_| chance.one_of(&KINDS)).collect();
         for _ in 0..misfortunes {
-            tokio::time::sleep(Duration::from_millis(self.common.chance.below(up_to_ms))).await;
-            match self.common.chance.below(16) {
-                0..=4 => self.crash_one(),
-                5..=6 => self.pause_or_resume_one(),
-                7 => self.shut_one_down().await,
-                8..=9 => self.kill_a_body(),
-                10 => self.fill_or_empty_the_disk(),
-                11 => self.make_the_disk_fail(),
-                12 => self.jump(),
-                13 if self.common.chance.hits(300) => self.reboot(),
-                _ => self.restart_what_is_down().await,
+            tokio::time::sleep(Duration::from_millis(chance.below(up_to_ms))).await;
+            let kind = if chance.hits(600) { chance.one_of(&favourites) } else { chance.one_of(&KINDS) };
+            match kind.unwrap_or(Kind::Repair) {
+                Kind::Crash => self.crash_one(),
+                Kind::Pause => self.pause_or_resume_one(),
+                Kind::Shutdown => self.shut_one_down().await,
+                Kind::BodyDies => self.kill_a_body(),
+                Kind::DiskFull => self.fill_or_empty_the_disk(),
+                Kind::DiskFails => self.make_the_disk_fail(),
+                Kind::ClockJumps => self.jump(),
+                Kind::HostRestarts => self.reboot(),
+                Kind::Repair => self.restart_what_is_down().await,
             }
         }
     }
@@ -41,10 +77,7 @@ impl Mischief {
         self.common.disk.faults_per_mille.store(0, Ordering::Relaxed);
         for slot in self.slots.iter() {
             match slot.running() {
-                Some(running) => {
-                    running.gate.resume();
-                    running.gate.crash_in(u64::MAX / 2);
-                }
+                Some(running) => running.gate.calm_down(),
                 None => slot.start().await,
             }
         }
@@ -66,6 +99,7 @@ impl Mischief {
         }
     }
 
+    /// Between two of its next steps; the next time it wakes up.
     fn pause_or_resume_one(&self) {
         let Some(running) = self.some_slot().and_then(Slot::running) else { return };
         let node = running.engine.node();
@@ -73,8 +107,8 @@ impl Mischief {
             self.common.checker.say(|| format!("node {node} wakes up"));
             running.gate.resume();
         } else {
-            self.common.checker.say(|| format!("node {node} is paused"));
-            running.gate.pause();
+            self.common.checker.say(|| format!("node {node} falls asleep soon"));
+            running.gate.pause_in(self.common.chance.between(1, 60));
         }
     }
 
