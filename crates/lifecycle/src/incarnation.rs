@@ -45,10 +45,11 @@ impl Turn<'_> {
     /// The probe that was asked then has passed.
     pub(crate) fn became_live(&mut self, asked_at: Timestamp) {
         let generation = self.sandbox.generation();
+        let proven_at = self.not_later(asked_at);
         let health = Health {
             verdict: Verdict::Healthy,
-            verified_at: asked_at,
-            next_check: asked_at.after_ms(self.policy.probe_every_ms),
+            verified_at: proven_at,
+            next_check: proven_at.after_ms(self.policy.probe_every_ms),
             doubt_since: None,
             hold_until: self.now,
         };

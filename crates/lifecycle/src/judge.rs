@@ -46,16 +46,22 @@ impl Turn<'_> {
     }
 
     fn probe_passed(&mut self, asked_at: Timestamp) {
-        let next_check = asked_at.after_ms(self.policy.probe_every_ms);
+        let proven_at = self.not_later(asked_at);
+        let next_check = proven_at.after_ms(self.policy.probe_every_ms);
         let Some(live) = self.live() else { return };
         let recovered = live.health.verdict != Verdict::Healthy;
         live.health.verdict = Verdict::Healthy;
-        live.health.verified_at = asked_at;
+        live.health.verified_at = proven_at;
         live.health.doubt_since = None;
         live.health.next_check = next_check;
         if recovered {
             self.record(Fact::BecameHealthy);
         }
+    }
+
+    /// Where the clock was set back meanwhile, a proof is not from the future.
+    pub(crate) fn not_later(&self, asked_at: Timestamp) -> Timestamp {
+        asked_at.min(self.now)
     }
 
     fn probe_failed(&mut self, failure: ProbeFailure) {
