@@ -3,6 +3,7 @@
 
 mod process;
 mod provider;
+mod shared;
 mod world;
 
 use std::future::Future;

@@ -1,8 +1,9 @@
 //! Processes of the fake: a command is a few words that say how long it runs and how it ends.
 
 use pinfold_lifecycle::{Cause, Command, Outcome, Timestamp};
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) started_at: Timestamp,
     ends: Ends,
@@ -10,7 +11,7 @@ pub(crate) struct Process {
     pub(crate) killed_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Ends {
     Never,
     At(Timestamp, Outcome),

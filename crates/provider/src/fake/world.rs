@@ -1,28 +1,34 @@
 //! The physical world of the fake: marks, bodies, processes. It outlives the engines that act on it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use pinfold_lifecycle::{ExecutionId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::process::Process;
+use super::shared::Locked;
 use crate::Body;
 
 /// What is there, shared by every engine on the host.
 #[derive(Debug, Default)]
 pub struct FakeWorld {
-    state: Mutex<Contents>,
+    contents: Mutex<Contents>,
+    /// Where several processes share it.
+    file: Option<PathBuf>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contents {
+    #[serde(with = "super::shared::pairs")]
     pub(crate) bodies: BTreeMap<Body, Anatomy>,
     /// Grows with every mark, so that a launch knows its own from a later one.
     last_mark: u64,
 }
 
 /// A body and its parts. One with only a mark is inert: nothing runs in it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Anatomy {
     pub(crate) mark: u64,
     pub(crate) alive: bool,
@@ -42,8 +48,15 @@ pub struct Physical {
 }
 
 impl FakeWorld {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A world that several processes share, and that outlives them.
+    #[must_use]
+    pub fn on_file(file: PathBuf) -> Self {
+        Self { contents: Mutex::default(), file: Some(file) }
+    }
+
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        let contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked::new(contents, self.file.as_deref())
     }
 
     #[must_use]
