@@ -1,5 +1,7 @@
 //! The embedded store keeps the promises of every store: with its threads on a file, and inline in memory.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
