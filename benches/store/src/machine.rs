@@ -1,6 +1,7 @@
 //! What the figures were measured on.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -19,4 +20,19 @@ pub(crate) fn print() -> Result<()> {
         rusqlite::version()
     );
     Ok(())
+}
+
+/// What all threads of this process have used so far.
+pub(crate) fn cpu_time() -> Result<Duration> {
+    let mut used = Duration::ZERO;
+    for thread in fs::read_dir("/proc/self/task").context("could not list the threads")? {
+        let path = thread?.path().join("schedstat");
+        // A thread may end meanwhile.
+        let Ok(text) = fs::read_to_string(path) else {
+            continue;
+        };
+        let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
+        used += Duration::from_nanos(nanoseconds.unwrap_or(0));
+    }
+    Ok(used)
 }

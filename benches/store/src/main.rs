@@ -26,6 +26,21 @@ const TARGET_PER_SYNC: f64 = 8.0;
 struct Rate {
     per_second: f64,
     per_sync: f64,
+    /// Of all threads, the callers' too: unlike the rest it does not suffer from what else the machine does.
+    cpu_us: f64,
+}
+
+/// What has been used up at a moment.
+struct Used {
+    counts: Counts,
+    cpu: Duration,
+}
+
+impl Used {
+    fn now(counts: Counts) -> Result<Self> {
+        let cpu = machine::cpu_time()?;
+        Ok(Self { counts, cpu })
+    }
 }
 
 fn main() -> Result<()> {
@@ -39,8 +54,8 @@ fn main() -> Result<()> {
         "syncs are counted by the store: one per commit and two per copy of the log into the database\n"
     );
     println!(
-        "{:<28}{:>16}{:>18}{:>14}",
-        "", "transitions/s", "transitions/sync", "one by one"
+        "{:<24}{:>14}{:>17}{:>13}{:>15}",
+        "", "transitions/s", "transitions/sync", "CPU us each", "to one by one"
     );
 
     // Taken in turns, so that whatever else the machine does meets all of them alike.
@@ -85,9 +100,9 @@ fn one_by_one(directory: &Path) -> Result<Rate> {
     runtime.block_on(async {
         worker.begin().await?;
         worker.work_for(WARM_UP).await?;
-        let before = store.counts();
+        let before = Used::now(store.counts())?;
         let (done, took) = worker.work_for(MEASURED).await?;
-        Ok(rate(done, took, before, store.counts()))
+        Ok(rate(done, took, &before, &Used::now(store.counts())?))
     })
 }
 
@@ -102,9 +117,9 @@ fn at_once(directory: &Path, writers: usize) -> Result<Rate> {
             workers.push(worker);
         }
         let workers = all(workers, WARM_UP).await?.0;
-        let before = store.counts();
+        let before = Used::now(store.counts())?;
         let (_, done, took) = all(workers, MEASURED).await?;
-        Ok(rate(done, took, before, store.counts()))
+        Ok(rate(done, took, &before, &Used::now(store.counts())?))
     })
 }
 
@@ -128,11 +143,13 @@ async fn all(workers: Vec<Worker>, during: Duration) -> Result<(Vec<Worker>, u64
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of a few seconds")]
-fn rate(done: u64, took: Duration, before: Counts, after: Counts) -> Rate {
-    let syncs = (after.commits - before.commits) + 2 * (after.checkpoints - before.checkpoints);
+fn rate(done: u64, took: Duration, before: &Used, after: &Used) -> Rate {
+    let commits = after.counts.commits - before.counts.commits;
+    let checkpoints = after.counts.checkpoints - before.counts.checkpoints;
     Rate {
         per_second: done as f64 / took.as_secs_f64(),
-        per_sync: done as f64 / syncs as f64,
+        per_sync: done as f64 / (commits + 2 * checkpoints) as f64,
+        cpu_us: (after.cpu - before.cpu).as_secs_f64() * 1e6 / done as f64,
     }
 }
 
@@ -145,16 +162,14 @@ fn median(rates: &[Rate]) -> Rate {
     Rate {
         per_second: middle(|rate| rate.per_second),
         per_sync: middle(|rate| rate.per_sync),
+        cpu_us: middle(|rate| rate.cpu_us),
     }
 }
 
 fn print_row(name: &str, rate: Rate, base: Rate) {
-    println!(
-        "{name:<28}{:>16.0}{:>18.1}{:>13.2}x",
-        rate.per_second,
-        rate.per_sync,
-        rate.per_second / base.per_second
-    );
+    let ratio = rate.per_second / base.per_second;
+    let (per_second, per_sync, cpu_us) = (rate.per_second, rate.per_sync, rate.cpu_us);
+    println!("{name:<24}{per_second:>14.0}{per_sync:>17.1}{cpu_us:>13.0}{ratio:>14.2}x");
 }
 
 fn verdict(what: &str, reached: f64, target: f64, unit: &str) {

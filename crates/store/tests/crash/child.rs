@@ -15,6 +15,8 @@ use pinfold_store::{Change, CommitError, CreateError, Row, SqliteStore, StoreErr
 /// How much it writes.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
+    /// The number of the first task. Two processes do not work on the same sandboxes.
+    pub(crate) first: u128,
     pub(crate) tasks: u128,
     /// Transitions of each task.
     pub(crate) turns: u32,
@@ -32,7 +34,7 @@ pub(crate) fn run(directory: &Path, work: Work) {
     say("opened");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let tasks: Vec<_> = (1..=work.tasks)
+        let tasks: Vec<_> = (work.first..work.first + work.tasks)
             .map(|task| tokio::spawn(drive(store.clone(), task, work.turns)))
             .collect();
         for task in tasks {

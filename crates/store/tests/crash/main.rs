@@ -17,7 +17,17 @@ use child::Work;
 use run::{Acks, Heard, Running, strace_is_missing};
 
 /// Little, since it is run once for every call that it makes.
-const SHORT: Work = Work { tasks: 3, turns: 9 };
+const SHORT: Work = Work {
+    first: 1,
+    tasks: 3,
+    turns: 9,
+};
+
+const ENDLESS: Work = Work {
+    first: 1,
+    tasks: 6,
+    turns: 100_000,
+};
 
 /// Not a test by itself: the others start it as a process of its own.
 #[test]
@@ -26,10 +36,11 @@ fn the_child_writes_when_it_is_told_where() {
         return;
     };
     let work = std::env::var(run::WORK).unwrap();
-    let (tasks, turns) = work.split_once(' ').unwrap();
+    let words: Vec<u32> = work.split(' ').map(|word| word.parse().unwrap()).collect();
     let work = Work {
-        tasks: tasks.parse().unwrap(),
-        turns: turns.parse().unwrap(),
+        first: words[0].into(),
+        tasks: words[1].into(),
+        turns: words[2],
     };
     child::run(Path::new(&directory), work);
 }
@@ -100,20 +111,14 @@ fn killed_where_it_cuts_or_removes_files_it_loses_nothing() {
 
 #[test]
 fn killed_at_two_hundred_random_moments_it_loses_nothing() {
-    let seed = std::env::var("PINFOLD_CRASH_SEED").map_or(20_261_115, |seed| seed.parse().unwrap());
-    println!("seed {seed}; another one by PINFOLD_CRASH_SEED");
-    let mut random = Random(seed);
-    let endless = Work {
-        tasks: 6,
-        turns: 100_000,
-    };
+    let mut random = Random::seeded();
 
     for _ in 0..10 {
         let directory = tempfile::tempdir().unwrap();
         let mut acks = Acks::new();
         // The next child goes on where the last one was killed.
         for _ in 0..20 {
-            let mut child = Running::plainly(directory.path(), endless);
+            let mut child = Running::plainly(directory.path(), ENDLESS);
             child.wait_for("opened");
             // The moment itself is what is random here; nothing is waited for.
             std::thread::sleep(Duration::from_micros(random.below(20_000)));
@@ -128,6 +133,30 @@ fn killed_at_two_hundred_random_moments_it_loses_nothing() {
 }
 
 #[test]
+fn several_processes_on_one_store_lose_nothing_when_they_are_killed() {
+    let mut random = Random::seeded();
+    let directory = tempfile::tempdir().unwrap();
+    let mut acks = Acks::new();
+
+    for _ in 0..12 {
+        let firsts = [1, 11, 21, 31].into_iter();
+        let start = |first| Running::plainly(directory.path(), Work { first, ..ENDLESS });
+        let mut children: Vec<Running> = firsts.map(start).collect();
+        for child in &mut children {
+            child.wait_for("ack ");
+            std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        }
+        for mut child in children {
+            child.kill();
+            let heard = child.end();
+            assert!(!heard.succeeded);
+            heard.add_to(&mut acks);
+        }
+        check(directory.path(), &mut acks);
+    }
+}
+
+#[test]
 fn no_acknowledgement_precedes_its_sync() {
     if strace_is_missing("no_acknowledgement_precedes_its_sync") {
         return;
@@ -136,7 +165,11 @@ fn no_acknowledgement_precedes_its_sync() {
     let file = directory.path().join("trace");
     // Whole pages are shown, since a token may be anywhere in one.
     let options = ["-s", "8192", "-e", "trace=pwrite64,write,fdatasync,fsync"];
-    let work = Work { tasks: 4, turns: 12 };
+    let work = Work {
+        first: 1,
+        tasks: 4,
+        turns: 12,
+    };
 
     let heard = Running::under_strace(&directory.path().join("store"), work, &options, &file).end();
 
@@ -241,6 +274,12 @@ fn while_no_sync_works_every_outcome_is_unclear() {
 struct Random(u64);
 
 impl Random {
+    fn seeded() -> Self {
+        let seed = std::env::var("PINFOLD_CRASH_SEED").map_or(20_261_115, |seed| seed.parse().unwrap());
+        println!("seed {seed}; another one by PINFOLD_CRASH_SEED");
+        Self(seed)
+    }
+
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

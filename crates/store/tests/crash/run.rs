@@ -145,7 +145,7 @@ fn child_command(mut command: Command, directory: &Path, work: Work) -> Command 
             "--test-threads=1",
         ])
         .env(DIRECTORY, directory)
-        .env(WORK, format!("{} {}", work.tasks, work.turns))
+        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
