@@ -16,8 +16,8 @@ fn spoiling(sandbox: SandboxId, part: Part) -> String {
                 "UPDATE sandboxes SET state = replace(state, '\"lease\"', '\"least\"') WHERE id = '{sandbox}'"
             )
         }
-        Part::Spec => format!("UPDATE sandboxes SET spec = substr(spec, 1, 20) WHERE id = '{sandbox}'"),
-        Part::Policy => format!("UPDATE sandboxes SET policy = '{{}}' WHERE id = '{sandbox}'"),
+        Part::Spec => format!("UPDATE specs SET spec = substr(spec, 1, 20) WHERE sandbox_id = '{sandbox}'"),
+        Part::Policy => format!("UPDATE specs SET policy = '{{}}' WHERE sandbox_id = '{sandbox}'"),
         Part::Executions => format!(
             "UPDATE executions SET state = replace(state, 'starting', 'teleporting') WHERE sandbox_id = '{sandbox}'"
         ),

@@ -1,7 +1,11 @@
 //! Kills a writing process at each of its durable calls and at random moments, fails its calls, and looks at what is
 //! left: no acknowledged commit is missing and no half transaction is visible.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests, which say what they have seen"
+)]
 
 mod check;
 mod child;
