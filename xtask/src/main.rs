@@ -1,4 +1,4 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy` and `bench`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `bench` and `sim`.
 
 #![allow(
     clippy::print_stdout,
@@ -8,6 +8,7 @@
 mod bench;
 mod cargo;
 mod lint;
+mod sim;
 mod test;
 mod tidy;
 
@@ -36,6 +37,8 @@ enum Task {
     Tidy,
     /// Run one benchmark and print its table
     Bench(bench::Options),
+    /// Simulate a store, nodes, users and misfortunes, all decided by a seed
+    Sim(sim::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
         Task::Bench(options) => bench::run(&options)?,
+        Task::Sim(options) => sim::run(&options)?,
     };
     Ok(if succeeded {
         ExitCode::SUCCESS

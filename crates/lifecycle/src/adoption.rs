@@ -6,6 +6,9 @@ use crate::{CheckKind, Duty, Execution, ExecutionState, Fact, Lease, NodeId, Sta
 impl Turn<'_> {
     pub(crate) fn adopt(&mut self, dead: NodeId, rebooted: bool) {
         let owned = self.sandbox.owner == dead;
+        if !owned && !self.sandbox.effects().iter().any(|effect| effect.duty.by == dead) {
+            return;
+        }
         if owned {
             self.sandbox.owner = self.node();
         }

@@ -16,6 +16,8 @@ pub struct Ticket(pub u64);
 pub struct Duty {
     pub ticket: Ticket,
     pub by: NodeId,
+    /// An answer is proof of how things were then, however late it comes.
+    pub asked_at: Timestamp,
     /// When waiting for the answer ends, whoever was to give it.
     pub deadline: Timestamp,
 }

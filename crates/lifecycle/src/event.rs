@@ -132,13 +132,13 @@ impl Turn<'_> {
                 duty,
                 ..
             } if self.awaits(duty, ticket) => match probed {
-                Probed::Passed => self.became_live(),
+                Probed::Passed => self.became_live(duty.asked_at),
                 Probed::Failed(failure) => self.start_failed(Cause::ProbeFailed, format!("{failure:?}")),
                 Probed::Unknown { why } => self.start_failed(Cause::ProbeFailed, why),
             },
             Lease::Live(live) => match live.check {
                 Some(check) if check.kind != CheckKind::Look && self.awaits(&check.duty, ticket) => {
-                    self.probe_answered(check.kind, probed);
+                    self.probe_answered(check, probed);
                 }
                 Some(_) | None => self.late(ticket, "probed"),
             },

@@ -26,7 +26,7 @@ impl Turn<'_> {
         if self.holds(Guard::ReadyNeedsProbe) {
             self.prove_start(StartStep::Probe);
         } else {
-            self.became_live();
+            self.became_live(self.now);
         }
     }
 
@@ -42,12 +42,14 @@ impl Turn<'_> {
         };
     }
 
-    pub(crate) fn became_live(&mut self) {
+    /// The probe that was asked then has passed.
+    pub(crate) fn became_live(&mut self, asked_at: Timestamp) {
         let generation = self.sandbox.generation();
+        let proven_at = self.not_later(asked_at);
         let health = Health {
             verdict: Verdict::Healthy,
-            verified_at: self.now,
-            next_check: self.now.after_ms(self.policy.probe_every_ms),
+            verified_at: proven_at,
+            next_check: proven_at.after_ms(self.policy.probe_every_ms),
             doubt_since: None,
             hold_until: self.now,
         };

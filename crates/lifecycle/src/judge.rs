@@ -3,7 +3,7 @@
 use crate::turn::Turn;
 use crate::{
     BodySeen, Cause, Check, CheckKind, Evidence, ExecutionState, Fact, Guard, Lease, Live, Outcome,
-    ProbeFailure, Probed, Seen, Ticket, Verdict,
+    ProbeFailure, Probed, Seen, Ticket, Timestamp, Verdict,
 };
 
 impl Turn<'_> {
@@ -32,12 +32,12 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn probe_answered(&mut self, kind: CheckKind, probed: Probed) {
+    pub(crate) fn probe_answered(&mut self, check: Check, probed: Probed) {
         if let Some(live) = self.live() {
             live.check = None;
         }
-        match (kind, probed) {
-            (_, Probed::Passed) => self.probe_passed(),
+        match (check.kind, probed) {
+            (_, Probed::Passed) => self.probe_passed(check.duty.asked_at),
             // A ping proves nothing when it fails: the whole probe tells.
             (CheckKind::Ping, Probed::Failed(_) | Probed::Unknown { .. }) => self.check(CheckKind::Probe),
             (CheckKind::Probe | CheckKind::Look, Probed::Failed(failure)) => self.probe_failed(failure),
@@ -45,17 +45,23 @@ impl Turn<'_> {
         }
     }
 
-    fn probe_passed(&mut self) {
-        let (now, next_check) = (self.now, self.now.after_ms(self.policy.probe_every_ms));
+    fn probe_passed(&mut self, asked_at: Timestamp) {
+        let proven_at = self.not_later(asked_at);
+        let next_check = proven_at.after_ms(self.policy.probe_every_ms);
         let Some(live) = self.live() else { return };
         let recovered = live.health.verdict != Verdict::Healthy;
         live.health.verdict = Verdict::Healthy;
-        live.health.verified_at = now;
+        live.health.verified_at = proven_at;
         live.health.doubt_since = None;
         live.health.next_check = next_check;
         if recovered {
             self.record(Fact::BecameHealthy);
         }
+    }
+
+    /// Where the clock was set back meanwhile, a proof is not from the future.
+    pub(crate) fn not_later(&self, asked_at: Timestamp) -> Timestamp {
+        asked_at.min(self.now)
     }
 
     fn probe_failed(&mut self, failure: ProbeFailure) {
@@ -128,6 +134,9 @@ impl Turn<'_> {
         };
         let receipt = self.receipt(checks);
         let generation = self.sandbox.generation();
+        self.record(Fact::Reconciled {
+            previous_status: "live".into(),
+        });
         self.decide_end(cause);
         self.free(receipt, generation);
     }
@@ -187,7 +196,7 @@ impl Turn<'_> {
         }
     }
 
-    fn judge_inactivity(&mut self, id: crate::ExecutionId, until: Option<crate::Timestamp>) {
+    fn judge_inactivity(&mut self, id: crate::ExecutionId, until: Option<Timestamp>) {
         if until.is_some_and(|until| until <= self.now) {
             return self.end_execution(id, Outcome::ended_for(Cause::Inactivity));
         }

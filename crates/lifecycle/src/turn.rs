@@ -149,6 +149,7 @@ impl<'a> Turn<'a> {
         Duty {
             ticket: self.sandbox.last_ticket,
             by: self.node,
+            asked_at: self.now,
             deadline,
         }
     }

@@ -14,6 +14,11 @@ pub struct Version(pub i64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub i64);
 
+impl Seq {
+    /// Wherever the history ends now.
+    pub const LATEST: Self = Self(i64::MAX);
+}
+
 #[derive(Debug, Clone)]
 pub enum Row {
     Readable(Box<Stored>),
@@ -82,6 +87,15 @@ pub struct Retention {
 }
 
 impl Row {
+    /// None where it cannot be read.
+    #[must_use]
+    pub fn owner(&self) -> Option<NodeId> {
+        match self {
+            Self::Readable(stored) => Some(stored.sandbox.owner),
+            Self::Unreadable(_) => None,
+        }
+    }
+
     #[must_use]
     pub fn id(&self) -> SandboxId {
         match self {

@@ -1,0 +1,188 @@
+//! The one place where state changes: load, decide, commit, and only then act.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pinfold_lifecycle::{
+    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Transition, ask,
+    quarantine_unreadable, step,
+};
+use pinfold_store::{
+    Change, CommitError, CreateError, Created, NewExecution, NewSandbox, Row, StoreError, Stored, Unreadable,
+    Version,
+};
+
+use crate::WaitError;
+use crate::engine::Inner;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    Ask(Ask),
+    Fact(Event),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("there is no such sandbox")]
+    Missing,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the sandbox changes too fast to keep up; try again")]
+    Contended,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+}
+
+/// A conflict means that somebody else got on, so this many in a row are not bad luck any more.
+const CONFLICTS: usize = 100;
+
+impl Inner {
+    /// Feeds a wish or a fact to the lifecycle and makes the outcome durable, then sets about what follows.
+    pub(crate) async fn apply(
+        self: Arc<Self>,
+        id: SandboxId,
+        input: Input,
+        commands: Vec<NewExecution>,
+    ) -> Result<(), ApplyError> {
+        for _ in 0..CONFLICTS {
+            let (transition, version) = match self.store.load(id).await? {
+                None => return Err(ApplyError::Missing),
+                Some(Row::Unreadable(row)) => {
+                    self.clone().quarantine(row).await?;
+                    continue;
+                }
+                Some(Row::Readable(stored)) => {
+                    let transition = self.decide(&stored, input.clone())?;
+                    if transition.sandbox == stored.sandbox && transition.records.is_empty() {
+                        return Ok(());
+                    }
+                    (transition, stored.version)
+                }
+            };
+            if self.clone().commit(transition, version, commands.clone()).await? {
+                return Ok(());
+            }
+        }
+        Err(ApplyError::Contended)
+    }
+
+    fn decide(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
+        let ctx = self.context(&stored.policy);
+        match input {
+            Input::Ask(wish) => ask(&stored.sandbox, wish, ctx),
+            Input::Fact(event) => Ok(step(&stored.sandbox, event, ctx)),
+        }
+    }
+
+    pub(crate) fn context<'a>(&self, policy: &'a Policy) -> Context<'a> {
+        Context {
+            now: self.clock.now(),
+            node: self.node,
+            policy,
+        }
+    }
+
+    /// Whether it is done. If not, somebody was quicker, or what became of it must be read again.
+    async fn commit(
+        self: Arc<Self>,
+        transition: Transition,
+        version: Version,
+        commands: Vec<NewExecution>,
+    ) -> Result<bool, StoreError> {
+        let change = Change {
+            transition: transition.clone(),
+            version,
+            commands,
+        };
+        match self.store.commit(change).await {
+            Ok(_) => {
+                self.follow(transition);
+                Ok(true)
+            }
+            Err(CommitError::Conflict { .. } | CommitError::Missing) => Ok(false),
+            // Reading again shows whether it happened; work that it asked of this node is found by the sweep.
+            Err(CommitError::Store(StoreError::Unclear { .. })) => Ok(false),
+            Err(CommitError::Store(error)) => Err(error),
+        }
+    }
+
+    async fn quarantine(self: Arc<Self>, row: Unreadable) -> Result<(), StoreError> {
+        let policy = Policy::default();
+        let transition = quarantine_unreadable(row.id, row.generation, row.why, self.context(&policy));
+        self.commit(transition, row.version, Vec::new()).await?;
+        Ok(())
+    }
+
+    /// Writes a new sandbox, and begins its launch or its stop.
+    pub(crate) async fn insert(
+        self: &Arc<Self>,
+        new: NewSandbox,
+        limits: AdmissionLimits,
+    ) -> Result<Created, CreateError> {
+        let transition = new.transition.clone();
+        let created = match self.store.create(new, limits).await {
+            Err(CreateError::Store(unclear @ StoreError::Unclear { .. })) => {
+                match self.store.load(transition.sandbox.id).await? {
+                    Some(Row::Readable(stored)) => Created::New(stored.version),
+                    Some(Row::Unreadable(_)) | None => return Err(unclear.into()),
+                }
+            }
+            other => other?,
+        };
+        if let Created::New(_) = created {
+            self.clone().follow(transition);
+        }
+        Ok(created)
+    }
+
+    /// What a commit brings with it. It is durable now, so it may be acted on.
+    fn follow(self: Arc<Self>, transition: Transition) {
+        let sandbox = &transition.sandbox;
+        for record in &transition.records {
+            tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);
+        }
+        self.errands.drop_obsolete(sandbox);
+        for effect in transition.effects {
+            self.set_about(effect);
+        }
+        if let Some(deadline) = transition.sandbox.next_deadline()
+            && deadline.0 < self.armed_for.load(Ordering::Relaxed)
+        {
+            self.timer.notify_one();
+        }
+        self.waiters.ring(transition.sandbox.id);
+    }
+
+    /// Does the work in a task of its own and feeds the answer back.
+    pub(crate) fn set_about(self: &Arc<Self>, effect: Effect) {
+        let errand = (effect.sandbox, effect.duty.ticket);
+        let inner = self.clone();
+        self.errands.spawn(errand, async move {
+            if let Some(event) = inner.clone().perform(&effect).await {
+                inner.clone().deliver(effect.sandbox, event).await;
+            }
+            inner.errands.done(errand);
+        });
+    }
+
+    /// Feeds a fact in. A store that fails for now is tried again: the fact stays true.
+    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, event: Event) {
+        let mut wait_ms = 50;
+        loop {
+            match self
+                .clone()
+                .apply(id, Input::Fact(event.clone()), Vec::new())
+                .await
+            {
+                Ok(()) | Err(ApplyError::Missing) => return,
+                Err(error) => {
+                    tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "an answer waits");
+                }
+            }
+            self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
+            wait_ms = (wait_ms * 2).min(2_000);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The engine's clock. It is set once per boot of the host and then runs on the kernel's own counter, so that
+//! neither a correction of the wall clock nor a restart of the program moves a deadline.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use pinfold_lifecycle::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+#[async_trait]
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+    async fn sleep_until(&self, at: Timestamp);
+}
+
+/// The clock that all processes on one data directory share.
+#[derive(Debug)]
+pub struct HostClock {
+    /// What the wall clock showed when the host's counter stood at zero.
+    zero_ms: i64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing} the clock's anchor `{}`", path.display())]
+pub struct AnchorError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl HostClock {
+    /// Takes the anchor that another process of this boot left in the directory, or leaves one.
+    pub fn anchored(directory: &Path, boot_id: &str) -> Result<Self, AnchorError> {
+        let path = directory.join(format!("clock.{boot_id}"));
+        let read = || {
+            fs::read_to_string(&path).map_err(|source| AnchorError {
+                doing: "read",
+                path: path.clone(),
+                source,
+            })
+        };
+        if !path.exists() {
+            leave_anchor(directory, &path).map_err(|source| AnchorError {
+                doing: "write",
+                path: path.clone(),
+                source,
+            })?;
+        }
+        let zero_ms = read()?.trim().parse().map_err(|_| AnchorError {
+            doing: "understand",
+            path: path.clone(),
+            source: io::ErrorKind::InvalidData.into(),
+        })?;
+        Ok(Self { zero_ms })
+    }
+}
+
+/// The first of two that try at once wins, and nobody sees half an anchor.
+fn leave_anchor(directory: &Path, path: &Path) -> io::Result<()> {
+    let zero_ms = wall_ms().saturating_sub(counter_ms());
+    let draft = directory.join(format!(".clock.{}", std::process::id()));
+    let mut file = fs::File::create(&draft)?;
+    writeln!(file, "{zero_ms}")?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one home of the wall clock")]
+fn wall_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Goes on while the host sleeps, and is the same for every process of one boot.
+fn counter_ms() -> i64 {
+    let counter = clock_gettime(ClockId::Boottime);
+    counter.tv_sec * 1_000 + counter.tv_nsec / 1_000_000
+}
+
+#[async_trait]
+impl Clock for HostClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.zero_ms.saturating_add(counter_ms()))
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        loop {
+            let now = self.now();
+            if at <= now {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(at.ms_since(now))).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_of_one_boot_share_one_clock() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = HostClock::anchored(directory.path(), "boot").unwrap();
+
+        let second = HostClock::anchored(directory.path(), "boot").unwrap();
+
+        assert_eq!(first.zero_ms, second.zero_ms);
+    }
+
+    #[test]
+    fn an_anchor_that_is_damaged_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("clock.boot"), "half past").unwrap();
+
+        let error = HostClock::anchored(directory.path(), "boot").unwrap_err();
+
+        assert!(error.to_string().contains("clock.boot"));
+    }
+}

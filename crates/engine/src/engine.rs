@@ -1,0 +1,353 @@
+//! The engine as its callers see it: wishes go in, and answers say what is proven.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use pinfold_lifecycle::{
+    Ask, Cause, Command, Context, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId, Outcome,
+    Policy, Receipt, SandboxId, Spec, Timestamp,
+};
+use pinfold_provider::{AskBodyError, Body, Provider, Usage};
+use pinfold_store::{
+    CreateError, Created, Filter, IdempotencyKey, NewExecution, NewSandbox, Store, StoreError, Stored,
+};
+use tokio::sync::Notify;
+
+use crate::apply::Input;
+use crate::errands::Errands;
+use crate::lanes::Lanes;
+use crate::waiting::Waiters;
+use crate::{
+    ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
+};
+
+/// What an engine works with. Everything it learns of the world comes through these.
+#[derive(Clone)]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub provider: Arc<dyn Provider>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn Ids>,
+    pub census: Arc<dyn Census>,
+}
+
+/// One node. Dropping it stops its work at once, as a crash would; what it left is in the store.
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) node: NodeId,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) census: Arc<dyn Census>,
+    pub(crate) config: Config,
+    pub(crate) errands: Errands,
+    pub(crate) lanes: Lanes,
+    pub(crate) waiters: Waiters,
+    /// What the timer sleeps until, and how to wake it for something earlier.
+    pub(crate) armed_for: AtomicI64,
+    pub(crate) timer: Notify,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not make this process known to the others")]
+pub struct BeginError(#[from] StoreError);
+
+#[derive(Debug, Clone, Default)]
+pub struct CreateAsk {
+    pub spec: Spec,
+    pub policy: Policy,
+    pub key: Option<IdempotencyKey>,
+}
+
+/// What a stop has come to so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// Proven gone, or attested to be: the receipt tells.
+    Gone { cause: Cause, receipt: Box<Receipt> },
+    /// Under way; it goes on by itself.
+    Pending,
+}
+
+/// What becomes of live sandboxes when their engine shuts down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnExit {
+    /// The next engine takes them over.
+    Keep,
+    Stop,
+}
+
+impl Engine {
+    /// Makes this node known and sets its loops going.
+    pub async fn begin(parts: Parts, config: Config) -> Result<Self, BeginError> {
+        let Parts {
+            store,
+            provider,
+            clock,
+            ids,
+            census,
+        } = parts;
+        let node = NodeId(ids.fresh(clock.now()));
+        store.join(census.me(node), clock.now()).await?;
+        let inner = Arc::new(Inner {
+            node,
+            store,
+            provider,
+            clock,
+            ids,
+            census,
+            errands: Errands::default(),
+            lanes: Lanes::new(&config),
+            waiters: Waiters::default(),
+            armed_for: AtomicI64::new(i64::MAX),
+            timer: Notify::new(),
+            config,
+        });
+        inner.errands.spawn_loop(inner.clone().keep_time());
+        inner.errands.spawn_loop(inner.clone().keep_company());
+        inner.errands.spawn_loop(inner.clone().keep_reconciled());
+        Ok(Self { inner })
+    }
+
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.inner.node
+    }
+
+    /// Leases a sandbox and begins its launch. Admission, key and lease are one transaction.
+    pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, CreateError> {
+        let now = self.inner.clock.now();
+        let id = SandboxId(self.inner.ids.fresh(now));
+        let policy = Arc::new(ask.policy);
+        let ctx = Context {
+            now,
+            node: self.inner.node,
+            policy: &policy,
+        };
+        let transition = pinfold_lifecycle::create(id, ctx);
+        let new = NewSandbox {
+            transition,
+            spec: Arc::new(ask.spec),
+            policy: policy.clone(),
+            key: ask.key,
+        };
+        match self.inner.insert(new, self.inner.config.admission).await? {
+            Created::New(_) => Ok(id),
+            Created::Known(known) => Ok(known),
+        }
+    }
+
+    /// Waits until the sandbox passed its probes, or has ended, or the deadline is there.
+    pub async fn wait_ready(
+        &self,
+        id: SandboxId,
+        until: Timestamp,
+    ) -> Result<Waited<Result<(), Cause>>, WaitError> {
+        let ready = |stored: &Stored| match (&stored.sandbox.life, &stored.sandbox.lease) {
+            (Life::Ending { cause, .. } | Life::Ended { cause, .. }, _) => Some(Err(*cause)),
+            (Life::Wanted, Lease::Live(_)) => Some(Ok(())),
+            (Life::Wanted, _) => None,
+        };
+        self.inner.wait_for(id, until, ready).await
+    }
+
+    pub async fn execute(
+        &self,
+        id: SandboxId,
+        command: Command,
+        kind: ExecutionKind,
+        limits: ExecutionLimits,
+        may_queue: bool,
+    ) -> Result<ExecutionId, ApplyError> {
+        let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
+        let ask = Ask::Execute {
+            id: execution,
+            kind,
+            limits,
+            may_queue,
+        };
+        let new = NewExecution {
+            id: execution,
+            command: Arc::new(command),
+        };
+        self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;
+        Ok(execution)
+    }
+
+    /// Waits until the execution has its outcome, or until the deadline.
+    pub async fn wait_execution(
+        &self,
+        sandbox: SandboxId,
+        execution: ExecutionId,
+        until: Timestamp,
+    ) -> Result<Waited<Outcome>, WaitError> {
+        let left = |stored: &Stored| {
+            !stored
+                .sandbox
+                .executions
+                .iter()
+                .any(|known| known.id == execution)
+        };
+        match self
+            .inner
+            .wait_for(sandbox, until, |stored| left(stored).then_some(()))
+            .await
+        {
+            Ok(Waited::DeadlinePassed) => return Ok(Waited::DeadlinePassed),
+            // Where the record of the sandbox is forgotten its executions are too.
+            Ok(Waited::Met(())) => {}
+            Err(error) => return Err(error),
+        }
+        let stored = self
+            .inner
+            .store
+            .execution(execution)
+            .await?
+            .ok_or(WaitError::Missing)?;
+        stored
+            .execution
+            .outcome()
+            .cloned()
+            .map(Waited::Met)
+            .ok_or(WaitError::Missing)
+    }
+
+    pub async fn cancel(&self, id: SandboxId, execution: ExecutionId) -> Result<(), ApplyError> {
+        self.ask(
+            id,
+            Ask::Cancel {
+                id: execution,
+                cause: Cause::Cancelled,
+            },
+        )
+        .await
+    }
+
+    /// Ends a sandbox from any state, and waits that long for the proof.
+    pub async fn stop(
+        &self,
+        id: SandboxId,
+        cause: Cause,
+        forced: bool,
+        wait_ms: u64,
+    ) -> Result<Stop, ApplyError> {
+        self.ask(id, Ask::Stop { cause, forced }).await?;
+        let until = self.inner.clock.now().after_ms(wait_ms);
+        match self.inner.wait_for(id, until, gone).await {
+            Ok(Waited::Met(stop)) => Ok(stop),
+            Ok(Waited::DeadlinePassed) => Ok(Stop::Pending),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends a sandbox and forgets its record once its body is proven gone. The history stays.
+    pub async fn forget(&self, id: SandboxId) -> Result<(), ApplyError> {
+        self.ask(id, Ask::Forget).await
+    }
+
+    pub async fn restart(&self, id: SandboxId, cause: Cause) -> Result<(), ApplyError> {
+        self.ask(id, Ask::Restart { cause }).await
+    }
+
+    /// Counts idleness anew. The body's own end is not moved: that is the sandbox's maximum life.
+    pub async fn keep_alive(&self, id: SandboxId) -> Result<(), ApplyError> {
+        self.ask(id, Ask::KeepAlive).await
+    }
+
+    /// Takes an operator's word that a quarantined body is gone.
+    pub async fn attest(&self, id: SandboxId, by: String, reason: String) -> Result<(), ApplyError> {
+        self.ask(id, Ask::Attest { by, reason }).await
+    }
+
+    /// Measured now, from the body itself.
+    pub async fn usage(&self, id: SandboxId) -> Result<Usage, UsageError> {
+        let stored = self.inner.readable(id).await?;
+        let body = Body {
+            sandbox: id,
+            generation: stored.sandbox.generation(),
+        };
+        Ok(self.inner.provider.usage(body).await?)
+    }
+
+    /// Compares what is recorded with what is there, and repairs the difference if told to.
+    pub async fn reconcile(&self, how: Reconcile) -> Result<ReconcileReport, ReconcileError> {
+        self.inner.clone().reconcile(how).await
+    }
+
+    /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long.
+    pub async fn shutdown(self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+        if on_exit == OnExit::Stop {
+            self.stop_own(wait_ms).await?;
+        }
+        self.inner.errands.abort_all();
+        self.inner.say_goodbye().await?;
+        Ok(())
+    }
+
+    async fn stop_own(&self, wait_ms: u64) -> Result<(), ApplyError> {
+        let until = self.inner.clock.now().after_ms(wait_ms);
+        let mut own = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.inner.store.list(Filter::Present, after, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id());
+            own.extend(
+                page.iter()
+                    .filter(|row| row.owner() == Some(self.node()))
+                    .map(pinfold_store::Row::id),
+            );
+        }
+        for id in &own {
+            self.ask(
+                *id,
+                Ask::Stop {
+                    cause: Cause::Shutdown,
+                    forced: false,
+                },
+            )
+            .await?;
+        }
+        for id in own {
+            match self.inner.wait_for(id, until, gone).await {
+                Ok(_) | Err(WaitError::Missing) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, id: SandboxId, ask: Ask) -> Result<(), ApplyError> {
+        self.inner.clone().apply(id, Input::Ask(ask), Vec::new()).await
+    }
+}
+
+/// Rows read at a time where all of them are.
+pub(crate) const PAGE: usize = 500;
+
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    #[error(transparent)]
+    Wait(#[from] WaitError),
+    #[error(transparent)]
+    Body(#[from] AskBodyError),
+}
+
+fn gone(stored: &Stored) -> Option<Stop> {
+    match &stored.sandbox.life {
+        Life::Ended { cause, receipt, .. } if stored.sandbox.is_settled() => Some(Stop::Gone {
+            cause: *cause,
+            receipt: receipt.clone(),
+        }),
+        Life::Ended { .. } | Life::Ending { .. } | Life::Wanted => None,
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.inner.errands.abort_all();
+    }
+}

@@ -1,0 +1,85 @@
+//! What this node is doing right now: one task for each piece of work, none for work that nobody waits for.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pinfold_lifecycle::{Sandbox, SandboxId, Ticket};
+use tokio::task::AbortHandle;
+
+type Errand = (SandboxId, Ticket);
+
+#[derive(Default)]
+pub(crate) struct Errands {
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    closed: bool,
+    loops: Vec<AbortHandle>,
+    running: BTreeMap<Errand, AbortHandle>,
+}
+
+impl Errands {
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn spawn_loop(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let handle = tokio::spawn(work).abort_handle();
+        self.lock().loops.push(handle);
+    }
+
+    /// Begins a piece of work, unless it is under way or everything has been told to end.
+    pub(crate) fn spawn(&self, errand: Errand, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.lock();
+        if !tasks.closed && !tasks.running.contains_key(&errand) {
+            tasks.running.insert(errand, tokio::spawn(work).abort_handle());
+        }
+    }
+
+    pub(crate) fn done(&self, errand: Errand) {
+        self.lock().running.remove(&errand);
+    }
+
+    /// Drops the work on this sandbox whose answer nobody waits for any more. The caller may be such work
+    /// itself: it is about to end anyway, and must get to the end of its own step.
+    pub(crate) fn drop_obsolete(&self, sandbox: &Sandbox) {
+        let wanted: Vec<_> = sandbox
+            .effects()
+            .iter()
+            .map(|effect| effect.duty.ticket)
+            .collect();
+        let myself = tokio::task::try_id();
+        let mut tasks = self.lock();
+        let own = tasks
+            .running
+            .range((sandbox.id, Ticket(0))..=(sandbox.id, Ticket(u64::MAX)));
+        let obsolete: Vec<_> = own
+            .filter(|((_, ticket), task)| !wanted.contains(ticket) && Some(task.id()) != myself)
+            .map(|(errand, _)| *errand)
+            .collect();
+        for errand in obsolete {
+            if let Some(task) = tasks.running.remove(&errand) {
+                task.abort();
+            }
+        }
+    }
+
+    pub(crate) fn concern(&self, sandbox: SandboxId) -> bool {
+        self.lock()
+            .running
+            .range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX)))
+            .next()
+            .is_some()
+    }
+
+    pub(crate) fn abort_all(&self) {
+        let mut tasks = self.lock();
+        tasks.closed = true;
+        for task in tasks.loops.iter().chain(tasks.running.values()) {
+            task.abort();
+        }
+        tasks.running.clear();
+    }
+}

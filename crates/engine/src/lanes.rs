@@ -1,0 +1,33 @@
+//! Bounded concurrency per kind of call to the provider: a rush of launches never holds up a stop.
+
+use pinfold_lifecycle::Work;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::Config;
+
+pub(crate) struct Lanes {
+    launches: Semaphore,
+    stops: Semaphore,
+    questions: Semaphore,
+}
+
+impl Lanes {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            launches: Semaphore::new(config.launches),
+            stops: Semaphore::new(config.stops),
+            questions: Semaphore::new(config.questions),
+        }
+    }
+
+    /// A place for this work. Waiting for the end of an execution costs nothing and takes none.
+    pub(crate) async fn place(&self, work: Work) -> Option<SemaphorePermit<'_>> {
+        let lane = match work {
+            Work::Launch => &self.launches,
+            Work::Stop { .. } | Work::Kill { .. } => &self.stops,
+            Work::Probe | Work::Ping | Work::Look | Work::Exec { .. } => &self.questions,
+            Work::Watch { .. } => return None,
+        };
+        lane.acquire().await.ok()
+    }
+}

@@ -1,0 +1,25 @@
+//! The loop: load the row, decide with a pure function, commit, act, observe, and feed what was found back in.
+//! There is no second way to change state. Start reading at [`Engine`], then `apply.rs`.
+
+mod apply;
+mod census;
+mod clock;
+mod config;
+mod engine;
+mod errands;
+mod ids;
+mod lanes;
+mod nodes;
+mod perform;
+mod reconcile;
+mod timer;
+mod waiting;
+
+pub use apply::ApplyError;
+pub use census::{Census, Fate, HostCensus, HostCensusError};
+pub use clock::{AnchorError, Clock, HostClock};
+pub use config::Config;
+pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, Stop, UsageError};
+pub use ids::{Ids, RandomIds};
+pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
+pub use waiting::{WaitError, Waited};

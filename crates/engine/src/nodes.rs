@@ -1,0 +1,86 @@
+//! Heartbeats, and the adoption of what dead nodes leave behind.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::{Ask, NodeId, Timestamp};
+use pinfold_store::StoreError;
+
+use crate::apply::Input;
+use crate::engine::Inner;
+use crate::{ApplyError, Fate};
+
+/// The heartbeat of a node that has said good-bye.
+const GONE: Timestamp = Timestamp(i64::MIN);
+
+impl Inner {
+    pub(crate) async fn keep_company(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.clone().beat().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a heartbeat was missed");
+            }
+            self.clock
+                .sleep_until(self.clock.now().after_ms(self.config.heartbeat_ms))
+                .await;
+        }
+    }
+
+    async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
+        self.store
+            .join(self.census.me(self.node), self.clock.now())
+            .await?;
+        self.resume_own().await?;
+        self.adopt_the_dead().await
+    }
+
+    /// Work that was committed for this node and not begun: its commit's answer was lost, or its caller was.
+    async fn resume_own(self: &Arc<Self>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        for effect in self.store.effects_of(self.node).await? {
+            if effect.duty.deadline > now {
+                self.set_about(effect);
+            }
+        }
+        Ok(())
+    }
+
+    async fn adopt_the_dead(self: &Arc<Self>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        for seen in self.store.nodes().await? {
+            let other = seen.node.id;
+            let fate = match seen.heartbeat_at {
+                _ if other == self.node => Fate::Alive,
+                GONE => Fate::Dead,
+                _ => self.census.fate_of(&seen, now, self.config.dead_after_ms),
+            };
+            match fate {
+                Fate::Alive => {}
+                Fate::Dead => self.adopt_all(other, false).await?,
+                Fate::DeadByRestart => self.adopt_all(other, true).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn adopt_all(self: &Arc<Self>, dead: NodeId, rebooted: bool) -> Result<(), StoreError> {
+        for id in self.store.left_by(dead).await? {
+            let adopt = Input::Ask(Ask::Adopt { dead, rebooted });
+            match self.clone().apply(id, adopt, Vec::new()).await {
+                Ok(()) | Err(ApplyError::Missing) => {}
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(sandbox_id = %id, dead = %dead, error, "an adoption waits");
+                }
+            }
+        }
+        self.store.leave(dead).await?;
+        Ok(())
+    }
+
+    /// The others need not wait for this node's heartbeat to grow old.
+    pub(crate) async fn say_goodbye(&self) -> Result<(), StoreError> {
+        if !self.store.leave(self.node).await? {
+            self.store.join(self.census.me(self.node), GONE).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! One piece of work against the provider, from its ticket to its answer. Bounded by its deadline: past that
+//! the lifecycle has stopped waiting.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pinfold_lifecycle::{Effect, Event, ExecutionId, SandboxId, Ticket, Work};
+use pinfold_provider::{
+    Body, Exec, ExecError, Killed, Start, StartError, StartPermit, WaitError as BodyWaitError,
+};
+use pinfold_store::{Row, Store, Stored};
+
+use crate::WaitError;
+use crate::engine::Inner;
+
+/// Between two tries of a call that did not tell.
+const TRY_AGAIN_MS: u64 = 500;
+/// Between two questions to a body that does not answer.
+const ASK_AGAIN_MS: u64 = 2_000;
+
+impl Inner {
+    /// The answer, or none: the deadline was quicker.
+    pub(crate) async fn perform(self: Arc<Self>, effect: &Effect) -> Option<Event> {
+        let deadline = effect.duty.deadline;
+        let work = async {
+            let _place = self.lanes.place(effect.work).await;
+            self.clone().call(effect).await
+        };
+        tokio::select! {
+            biased;
+            event = work => event,
+            () = self.clock.sleep_until(deadline) => None,
+        }
+    }
+
+    async fn call(self: Arc<Self>, effect: &Effect) -> Option<Event> {
+        let body = Body {
+            sandbox: effect.sandbox,
+            generation: effect.generation,
+        };
+        let ticket = effect.duty.ticket;
+        match effect.work {
+            Work::Launch => self.launch(body, ticket).await,
+            Work::Probe => Some(Event::Probed {
+                ticket,
+                probed: self.provider.probe(body).await,
+            }),
+            Work::Ping => Some(Event::Probed {
+                ticket,
+                probed: self.provider.ping(body).await,
+            }),
+            Work::Look => Some(Event::Looked {
+                ticket,
+                evidence: self.provider.observe(body.sandbox).await,
+            }),
+            Work::Stop { grace_ms } => Some(Event::Stopped {
+                ticket,
+                outcome: self.provider.stop(body, grace_ms).await,
+            }),
+            Work::Exec { execution } => self.start_execution(body, ticket, execution).await,
+            Work::Watch { execution } => Some(self.watch(body, ticket, execution).await),
+            Work::Kill { execution } => Some(self.kill(body, ticket, execution).await),
+        }
+    }
+
+    async fn launch(&self, body: Body, ticket: Ticket) -> Option<Event> {
+        let Ok(stored) = self.readable(body.sandbox).await else {
+            return Some(Event::LaunchFailed {
+                ticket,
+                why: "its own row could not be read".into(),
+            });
+        };
+        let permit = LaunchPermit {
+            store: self.store.as_ref(),
+            sandbox: body.sandbox,
+            ticket,
+        };
+        let ends_at = stored.sandbox.expires_at;
+        match self
+            .provider
+            .start(Start {
+                body,
+                spec: &stored.spec,
+                ends_at,
+                permit: &permit,
+            })
+            .await
+        {
+            Ok(()) => Some(Event::Launched { ticket }),
+            Err(StartError::NoLongerWanted) => None,
+            Err(StartError::Failed { why }) => Some(Event::LaunchFailed { ticket, why }),
+        }
+    }
+
+    async fn start_execution(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Option<Event> {
+        loop {
+            if let Ok(Some(stored)) = self.store.execution(execution).await {
+                let exec = Exec {
+                    execution,
+                    command: &stored.command,
+                    limits: stored.execution.limits,
+                };
+                match self.provider.exec(body, exec).await {
+                    Ok(()) => return Some(Event::ExecutionStarted { ticket, execution }),
+                    Err(ExecError::Refused { cause, why }) => {
+                        return Some(Event::ExecutionRefused {
+                            ticket,
+                            execution,
+                            cause,
+                            why,
+                        });
+                    }
+                    // It may run: asking again tells, since the same execution is started at most once.
+                    Err(ExecError::Unclear { .. }) => {}
+                }
+            }
+            self.pause(TRY_AGAIN_MS).await;
+        }
+    }
+
+    async fn watch(self: Arc<Self>, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {
+        loop {
+            let why = match self.provider.wait(body, execution).await {
+                Ok(outcome) => {
+                    return Event::ExecutionEnded {
+                        ticket,
+                        execution,
+                        outcome,
+                    };
+                }
+                Err(BodyWaitError::NoSuchExecution) => format!("{execution} is not known to its body"),
+                Err(BodyWaitError::Unreachable { why }) => why,
+            };
+            // Only a look at the whole body can tell what that means.
+            self.clone().deliver(body.sandbox, Event::Doubted { why }).await;
+            self.pause(ASK_AGAIN_MS).await;
+        }
+    }
+
+    async fn kill(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {
+        loop {
+            match self.provider.kill(body, execution).await {
+                Killed::Gone => return Event::ExecutionGone { ticket, execution },
+                Killed::Unknown { .. } => self.pause(TRY_AGAIN_MS).await,
+            }
+        }
+    }
+
+    async fn pause(&self, ms: u64) {
+        self.clock.sleep_until(self.clock.now().after_ms(ms)).await;
+    }
+
+    pub(crate) async fn readable(&self, id: SandboxId) -> Result<Box<Stored>, WaitError> {
+        match self.store.load(id).await? {
+            Some(Row::Readable(stored)) => Ok(stored),
+            Some(Row::Unreadable(row)) => Err(WaitError::Unreadable { why: row.why }),
+            None => Err(WaitError::Missing),
+        }
+    }
+}
+
+/// Asks the store whether this very launch is still wanted. A store that does not answer says no.
+struct LaunchPermit<'a> {
+    store: &'a dyn Store,
+    sandbox: SandboxId,
+    ticket: Ticket,
+}
+
+#[async_trait]
+impl StartPermit for LaunchPermit<'_> {
+    async fn still_wanted(&self) -> bool {
+        match self.store.load(self.sandbox).await {
+            Ok(Some(Row::Readable(stored))) => stored.sandbox.permits_launch(self.ticket),
+            Ok(Some(Row::Unreadable(_)) | None) | Err(_) => false,
+        }
+    }
+}

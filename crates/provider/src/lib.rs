@@ -1,0 +1,16 @@
+//! The seam to the places where sandboxes live: what a provider must be able to do, and what its answers mean.
+//! Start reading at [`Provider`].
+
+mod body;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "fake")]
+pub mod fake;
+mod provider;
+mod usage;
+
+pub use body::{Body, Discovered, Found, StartPermit};
+pub use provider::{
+    AskBodyError, DiscoverError, Exec, ExecError, Killed, Provider, Start, StartError, WaitError,
+};
+pub use usage::{Capacity, Usage};

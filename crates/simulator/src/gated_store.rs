@@ -1,0 +1,200 @@
+//! The store behind one node's gate: writes fail now and then, and everything that succeeds is checked.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, Guards, NodeId, SandboxId, Timestamp, Totals};
+use pinfold_store::{
+    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
+    Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+};
+
+use crate::chance::Chance;
+use crate::checker::Checker;
+use crate::gate::Gate;
+
+/// What is wrong with the disk, for all nodes alike.
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) full: AtomicBool,
+    pub(crate) faults_per_mille: AtomicU64,
+}
+
+pub(crate) struct GatedStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) chance: Chance,
+    pub(crate) checker: Arc<Checker>,
+    pub(crate) guards: Guards,
+}
+
+/// What becomes of a write.
+enum Fate {
+    Written,
+    NotWritten(StoreError),
+    /// Written, and the answer does not say so.
+    Unclear,
+}
+
+impl GatedStore {
+    fn fate(&self) -> Fate {
+        if self.disk.full.load(Ordering::Relaxed) {
+            return Fate::NotWritten(StoreError::DiskFull {
+                source: "the disk is full".into(),
+            });
+        }
+        if !self
+            .chance
+            .hits(self.disk.faults_per_mille.load(Ordering::Relaxed))
+        {
+            return Fate::Written;
+        }
+        match self.chance.below(3) {
+            0 => Fate::NotWritten(StoreError::Busy {
+                source: "somebody holds the lock".into(),
+            }),
+            1 => Fate::NotWritten(unclear()),
+            _ => Fate::Unclear,
+        }
+    }
+
+    async fn write<T, E: From<StoreError>>(&self, write: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        self.gate.pass().await;
+        let answer = match self.fate() {
+            Fate::Written => write.await,
+            Fate::NotWritten(error) => Err(error.into()),
+            Fate::Unclear => write.await.and_then(|_| Err(unclear().into())),
+        };
+        self.gate.pass().await;
+        answer
+    }
+
+    async fn read<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        self.gate.pass().await;
+        let answer = read.await;
+        self.gate.pass().await;
+        answer
+    }
+
+    /// Guards are not stored: a run without one must not find it again in what it reads.
+    fn weaken(&self, mut row: Row) -> Row {
+        if let Row::Readable(stored) = &mut row {
+            Arc::make_mut(&mut stored.policy).guards = self.guards;
+        }
+        row
+    }
+}
+
+fn unclear() -> StoreError {
+    StoreError::Unclear {
+        source: "the disk failed".into(),
+    }
+}
+
+#[async_trait]
+impl Store for GatedStore {
+    fn instance(&self) -> u128 {
+        self.inner.instance()
+    }
+
+    async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
+        let (transition, policy) = (new.transition.clone(), new.policy.clone());
+        self.write(async {
+            let created = self.inner.create(new, limits).await?;
+            if let Created::New(_) = created {
+                self.checker.committed(&transition, Some(policy));
+            }
+            Ok(created)
+        })
+        .await
+    }
+
+    async fn commit(&self, change: Change) -> Result<Version, CommitError> {
+        let transition = change.transition.clone();
+        self.write(async {
+            let version = self.inner.commit(change).await?;
+            self.checker.committed(&transition, None);
+            Ok(version)
+        })
+        .await
+    }
+
+    async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
+        let row = self.read(self.inner.load(id)).await?;
+        Ok(row.map(|row| self.weaken(row)))
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
+        self.read(self.inner.execution(id)).await
+    }
+
+    async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
+        self.read(self.inner.executions(sandbox)).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let rows = self.read(self.inner.list(filter, after, limit)).await?;
+        Ok(rows.into_iter().map(|row| self.weaken(row)).collect())
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.read(self.inner.due(now, limit)).await
+    }
+
+    async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read(self.inner.next_deadline()).await
+    }
+
+    async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
+        self.read(self.inner.effects_of(node)).await
+    }
+
+    async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
+        self.read(self.inner.left_by(node)).await
+    }
+
+    async fn history(
+        &self,
+        of: Option<SandboxId>,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        self.read(self.inner.history(of, after, limit)).await
+    }
+
+    async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
+        self.read(self.inner.changes(seen)).await
+    }
+
+    async fn totals(&self) -> Result<Totals, StoreError> {
+        self.read(self.inner.totals()).await
+    }
+
+    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.write(self.inner.join(node, now)).await
+    }
+
+    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        self.write(self.inner.heartbeat(node, now)).await
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
+        self.write(self.inner.leave(node)).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.read(self.inner.nodes()).await
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+        self.write(self.inner.prune(retention, limit)).await
+    }
+}
