@@ -243,6 +243,23 @@ fn an_unreadable_row_is_quarantined_and_looked_at_at_once() {
 }
 
 #[test]
+fn what_is_leased_again_asks_with_tickets_that_no_earlier_question_had() {
+    let policy = Policy::default();
+    let ctx = Context {
+        now: NOON,
+        node: HERE,
+        policy: &policy,
+    };
+    let earlier = Scene::stopping(Policy::default()).sandbox.last_ticket;
+
+    let unreadable = quarantine_unreadable(SandboxId(7), Generation(1), "bad json".into(), ctx);
+    let orphan = lease_orphan(SandboxId(7), Generation(1), ctx);
+
+    assert!(unreadable.sandbox.last_ticket > earlier);
+    assert!(orphan.sandbox.last_ticket > earlier);
+}
+
+#[test]
 fn every_final_state_has_a_cause() {
     let causes = [
         Cause::Idle,
