@@ -91,7 +91,7 @@ impl Engine {
             census,
         } = parts;
         let node = NodeId(ids.fresh(clock.now()));
-        store.join(census.me(node), clock.now()).await?;
+        store.beat(census.me(node), clock.now()).await?;
         let inner = Arc::new(Inner {
             node,
             store,

@@ -26,7 +26,7 @@ impl Inner {
 
     async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
         self.store
-            .join(self.census.me(self.node), self.clock.now())
+            .beat(self.census.me(self.node), self.clock.now())
             .await?;
         self.resume_own().await?;
         self.adopt_the_dead().await
@@ -79,7 +79,7 @@ impl Inner {
     /// The others need not wait for this node's heartbeat to grow old.
     pub(crate) async fn say_goodbye(&self) -> Result<(), StoreError> {
         if !self.store.leave(self.node).await? {
-            self.store.join(self.census.me(self.node), GONE).await?;
+            self.store.beat(self.census.me(self.node), GONE).await?;
         }
         Ok(())
     }

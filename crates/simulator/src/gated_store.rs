@@ -178,12 +178,8 @@ impl Store for GatedStore {
         self.read(self.inner.totals()).await
     }
 
-    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.write(self.inner.join(node, now)).await
-    }
-
-    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(self.inner.heartbeat(node, now)).await
+    async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.write(self.inner.beat(node, now)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {

@@ -1,5 +1,7 @@
 //! What the simulator itself promises: a seed decides everything, and a lifecycle with one guard taken out is caught.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
 use pinfold_lifecycle::{Guard, Guards};
 use pinfold_simulator::{Run, run};
 

@@ -89,7 +89,7 @@ macro_rules! conformance {
             a_forgotten_sandbox_is_among_the_changes,
             a_node_is_known_by_its_last_heartbeat,
             a_node_that_owns_something_cannot_leave,
-            a_heartbeat_of_a_forgotten_node_fails,
+            a_node_that_was_forgotten_is_known_again_by_its_next_heartbeat,
             only_what_is_settled_is_pruned,
             history_and_keys_are_pruned_by_their_own_times,
             at_most_so_many_are_pruned_at_once,

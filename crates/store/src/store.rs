@@ -62,10 +62,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn totals(&self) -> Result<Totals, StoreError>;
 
-    /// Makes a node known, with its first heartbeat.
-    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError>;
-
-    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError>;
+    /// Makes a node known, or shows that it still lives: it may have been taken for dead and forgotten.
+    async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError>;
 
     /// Forgets a node that owns nothing and has nothing to do; says whether it did.
     async fn leave(&self, node: NodeId) -> Result<bool, StoreError>;

@@ -50,4 +50,9 @@ pub(super) const STAGES: &[Stage] = &[
         when: When::Always,
         what: What::Cargo(&["run", "--release", "--locked", "--package", "pinfold-model-check"]),
     },
+    Stage {
+        name: "simulator",
+        when: When::Always,
+        what: What::Cargo(&["run", "--release", "--locked", "--package", "pinfold-simulator", "--", "--seeds", "2000"]),
+    },
 ];

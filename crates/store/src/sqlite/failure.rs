@@ -123,8 +123,6 @@ pub(super) enum Refused {
 pub(super) enum Unfit {
     #[error("the new execution {0} came without its command")]
     NoCommand(pinfold_lifecycle::ExecutionId),
-    #[error("the node {0} is not known, or was forgotten")]
-    UnknownNode(pinfold_lifecycle::NodeId),
     #[error("the id of the execution {0} was used before")]
     UsedExecution(pinfold_lifecycle::ExecutionId),
     #[error("it cannot be written as text")]

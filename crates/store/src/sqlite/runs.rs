@@ -114,13 +114,8 @@ impl<R: Runs> Store for R {
         self.read("read the totals", |rows| Ok(Ledger::read(rows)?.totals()))
     }
 
-    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Write::Join { node, now }).await?;
-        Ok(())
-    }
-
-    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Write::Heartbeat { node, now }).await?;
+    async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::Beat { node, now }).await?;
         Ok(())
     }
 

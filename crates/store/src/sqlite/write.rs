@@ -3,7 +3,7 @@
 use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp};
 use rusqlite::Connection;
 
-use super::failure::{Refused, Unfit, WriteError};
+use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
 use super::{commit, create, prune, read};
 use crate::{Change, Created, NewSandbox, Node, Retention, Version};
@@ -15,12 +15,8 @@ pub(super) enum Write {
         limits: AdmissionLimits,
     },
     Commit(Box<Change>),
-    Join {
+    Beat {
         node: Node,
-        now: Timestamp,
-    },
-    Heartbeat {
-        node: NodeId,
         now: Timestamp,
     },
     Leave(NodeId),
@@ -34,7 +30,6 @@ pub(super) enum Write {
 pub(super) enum Wrote {
     Created(Created),
     Committed(Version),
-    Joined,
     Beaten,
     Left(bool),
     Pruned(usize),
@@ -46,8 +41,7 @@ impl Write {
         match self {
             Self::Create { new, limits } => create::run(connection, ledger, new, limits).map(Wrote::Created),
             Self::Commit(change) => commit::run(connection, ledger, change).map(Wrote::Committed),
-            Self::Join { node, now } => join(connection, node, *now).map(|()| Wrote::Joined),
-            Self::Heartbeat { node, now } => heartbeat(connection, *node, *now).map(|()| Wrote::Beaten),
+            Self::Beat { node, now } => beat(connection, node, *now).map(|()| Wrote::Beaten),
             Self::Leave(node) => leave(connection, *node).map(Wrote::Left),
             Self::Prune { retention, limit } => {
                 prune::run(connection, ledger, *retention, *limit).map(Wrote::Pruned)
@@ -56,7 +50,7 @@ impl Write {
     }
 }
 
-fn join(connection: &Connection, node: &Node, now: Timestamp) -> Result<(), WriteError> {
+fn beat(connection: &Connection, node: &Node, now: Timestamp) -> Result<(), WriteError> {
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO nodes (id, host, boot_id, pid, started, heartbeat_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -70,19 +64,6 @@ fn join(connection: &Connection, node: &Node, now: Timestamp) -> Result<(), Writ
         now.0,
     ))?;
     Ok(())
-}
-
-/// A node that was taken for dead and forgotten has to learn it, so its heartbeat fails.
-fn heartbeat(connection: &Connection, node: NodeId, now: Timestamp) -> Result<(), WriteError> {
-    let mut statement = connection.prepare_cached("UPDATE nodes SET heartbeat_at = ?2 WHERE id = ?1")?;
-    match statement.execute((node.to_string(), now.0))? {
-        0 => Err(Refused::Unfit {
-            doing: "write a heartbeat",
-            why: Unfit::UnknownNode(node),
-        }
-        .into()),
-        _ => Ok(()),
-    }
 }
 
 fn leave(connection: &Connection, node: NodeId) -> Result<bool, WriteError> {
