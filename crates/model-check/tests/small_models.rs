@@ -51,6 +51,7 @@ fn a_counterexample_is_told_step_by_step() {
     let findings = early.try_out();
 
     let steps = &findings.breaches[0].1;
-    assert_eq!(steps[0], "t=0 node 0 creates sandbox 0");
+    assert!(steps[0].starts_with("t=0 node "), "{steps:#?}");
+    assert!(steps[0].contains(" creates sandbox "), "{steps:#?}");
     assert!(steps.len() < 20, "{steps:#?}");
 }
