@@ -1,6 +1,6 @@
 //! An engine that is gone from one moment to the next: what it was doing is found in the store and finished.
 
-use pinfold_engine::{CreateAsk, Stop};
+use pinfold_engine::Stop;
 use pinfold_lifecycle::{Cause, Fact, Generation, Outcome, Policy, State};
 use pinfold_provider::fake::{Call, Forecast};
 
@@ -164,17 +164,16 @@ async fn what_was_asked_of_a_dead_engine_by_its_neighbour_is_adopted_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_whose_caller_gives_up_at_once_is_still_launched() {
+async fn a_launch_that_was_leased_and_not_begun_is_begun_by_the_next_engine() {
     let stage = Stage::new();
     let engine = stage.begin().await;
 
-    let id = {
-        let creating = engine.create(CreateAsk::default());
-        creating.await.unwrap()
-    };
+    let id = stage.create(&engine, Policy::default()).await;
     stage.crash(engine);
+    let begun = stage.weather.calls(Call::Start);
     let next = stage.begin().await;
 
+    assert_eq!(begun, 0);
     assert_eq!(stage.wait_ready(&next, id).await, Ok(()));
     assert_eq!(stage.bodies().len(), 1);
 }
