@@ -125,6 +125,7 @@ async fn the_same_key_gives_the_same_sandbox_through_every_engine() {
     let first = one.create(with_key("a")).await.unwrap();
     let again = other.create(with_key("a")).await.unwrap();
     let another_request = one.create(with_key("b")).await;
+    stage.wait_ready(&one, first).await.unwrap();
     stage.stop(&one, first).await;
     let after_the_end = one.create(with_key("a")).await.unwrap();
 

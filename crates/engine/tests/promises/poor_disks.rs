@@ -1,12 +1,10 @@
 //! A store that fails for a while: what the world has answered is not forgotten, what was written is picked up,
 //! and nothing is done twice.
 
-use pinfold_engine::{ApplyError, CreateAsk, Stop};
-use pinfold_lifecycle::{Cause, Generation, Lease, Outcome, OutcomeKind, Policy, SandboxId, State};
+use pinfold_engine::{ApplyError, Clock, CreateAsk, Stop};
+use pinfold_lifecycle::{Cause, Generation, Lease, Outcome, OutcomeKind, Policy, State};
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CreateError, Fault as WriteFault, Store, StoreError};
-
-use pinfold_engine::Clock;
 
 use crate::seams::{answered_after, fault};
 use crate::stage::{MINUTE, SECOND, Stage};
@@ -261,7 +259,7 @@ async fn a_forget_whose_commit_is_unclear_is_granted() {
     for unclear in UNCLEAR {
         let stage = Stage::new();
         let engine = stage.begin().await;
-        let id: SandboxId = stage.ready(&engine, Policy::default()).await;
+        let id = stage.ready(&engine, Policy::default()).await;
         stage.stop(&engine, id).await;
         stage.pass_ms(SECOND).await;
         stage.store.fail_next_writes(1, unclear);
