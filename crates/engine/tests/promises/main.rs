@@ -8,6 +8,7 @@ mod beginnings;
 mod crashes;
 mod executions;
 mod handovers;
+mod late_answers;
 mod limits;
 mod losses;
 mod poor_disks;

@@ -61,6 +61,15 @@ impl Stage {
         Engine::begin(parts, config).await.unwrap()
     }
 
+    /// An engine that sees the rows through another store than the stage does.
+    pub(crate) async fn begin_on(&self, store: impl Store) -> Engine {
+        let parts = Parts {
+            store: Arc::new(store),
+            ..self.parts(self.provider(&self.weather), self.clock.clone())
+        };
+        Engine::begin(parts, Config::default()).await.unwrap()
+    }
+
     /// An engine whose process can be stopped in its tracks.
     pub(crate) async fn begin_pausable(&self) -> (Engine, StageClock) {
         let clock = self.clock.of_another_process();
