@@ -7,7 +7,7 @@ use pinfold_lifecycle::{
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::Store;
 
-use crate::seams::{answered_after, fault, halfway, slow};
+use crate::seams::{answered_after, fault, halfway, hangs, slow};
 use crate::stage::{MINUTE, SECOND, Stage, words};
 
 fn assert_gone(stop: &Stop, expected: Cause) {
@@ -131,6 +131,31 @@ async fn a_forced_stop_cuts_the_grace_of_one_under_way_short() {
 
     assert_gone(&stop, Cause::StoppedByUser);
     assert_eq!(stage.now(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_hangs_gives_its_place_to_the_next_one_when_it_is_stopped() {
+    let stage = Stage::new();
+    let narrow = Config {
+        launches: 1,
+        ..Config::default()
+    };
+    let (engine, other) = (stage.begin_with(narrow).await, stage.begin().await);
+    stage.weather.next(Call::Start, hangs());
+    stage.weather.next(Call::Start, hangs());
+    let (first, second) = (
+        stage.create(&engine, Policy::default()).await,
+        stage.create(&engine, Policy::default()).await,
+    );
+    let third = stage.create(&engine, Policy::default()).await;
+    stage.pass_ms(SECOND).await;
+
+    stage.stop(&engine, first).await;
+    stage.pass_ms(SECOND).await;
+    stage.stop(&other, second).await;
+    stage.wait_ready(&engine, third).await.unwrap();
+
+    assert!(stage.now() <= 3 * SECOND, "{}", stage.now());
 }
 
 async fn provisioning(stage: &Stage, engine: &Engine) -> SandboxId {
