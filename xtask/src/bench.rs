@@ -7,8 +7,18 @@ use crate::cargo;
 /// A benchmark's name, and what cargo is asked to run for it.
 type Bench = (&'static str, &'static [&'static str]);
 
-/// Example of an entry: `("store", &["run", "--release", "--locked", "--package", "pinfold-store-bench", "--"])`.
-const BENCHES: &[Bench] = &[];
+const BENCHES: &[Bench] = &[(
+    "store",
+    &[
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "pinfold-bench-store",
+        "--",
+    ],
+)];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

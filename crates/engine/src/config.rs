@@ -13,6 +13,9 @@ pub struct Config {
     /// How long an owner has to enforce its own deadlines before anybody else does.
     pub owner_slack_ms: u64,
     pub reconcile_every_ms: u64,
+    /// How long records of ended sandboxes are kept, and how long the history is.
+    pub keep_records_ms: u64,
+    pub keep_history_ms: u64,
     /// Launches, stops and other calls to the provider at one time.
     pub launches: usize,
     pub stops: usize,
@@ -28,6 +31,8 @@ impl Default for Config {
             dead_after_ms: 10_000,
             owner_slack_ms: 1_000,
             reconcile_every_ms: 60_000,
+            keep_records_ms: 24 * 3_600_000,
+            keep_history_ms: 7 * 24 * 3_600_000,
             launches: 16,
             stops: 64,
             questions: 64,

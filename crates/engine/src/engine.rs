@@ -109,6 +109,7 @@ impl Engine {
         inner.errands.spawn_loop(inner.clone().keep_time());
         inner.errands.spawn_loop(inner.clone().keep_company());
         inner.errands.spawn_loop(inner.clone().keep_reconciled());
+        inner.errands.spawn_loop(inner.clone().keep_tidy());
         Ok(Self { inner })
     }
 

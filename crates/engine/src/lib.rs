@@ -12,6 +12,7 @@ mod lanes;
 mod nodes;
 mod perform;
 mod reconcile;
+mod retention;
 mod timer;
 mod waiting;
 

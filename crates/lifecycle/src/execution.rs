@@ -1,13 +1,4 @@
 //! One command in a sandbox, from the wish to its outcome.
-//!
-//! ```text
-//!   Queued ──► Starting ──► Running ──► Ended
-//!     │            │           │          ▲
-//!     │            └─────┬─────┘          │
-//!     │                  ▼   proven gone  │
-//!     │               Ending ─────────────┤
-//!     └───────────────────────────────────┘
-//! ```
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +30,16 @@ pub struct ExecutionLimits {
     pub inactivity_ms: Option<u64>,
 }
 
+/// How far it has come.
+///
+/// ```text
+///   Queued ──► Starting ──► Running ──► Ended
+///     │            │           │          ▲
+///     │            └─────┬─────┘          │
+///     │                  ▼   proven gone  │
+///     │               Ending ─────────────┤
+///     └───────────────────────────────────┘
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {

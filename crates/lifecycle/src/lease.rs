@@ -1,19 +1,4 @@
 //! The lease: which physical things of which generation may exist.
-//!
-//! ```text
-//!             launch            probes passed
-//!   Free ───────────► Starting ──────────────► Live
-//!    ▲                   │                      │
-//!    │ proven absent     │ stop, failed start   │ stop, limit, lost identity
-//!    │                   ▼                      │
-//!    ├────────────── Stopping ◄─────────────────┘
-//!    │                │    ▲
-//!    │      no proof  ▼    │ backoff over
-//!    │            StopWaiting
-//!    │                │ attempts used up
-//!    │                ▼
-//!    └────────── Quarantined      (a look proves absence, or an operator attests to it)
-//! ```
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +16,22 @@ impl Generation {
     }
 }
 
+/// Which body may exist, and what is being done about it.
+///
+/// ```text
+///             launch            probes passed
+///   Free ───────────► Starting ──────────────► Live
+///    ▲                   │                      │
+///    │ proven absent     │ stop, failed start   │ stop, limit, lost identity
+///    │                   ▼                      │
+///    ├────────────── Stopping ◄─────────────────┘
+///    │                │    ▲
+///    │      no proof  ▼    │ backoff over
+///    │            StopWaiting
+///    │                │ attempts used up
+///    │                ▼
+///    └────────── Quarantined      (a look proves absence, or an operator attests to it)
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lease {

@@ -41,7 +41,7 @@ pub fn lease_orphan(id: SandboxId, generation: Generation, ctx: Context<'_>) -> 
         cause: Cause::Orphan,
         asked_at: ctx.now,
     };
-    let mut turn = Turn::begin(&unborn(id, life, generation, ctx), ctx);
+    let mut turn = Turn::begin(&found(id, life, generation, ctx), ctx);
     turn.record(Fact::StrayFound { generation });
     turn.begin_stop(false);
     turn.finish()
@@ -59,7 +59,7 @@ pub fn quarantine_unreadable(
         cause: Cause::ProviderError,
         asked_at: ctx.now,
     };
-    let mut turn = Turn::begin(&unborn(id, life, generation, ctx), ctx);
+    let mut turn = Turn::begin(&found(id, life, generation, ctx), ctx);
     if turn.holds(Guard::UnreadableIsQuarantined) {
         turn.quarantine(
             ctx.policy.stop_attempts,
@@ -86,6 +86,15 @@ fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sand
         last_ticket: Ticket(0),
         grace_ms: ctx.policy.grace_ms,
         executions: Vec::new(),
+    }
+}
+
+/// A sandbox whose earlier row is gone or cannot be read. Answers to what that row had asked may still come, so
+/// its tickets start above all of those: nothing asks more than one question a millisecond all its life.
+fn found(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sandbox {
+    Sandbox {
+        last_ticket: Ticket(u64::try_from(ctx.now.0).unwrap_or(0)),
+        ..unborn(id, life, last, ctx)
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use async_trait::async_trait;
 use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, Guards, NodeId, SandboxId, Timestamp, Totals};
 use pinfold_store::{
-    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen, Retention,
-    Row, Seq, Store, StoreError, StoredExecution, Version,
+    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
+    Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::chance::Chance;
@@ -42,13 +42,20 @@ enum Fate {
 impl GatedStore {
     fn fate(&self) -> Fate {
         if self.disk.full.load(Ordering::Relaxed) {
-            return Fate::NotWritten(StoreError::DiskFull { source: "the disk is full".into() });
+            return Fate::NotWritten(StoreError::DiskFull {
+                source: "the disk is full".into(),
+            });
         }
-        if !self.chance.hits(self.disk.faults_per_mille.load(Ordering::Relaxed)) {
+        if !self
+            .chance
+            .hits(self.disk.faults_per_mille.load(Ordering::Relaxed))
+        {
             return Fate::Written;
         }
         match self.chance.below(3) {
-            0 => Fate::NotWritten(StoreError::Busy { source: "somebody holds the lock".into() }),
+            0 => Fate::NotWritten(StoreError::Busy {
+                source: "somebody holds the lock".into(),
+            }),
             1 => Fate::NotWritten(unclear()),
             _ => Fate::Unclear,
         }
@@ -82,7 +89,9 @@ impl GatedStore {
 }
 
 fn unclear() -> StoreError {
-    StoreError::Unclear { source: "the disk failed".into() }
+    StoreError::Unclear {
+        source: "the disk failed".into(),
+    }
 }
 
 #[async_trait]
@@ -126,7 +135,12 @@ impl Store for GatedStore {
         self.read(self.inner.executions(sandbox)).await
     }
 
-    async fn list(&self, filter: Filter, after: Option<SandboxId>, limit: usize) -> Result<Vec<Row>, StoreError> {
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
         let rows = self.read(self.inner.list(filter, after, limit)).await?;
         Ok(rows.into_iter().map(|row| self.weaken(row)).collect())
     }
@@ -147,7 +161,12 @@ impl Store for GatedStore {
         self.read(self.inner.left_by(node)).await
     }
 
-    async fn history(&self, of: Option<SandboxId>, after: Seq, limit: usize) -> Result<Vec<HistoryRow>, StoreError> {
+    async fn history(
+        &self,
+        of: Option<SandboxId>,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
         self.read(self.inner.history(of, after, limit)).await
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use pinfold_engine::Clock;
 use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Lease, SandboxId};
 use pinfold_provider::fake::FakeWorld;
-use pinfold_store::{Filter, Seq, Store, InlineStore};
+use pinfold_store::{Filter, InlineStore, Seq, Store};
 
 use crate::chance::Chance;
 use crate::checker::Checker;
@@ -48,7 +48,10 @@ const STUCK_MS: u64 = 20_000;
 
 /// Runs one seed to its end.
 pub fn run(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<Run> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
     runtime.block_on(run_inside(seed, guards, traced))
 }
 
@@ -58,7 +61,10 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
     let world = Arc::new(FakeWorld::default());
     let checker = Arc::new(Checker::new(world.clone(), clock.clone(), traced));
     let store: Arc<dyn Store> = Arc::new(InlineStore::in_memory(u128::from(seed))?);
-    let admission = AdmissionLimits { sandboxes: Some(chance.between(2, 6)), ..AdmissionLimits::default() };
+    let admission = AdmissionLimits {
+        sandboxes: Some(chance.between(2, 6)),
+        ..AdmissionLimits::default()
+    };
     let common = Arc::new(Common {
         storm: Arc::new(Storm::new(chance.clone(), clock.clone())),
         doubts_the_paused: chance.hits(300),
@@ -73,12 +79,21 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
         guards,
         admission,
     });
-    let slots: Arc<Vec<Slot>> =
-        Arc::new((0..common.chance.between(1, 3)).map(|_| Slot::new(common.clone())).collect());
+    let slots: Arc<Vec<Slot>> = Arc::new(
+        (0..common.chance.between(1, 3))
+            .map(|_| Slot::new(common.clone()))
+            .collect(),
+    );
     play(&common, &slots).await;
     let hash = hash_of_history(common.store.as_ref()).await?;
     let checker = &common.checker;
-    Ok(Run { seed, hash, commits: checker.commits(), violation: checker.violation(), trace: checker.take_trace() })
+    Ok(Run {
+        seed,
+        hash,
+        commits: checker.commits(),
+        violation: checker.violation(),
+        trace: checker.take_trace(),
+    })
 }
 
 async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
@@ -86,12 +101,19 @@ async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
         slot.start().await;
     }
     let promises = Arc::new(Promises::default());
-    let mischief = Mischief { common: common.clone(), slots: slots.clone() };
+    let mischief = Mischief {
+        common: common.clone(),
+        slots: slots.clone(),
+    };
     let watch = tokio::spawn(watch_for_stuck(common.clone(), slots.clone()));
     let mut crowd = tokio::task::JoinSet::new();
     for name in 0..common.chance.between(1, 4) {
-        let user =
-            User { common: common.clone(), slots: slots.clone(), promises: promises.clone(), name };
+        let user = User {
+            common: common.clone(),
+            slots: slots.clone(),
+            promises: promises.clone(),
+            name,
+        };
         crowd.spawn(user.live(common.chance.between(5, 30), 8_000));
     }
     mischief.rage(common.chance.below(40), 6_000).await;
@@ -111,7 +133,10 @@ async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
         tokio::time::sleep(Duration::from_millis(EVERY_MS)).await;
         let now = common.clock.now();
         let jumped = now != last.after_ms(EVERY_MS);
-        let up = slots.iter().filter_map(Slot::running).any(|running| !running.gate.is_paused());
+        let up = slots
+            .iter()
+            .filter_map(Slot::running)
+            .any(|running| !running.gate.is_paused());
         let failing = common.disk.faults_per_mille.load(Ordering::Relaxed) > 0;
         let full = common.disk.full.load(Ordering::Relaxed);
         if jumped || !up || failing || full {
@@ -125,7 +150,9 @@ async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
 /// Every sandbox is stopped, and then everything must go.
 async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
     let Some(running) = slots.iter().find_map(Slot::running) else {
-        return common.checker.violate("no node is left, although it is calm".into());
+        return common
+            .checker
+            .violate("no node is left, although it is calm".into());
     };
     let began = tokio::time::Instant::now();
     while began.elapsed() < PATIENCE && common.checker.violation().is_none() {
@@ -139,7 +166,10 @@ async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
                 remove_by_hand(common, sandbox.id);
             }
             // What cannot be asked now is asked again.
-            let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, true, 0).await;
+            let _ = running
+                .engine
+                .stop(sandbox.id, Cause::StoppedByUser, true, 0)
+                .await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
@@ -184,8 +214,13 @@ async fn check_rows(common: &Arc<Common>) {
 /// What was acknowledged is there, and ended.
 async fn check_promises(common: &Arc<Common>, promises: &Promises) {
     let checker = &common.checker;
-    let (sandboxes, forgotten, executions) =
-        promises.with(|made| (made.sandboxes.clone(), made.forgotten.clone(), made.executions.clone()));
+    let (sandboxes, forgotten, executions) = promises.with(|made| {
+        (
+            made.sandboxes.clone(),
+            made.forgotten.clone(),
+            made.executions.clone(),
+        )
+    });
     for id in sandboxes {
         if !forgotten.contains(&id) && !matches!(common.store.load(id).await, Ok(Some(_))) {
             checker.violate(format!("{id} was acknowledged and is lost"));
@@ -206,7 +241,9 @@ async fn hash_of_history(store: &dyn Store) -> anyhow::Result<u64> {
     let mut after = Seq::default();
     loop {
         let page = store.history(None, after, 1_000).await?;
-        let Some(last) = page.last() else { return Ok(hasher.finish()) };
+        let Some(last) = page.last() else {
+            return Ok(hasher.finish());
+        };
         after = last.seq;
         for row in &page {
             (row.seq, row.sandbox, &row.record).hash(&mut hasher);

@@ -34,7 +34,7 @@ pub use db::Counts;
 pub use inline::{Fault, InlineStore};
 
 use crate::{OpenError, StoreError};
-use db::{Answer, Db};
+use db::Answer;
 use readers::Readers;
 use runs::Runs;
 use write::Write;
@@ -54,18 +54,13 @@ impl SqliteStore {
     }
 
     pub fn open_with(directory: &Path, patience: Patience) -> Result<Self, OpenError> {
-        let opened = open::open(directory, patience)?;
-        let path = opened.path;
-        let failed = |source| OpenError::Failed {
-            path: path.clone(),
-            source,
-        };
-        let db = Db::over(opened.connection, Some(&path), opened.writer, patience)
-            .map_err(|error| failed(Box::new(error)))?;
-        let readers = Readers::over(path.clone(), patience).map_err(|error| failed(Box::new(error)))?;
-        let writer = Writer::start(db).map_err(|error| failed(Box::new(error)))?;
+        let (writer, place) = Writer::start(directory, patience)?;
+        let readers = Readers::over(place.path.clone(), patience).map_err(|error| OpenError::Failed {
+            path: place.path,
+            source: Box::new(error),
+        })?;
         Ok(Self {
-            instance: opened.instance,
+            instance: place.instance,
             readers,
             writer,
         })

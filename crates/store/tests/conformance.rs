@@ -1,5 +1,7 @@
 //! The embedded store keeps the promises of every store: with its threads on a file, and inline in memory.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
@@ -14,8 +16,8 @@ fn spoiling(sandbox: SandboxId, part: Part) -> String {
                 "UPDATE sandboxes SET state = replace(state, '\"lease\"', '\"least\"') WHERE id = '{sandbox}'"
             )
         }
-        Part::Spec => format!("UPDATE sandboxes SET spec = substr(spec, 1, 20) WHERE id = '{sandbox}'"),
-        Part::Policy => format!("UPDATE sandboxes SET policy = '{{}}' WHERE id = '{sandbox}'"),
+        Part::Spec => format!("UPDATE specs SET spec = substr(spec, 1, 20) WHERE sandbox_id = '{sandbox}'"),
+        Part::Policy => format!("UPDATE specs SET policy = '{{}}' WHERE sandbox_id = '{sandbox}'"),
         Part::Executions => format!(
             "UPDATE executions SET state = replace(state, 'starting', 'teleporting') WHERE sandbox_id = '{sandbox}'"
         ),

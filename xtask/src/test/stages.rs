@@ -45,4 +45,9 @@ pub(super) const STAGES: &[Stage] = &[
         when: When::Always,
         what: What::Harness,
     },
+    Stage {
+        name: "model checker",
+        when: When::Always,
+        what: What::Cargo(&["run", "--release", "--locked", "--package", "pinfold-model-check"]),
+    },
 ];

@@ -1,7 +1,7 @@
 //! Eight processes on one store for a minute, each killed and restarted at random: no update is lost, no sandbox
 //! has two owners, what the dead owned is adopted, and nothing is left behind.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod aftermath;
 mod member;

@@ -51,7 +51,10 @@ impl FakeWorld {
     /// A world that several processes share, and that outlives them.
     #[must_use]
     pub fn on_file(file: PathBuf) -> Self {
-        Self { contents: Mutex::default(), file: Some(file) }
+        Self {
+            contents: Mutex::default(),
+            file: Some(file),
+        }
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {

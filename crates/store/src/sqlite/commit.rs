@@ -70,6 +70,8 @@ fn settled_at(transition: &Transition) -> Option<i64> {
 struct Before {
     version: Version,
     generation: i64,
+    owner: String,
+    settled_at: Option<i64>,
     share: Share,
     demand: Demand,
 }
@@ -105,7 +107,7 @@ pub(super) fn run(
         return Ok(version);
     }
     let effects = stored_effects(connection, &id)?;
-    update(connection, &id, change.version, version, &columns)?;
+    update(connection, &id, &before, version, &columns)?;
     executions::write(connection, &id, change)?;
     write_effects(connection, &id, &effects, sandbox)?;
     Ok(version)
@@ -113,16 +115,19 @@ pub(super) fn run(
 
 fn before(connection: &Connection, id: &str) -> rusqlite::Result<Option<Before>> {
     let mut statement = connection.prepare_cached(
-        "SELECT version, generation, bodies, attested, settled_at IS NOT NULL, memory_mb, disk_mb, processes
+        "SELECT version, generation, bodies, attested, settled_at, memory_mb, disk_mb, processes, owner
          FROM sandboxes WHERE id = ?1",
     )?;
     let read = |row: &rusqlite::Row<'_>| {
-        let (created, settled): (i64, bool) = (row.get(2)?, row.get(4)?);
+        let (created, settled_at): (i64, Option<i64>) = (row.get(2)?, row.get(4)?);
+        let settled = settled_at.is_some();
         let (memory_mb, disk_mb, processes): (i64, i64, i64) = (row.get(5)?, row.get(6)?, row.get(7)?);
         let taken = |amount| if settled { 0 } else { amount };
         Ok(Before {
             version: Version(row.get(0)?),
             generation: row.get(1)?,
+            owner: row.get(8)?,
+            settled_at,
             share: Share {
                 created,
                 destroyed: created - i64::from(!settled),
@@ -141,35 +146,38 @@ fn before(connection: &Connection, id: &str) -> rusqlite::Result<Option<Before>>
     statement.query_row([id], read).optional()
 }
 
+/// Owner and settling are in indexes that SQLite rewrites whenever they are named, and they hardly ever change.
 fn update(
     connection: &Connection,
     id: &str,
-    expected: Version,
+    before: &Before,
     version: Version,
     columns: &Columns,
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "UPDATE sandboxes SET version = ?3, generation = ?4, owner = ?5, next_deadline = ?6, settled_at = ?7,
-         bodies = ?8, attested = ?9, state = ?10 WHERE id = ?1 AND version = ?2",
+        "UPDATE sandboxes SET version = ?3, generation = ?4, next_deadline = ?5, bodies = ?6, attested = ?7, state = ?8
+         WHERE id = ?1 AND version = ?2",
     )?;
     let changed = statement.execute(params![
         id,
-        expected.0,
+        before.version.0,
         version.0,
         columns.generation,
-        columns.owner,
         columns.next_deadline,
-        columns.settled_at,
         columns.bodies,
         columns.attested,
         columns.state,
     ])?;
     // The version was read in this very transaction, so this cannot miss.
-    if changed == 1 {
-        Ok(())
-    } else {
-        Err(rusqlite::Error::StatementChangedRows(changed))
+    if changed != 1 {
+        return Err(rusqlite::Error::StatementChangedRows(changed));
     }
+    if before.owner != columns.owner || before.settled_at != columns.settled_at {
+        connection
+            .prepare_cached("UPDATE sandboxes SET owner = ?2, settled_at = ?3 WHERE id = ?1")?
+            .execute((id, &columns.owner, columns.settled_at))?;
+    }
+    Ok(())
 }
 
 /// Writes the records and gives the change its version.

@@ -31,8 +31,8 @@ pub(super) fn run(
     let columns = Columns::of(&new.transition)?;
     let mut insert = connection.prepare_cached(
         "INSERT INTO sandboxes (id, version, generation, owner, next_deadline, settled_at, bodies, attested, state,
-         created_at, memory_mb, disk_mb, processes, spec, policy)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+         created_at, memory_mb, disk_mb, processes)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
     let id = sandbox.id.to_string();
     insert.execute((
@@ -49,9 +49,11 @@ pub(super) fn run(
         signed(demand.memory_mb),
         signed(demand.disk_mb),
         signed(demand.processes),
-        text::write(new.spec.as_ref())?,
-        text::write(new.policy.as_ref())?,
     ))?;
+    let (spec, policy) = (text::write(new.spec.as_ref())?, text::write(new.policy.as_ref())?);
+    connection
+        .prepare_cached("INSERT INTO specs (sandbox_id, spec, policy) VALUES (?1, ?2, ?3)")?
+        .execute((&id, spec, policy))?;
     commit::write_effects(connection, &id, &[], sandbox)?;
     if let Some(key) = &new.key {
         remember(connection, key, &id)?;

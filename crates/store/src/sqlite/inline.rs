@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 use super::connect::Patience;
-use super::db::{Answer, Db};
+use super::db::{Answer, Counts, Db};
 use super::failure::{Failure, WriteError};
 use super::runs::Runs;
 use super::write::Write;
@@ -82,6 +82,12 @@ impl InlineStore {
     /// Where the rows disagree with each other. Nowhere, if all is well; it reads everything.
     pub fn disagreements(&self) -> Result<Vec<String>, StoreError> {
         self.read("compare the rows", consistency::disagreements)
+    }
+
+    /// What the disk was asked to do since this store was opened.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.inner().db.counts()
     }
 
     /// Runs SQL as it is, to put the store into states that its own methods do not allow.

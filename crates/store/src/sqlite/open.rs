@@ -143,9 +143,14 @@ fn refuse_a_truncated_file(connection: &Connection, path: &Path) -> Result<(), T
     let number =
         |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0));
     let whole = number("page_count")?.saturating_mul(number("page_size")?);
-    let there = fs::metadata(path).map_or(0, |file| i64::try_from(file.len()).unwrap_or(i64::MAX));
+    let length =
+        |path: &Path| fs::metadata(path).map_or(0, |file| i64::try_from(file.len()).unwrap_or(i64::MAX));
+    let there = length(path);
     if there >= whole {
         return Ok(());
+    }
+    if length(&path.with_extension("db-wal")) == 0 {
+        return Err(Trouble::Damaged(format!("{there} bytes are left of {whole}")));
     }
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict == "ok" {

@@ -1,5 +1,6 @@
 //! Everything that is asked of the rows without changing them. Each is one statement, and so one moment.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pinfold_lifecycle::{Effect, Execution, ExecutionId, Generation, NodeId, Sandbox, SandboxId, Timestamp};
@@ -11,11 +12,18 @@ use crate::{
     Changes, Due, Filter, HistoryRow, Node, NodeSeen, Row, Seq, Stored, StoredExecution, Unreadable, Version,
 };
 
-const COLUMNS: &str = "s.id, s.version, s.generation, s.state, s.spec, s.policy, e.state";
+const CHANGED_ROWS: &str = "SELECT id FROM sandboxes WHERE version > ?1";
+const CHANGED_RECORDS: &str = "SELECT sandbox_id FROM history WHERE seq > ?1";
+const DUE: &str = "SELECT id, owner, next_deadline FROM sandboxes WHERE next_deadline <= ?1
+    ORDER BY next_deadline, id LIMIT ?2";
+const LEFT_BY: &str = "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
+    UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1";
+const COLUMNS: &str = "s.id, s.version, s.generation, s.state, p.spec, p.policy, e.state";
 
 pub(super) fn load(connection: &Connection, id: SandboxId) -> rusqlite::Result<Option<Row>> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM sandboxes s LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0
+        "SELECT {COLUMNS} FROM sandboxes s LEFT JOIN specs p ON p.sandbox_id = s.id
+         LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0
          WHERE s.id = ?1 ORDER BY e.n"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -35,6 +43,7 @@ pub(super) fn list(
     };
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT * FROM sandboxes WHERE id > ?1 AND {wanted} ORDER BY id LIMIT ?2) s
+         LEFT JOIN specs p ON p.sandbox_id = s.id
          LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0 ORDER BY s.id, e.n"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -116,10 +125,7 @@ fn stored_execution(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredExecution
 }
 
 pub(super) fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Due>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, owner, next_deadline FROM sandboxes WHERE next_deadline <= ?1
-         ORDER BY next_deadline, id LIMIT ?2",
-    )?;
+    let mut statement = connection.prepare_cached(DUE)?;
     let rows = statement.query_map((now.0, count(limit)), |row| {
         Ok(Due {
             id: text::id(row, 0)?,
@@ -153,10 +159,7 @@ pub(super) fn effects_of(connection: &Connection, node: NodeId) -> rusqlite::Res
 
 /// What is settled is nobody's work any more, whoever owned it.
 pub(super) fn left_by(connection: &Connection, node: NodeId) -> rusqlite::Result<Vec<SandboxId>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
-         UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1",
-    )?;
+    let mut statement = connection.prepare_cached(LEFT_BY)?;
     let rows = statement.query_map([node.to_string()], |row| text::id(row, 0))?;
     rows.collect()
 }
@@ -199,12 +202,17 @@ pub(super) fn changes(connection: &Connection, seen: Seq) -> rusqlite::Result<Ch
             seen,
         });
     }
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM sandboxes WHERE version > ?1 UNION SELECT sandbox_id FROM history WHERE seq > ?1 ORDER BY 1",
-    )?;
-    let rows = statement.query_map([seen.0], |row| text::id(row, 0))?;
+    let mut sandboxes = BTreeSet::new();
+    // What is forgotten is only in the history; what has no record is only in its row.
+    for sql in [CHANGED_ROWS, CHANGED_RECORDS] {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([seen.0])?;
+        while let Some(row) = rows.next()? {
+            sandboxes.insert(text::id(row, 0)?);
+        }
+    }
     Ok(Changes {
-        sandboxes: rows.collect::<rusqlite::Result<_>>()?,
+        sandboxes: sandboxes.into_iter().collect(),
         seen: now,
     })
 }
@@ -230,4 +238,26 @@ pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeSeen>> 
 /// A page as SQLite counts it.
 fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema::MIGRATIONS;
+
+    #[test]
+    fn what_is_asked_all_the_time_is_found_by_index() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+
+        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LEFT_BY] {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let parameters = vec![0; plan.parameter_count()];
+            let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();
+            while let Some(step) = steps.next().unwrap() {
+                let step: String = step.get(3).unwrap();
+                assert!(!step.starts_with("SCAN"), "{sql}: {step}");
+            }
+        }
+    }
 }

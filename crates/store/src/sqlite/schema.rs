@@ -43,15 +43,20 @@ CREATE TABLE sandboxes (
     memory_mb     INTEGER NOT NULL,
     disk_mb       INTEGER NOT NULL,
     processes     INTEGER NOT NULL,
-    state         TEXT NOT NULL,    -- without its executions, which are rows of their own
-    spec          TEXT NOT NULL,
-    policy        TEXT NOT NULL
+    state         TEXT NOT NULL     -- without its executions, which are rows of their own
 );
 CREATE INDEX sandboxes_by_version ON sandboxes (version);
 CREATE INDEX sandboxes_due        ON sandboxes (next_deadline, id) WHERE next_deadline IS NOT NULL;
 CREATE INDEX sandboxes_present    ON sandboxes (id) WHERE settled_at IS NULL;
 CREATE INDEX sandboxes_by_owner   ON sandboxes (owner) WHERE settled_at IS NULL;
 CREATE INDEX sandboxes_settled    ON sandboxes (settled_at) WHERE settled_at IS NOT NULL;
+
+-- What never changes is apart, so that a change of state is a change of few pages.
+CREATE TABLE specs (
+    sandbox_id TEXT PRIMARY KEY REFERENCES sandboxes (id) ON DELETE CASCADE,
+    spec       TEXT NOT NULL,
+    policy     TEXT NOT NULL
+) WITHOUT ROWID;
 
 CREATE TABLE executions (
     n          INTEGER PRIMARY KEY, -- in the order of arrival
@@ -62,8 +67,7 @@ CREATE TABLE executions (
     state      TEXT NOT NULL,
     command    TEXT NOT NULL
 );
-CREATE INDEX executions_by_sandbox ON executions (sandbox_id);
-CREATE INDEX executions_going_on   ON executions (sandbox_id) WHERE ended = 0;
+CREATE INDEX executions_by_sandbox ON executions (sandbox_id, ended);
 
 CREATE TABLE effects (
     sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,

@@ -25,14 +25,15 @@ pub(super) fn is_replaced_by(transition: &Transition) -> bool {
 /// Keeps the text of every part that cannot be read. The state is about to be replaced; a spec or policy that
 /// is lost gives way to the default, or the row would stay unreadable for ever.
 pub(super) fn set_aside(connection: &Connection, id: &str, version: Version) -> Result<(), WriteError> {
+    let (spec, policy) = (text::write(&Spec::default())?, text::write(&Policy::default())?);
+    // A row that is lost altogether is made again, to be replaced like any other.
+    connection.execute("INSERT OR IGNORE INTO specs VALUES (?1, '', '')", [id])?;
     set_part_aside::<Sandbox>(connection, id, version, "state")?;
     if set_part_aside::<Spec>(connection, id, version, "spec")? {
-        let default = text::write(&Spec::default())?;
-        connection.execute("UPDATE sandboxes SET spec = ?2 WHERE id = ?1", (id, default))?;
+        connection.execute("UPDATE specs SET spec = ?2 WHERE sandbox_id = ?1", (id, spec))?;
     }
     if set_part_aside::<Policy>(connection, id, version, "policy")? {
-        let default = text::write(&Policy::default())?;
-        connection.execute("UPDATE sandboxes SET policy = ?2 WHERE id = ?1", (id, default))?;
+        connection.execute("UPDATE specs SET policy = ?2 WHERE sandbox_id = ?1", (id, policy))?;
     }
     Ok(())
 }
@@ -43,7 +44,7 @@ fn set_part_aside<T: DeserializeOwned>(
     version: Version,
     part: &str,
 ) -> rusqlite::Result<bool> {
-    let sql = format!("SELECT {part} FROM sandboxes WHERE id = ?1");
+    let sql = format!("SELECT {part} FROM sandboxes JOIN specs ON sandbox_id = id WHERE id = ?1");
     let (lost, bytes) = connection.query_row(&sql, [id], |row| {
         let bytes = match row.get_ref(0)? {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.to_vec(),

@@ -1,0 +1,37 @@
+//! Records and history go when they are old enough, and a record only after the proof that its body is gone.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::Timestamp;
+use pinfold_store::Retention;
+
+use crate::engine::Inner;
+
+/// How many records go in one transaction, so that nobody waits long behind it.
+const BATCH: usize = 50;
+
+impl Inner {
+    pub(crate) async fn keep_tidy(self: Arc<Self>) {
+        loop {
+            let more_is_old = match self.store.prune(self.retention(), BATCH).await {
+                Ok(pruned) => pruned == BATCH,
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "old records stay for now");
+                    false
+                }
+            };
+            let wait_ms = if more_is_old { self.config.poll_ms } else { self.config.reconcile_every_ms };
+            self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
+        }
+    }
+
+    fn retention(&self) -> Retention {
+        let now = self.clock.now();
+        let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
+        Retention {
+            records_before: before(self.config.keep_records_ms),
+            history_before: before(self.config.keep_history_ms),
+            now,
+        }
+    }
+}

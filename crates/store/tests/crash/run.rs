@@ -1,0 +1,171 @@
+//! Runs the child: plainly, to be killed at some moment, or under strace, which kills it or fails its calls at an
+//! exact place. Whatever happens to the test, the child does not outlive it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::child::Work;
+
+pub(crate) const DIRECTORY: &str = "PINFOLD_CRASH_DIRECTORY";
+pub(crate) const WORK: &str = "PINFOLD_CRASH_WORK";
+
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// What the store has acknowledged, by sandbox: the last word holds.
+pub(crate) type Acks = BTreeMap<u128, Ack>;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ack {
+    pub(crate) version: i64,
+    pub(crate) may_be_gone: bool,
+}
+
+/// What was heard of a child from its beginning to its end.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) lines: Vec<String>,
+    pub(crate) succeeded: bool,
+}
+
+impl Heard {
+    pub(crate) fn is_done(&self) -> bool {
+        self.succeeded && self.lines.iter().any(|line| line == "done")
+    }
+
+    pub(crate) fn starting_with(&self, word: &str) -> Vec<&str> {
+        let lines = self.lines.iter().map(String::as_str);
+        lines.filter(|line| line.starts_with(word)).collect()
+    }
+
+    pub(crate) fn add_to(&self, acks: &mut Acks) {
+        for line in self.starting_with("ack ") {
+            let words: Vec<&str> = line.split(' ').collect();
+            let ack = Ack {
+                version: words[2].parse().unwrap(),
+                may_be_gone: words[3].parse().unwrap(),
+            };
+            acks.insert(words[1].parse().unwrap(), ack);
+        }
+    }
+}
+
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    pub(crate) fn plainly(directory: &Path, work: Work) -> Self {
+        Self::start(child_command(Command::new(exe()), directory, work))
+    }
+
+    /// Under strace with these options, such as what to trace and what to inject.
+    pub(crate) fn under_strace(directory: &Path, work: Work, options: &[&str], trace: &Path) -> Self {
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-qq", "-o"])
+            .arg(trace)
+            .args(options)
+            .arg(exe());
+        Self::start(child_command(strace, directory, work))
+    }
+
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        let (tell, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                // A test that has given up does not listen any more.
+                let _ = tell.send(line);
+            }
+        });
+        Self {
+            child,
+            lines,
+            heard: Vec::new(),
+        }
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn wait_for(&mut self, word: &str) {
+        while !self.heard.iter().any(|line| line.starts_with(word)) {
+            match self.lines.recv_timeout(AT_MOST) {
+                Ok(line) => self.heard.push(line),
+                Err(error) => panic!("the child did not say `{word}`: {error}, but {:?}", self.heard),
+            }
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
+    /// Waits for its end, and for all it said before.
+    pub(crate) fn end(mut self) -> Heard {
+        loop {
+            match self.lines.recv_timeout(AT_MOST) {
+                Ok(line) => self.heard.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("the child hangs after {:?}", self.heard.last()),
+            }
+        }
+        let succeeded = self.child.wait().unwrap().success();
+        Heard {
+            lines: std::mem::take(&mut self.heard),
+            succeeded,
+        }
+    }
+}
+
+fn exe() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+fn child_command(mut command: Command, directory: &Path, work: Work) -> Command {
+    command
+        .args([
+            "the_child_writes_when_it_is_told_where",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(DIRECTORY, directory)
+        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Says so where strace is not there: a test that did not run has not passed.
+pub(crate) fn strace_is_missing(test: &str) -> bool {
+    let there = Command::new("strace")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
+    if there.is_ok_and(|status| status.success()) {
+        return false;
+    }
+    let skipped = std::env::var_os("PINFOLD_SKIPPED_TESTS").map(PathBuf::from);
+    if let Some(path) = skipped {
+        let mut lines = fs::read_to_string(&path).unwrap_or_default();
+        lines.push_str(&format!("{test}: strace is not installed\n"));
+        fs::write(path, lines).unwrap();
+    }
+    true
+}
