@@ -96,15 +96,30 @@ impl Inner {
             version,
             commands,
         };
-        match self.store.commit(change).await {
-            Ok(_) => {
-                self.follow(transition);
-                Ok(true)
+        let written = match self.store.commit(change).await {
+            Ok(_) => true,
+            Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
+            Err(CommitError::Store(StoreError::Unclear { .. })) => {
+                self.was_written(&transition, version).await?
             }
-            Err(CommitError::Conflict { .. } | CommitError::Missing) => Ok(false),
-            // Reading again shows whether it happened; work that it asked of this node is found by the sweep.
-            Err(CommitError::Store(StoreError::Unclear { .. })) => Ok(false),
-            Err(CommitError::Store(error)) => Err(error),
+            Err(CommitError::Store(error)) => return Err(error),
+        };
+        if written {
+            self.follow(transition);
+        }
+        Ok(written)
+    }
+
+    /// Reads again what became of a commit with an unclear outcome. Asking anew would not do: a wish that was
+    /// granted is refused the second time. Where somebody has built on it since, this cannot tell, and the
+    /// sweep finds the work it asked of this node.
+    async fn was_written(&self, transition: &Transition, before: Version) -> Result<bool, StoreError> {
+        match self.store.load(transition.sandbox.id).await? {
+            Some(Row::Readable(stored)) => {
+                Ok(stored.version != before && stored.sandbox == transition.sandbox)
+            }
+            Some(Row::Unreadable(_)) => Ok(false),
+            None => Ok(transition.sandbox.is_to_be_forgotten()),
         }
     }
 

@@ -74,10 +74,11 @@ impl Inner {
             .filter(|found| found.whole)
             .map(|found| found.body)
             .collect();
+        // The records first: strays that are leased below are none of them.
+        self.reconcile_records(&whole, how, &mut report).await?;
         for Found { body, .. } in &found {
             self.reconcile_body(*body, how, &mut report).await?;
         }
-        self.reconcile_records(&whole, how, &mut report).await?;
         Ok(report)
     }
 

@@ -1,0 +1,188 @@
+//! Callers that give up while their wish is being written: it is durable, so it is carried out all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pinfold_engine::CreateAsk;
+use pinfold_lifecycle::{
+    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, Policy, SandboxId, State,
+    Timestamp, Totals,
+};
+use pinfold_provider::fake::Call;
+use pinfold_store::{
+    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, InlineStore, NewSandbox,
+    Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+};
+use tokio::time::{sleep, timeout};
+
+use crate::stage::{MINUTE, SECOND, Stage};
+
+/// How long a write takes to be acknowledged, and how long the impatient wait.
+const ACKNOWLEDGED: Duration = Duration::from_millis(50);
+const IMPATIENCE: Duration = Duration::from_millis(10);
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_whose_caller_gives_up_while_it_is_written_is_carried_out() {
+    let stage = Stage::new();
+    let engine = stage.begin_on(LateStore(stage.store.clone())).await;
+    let id = stage.ready(&engine, Policy::default()).await;
+
+    let given_up = timeout(IMPATIENCE, engine.stop(id, Cause::StoppedByUser, false, MINUTE)).await;
+    stage.until(id, 4 * SECOND, |sandbox| sandbox.is_settled()).await;
+
+    assert!(given_up.is_err());
+    assert_eq!(stage.weather.calls(Call::Stop), 1);
+    stage.assert_nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_whose_caller_gives_up_while_it_is_leased_is_launched() {
+    let stage = Stage::new();
+    let engine = stage.begin_on(LateStore(stage.store.clone())).await;
+
+    let given_up = timeout(IMPATIENCE, engine.create(CreateAsk::default())).await;
+    let listed = stage.store.list(Filter::Present, None, 10).await.unwrap();
+    let id = listed[0].id();
+    stage.wait_ready(&engine, id).await.unwrap();
+
+    assert!(given_up.is_err());
+    assert_eq!((listed.len(), stage.bodies().len()), (1, 1));
+    assert_eq!(stage.sandbox(id).await.generation(), Generation(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_whose_caller_gives_up_while_it_is_written_runs() {
+    let stage = Stage::new();
+    let engine = stage.begin_on(LateStore(stage.store.clone())).await;
+    let id = stage.ready(&engine, Policy::default()).await;
+
+    let given_up = timeout(IMPATIENCE, stage.run(&engine, id, "sleep 3")).await;
+    let execution = stage.sandbox(id).await.executions[0].id;
+    let outcome = stage.outcome(&engine, id, execution).await;
+
+    assert!(given_up.is_err());
+    assert_eq!(outcome, Outcome::exited(0));
+    assert_eq!(stage.weather.calls(Call::Exec), 1);
+    assert_eq!(stage.state(id).await, State::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn engines_that_write_to_one_sandbox_at_the_same_time_lose_no_wish() {
+    let stage = Stage::new();
+    let mut engines = Vec::new();
+    for _ in 0..4 {
+        engines.push(stage.begin_on(LateStore(stage.store.clone())).await);
+    }
+    let id = stage.ready(&engines[0], Policy::default()).await;
+
+    let wishes = (0..40).map(|turn| stage.run(&engines[turn % 4], id, "sleep 1"));
+    let executions = futures_util::future::join_all(wishes).await;
+
+    for execution in &executions {
+        assert_eq!(
+            stage.outcome(&engines[0], id, *execution).await,
+            Outcome::exited(0)
+        );
+    }
+    assert_eq!(stage.weather.calls(Call::Exec), 40);
+    assert_eq!(stage.store.executions(id).await.unwrap().len(), 40);
+}
+
+/// A store whose writes are durable a while before their callers learn of it, and whose reads take a moment.
+struct LateStore(Arc<InlineStore>);
+
+#[async_trait]
+impl Store for LateStore {
+    fn instance(&self) -> u128 {
+        self.0.instance()
+    }
+
+    async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
+        let created = self.0.create(new, limits).await;
+        sleep(ACKNOWLEDGED).await;
+        created
+    }
+
+    async fn commit(&self, change: Change) -> Result<Version, CommitError> {
+        let committed = self.0.commit(change).await;
+        sleep(ACKNOWLEDGED).await;
+        committed
+    }
+
+    async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
+        let loaded = self.0.load(id).await;
+        sleep(Duration::from_millis(1)).await;
+        loaded
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
+        self.0.execution(id).await
+    }
+
+    async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
+        self.0.executions(sandbox).await
+    }
+
+    async fn list(
+        &self,
+        filter: Filter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.0.list(filter, after, limit).await
+    }
+
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.0.due(now, limit).await
+    }
+
+    async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.0.next_deadline().await
+    }
+
+    async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
+        self.0.effects_of(node).await
+    }
+
+    async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
+        self.0.left_by(node).await
+    }
+
+    async fn history(
+        &self,
+        of: Option<SandboxId>,
+        after: Seq,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>, StoreError> {
+        self.0.history(of, after, limit).await
+    }
+
+    async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
+        self.0.changes(seen).await
+    }
+
+    async fn totals(&self) -> Result<Totals, StoreError> {
+        self.0.totals().await
+    }
+
+    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.0.join(node, now).await
+    }
+
+    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
+        self.0.heartbeat(node, now).await
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
+        self.0.leave(node).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+        self.0.nodes().await
+    }
+
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+        self.0.prune(retention, limit).await
+    }
+}

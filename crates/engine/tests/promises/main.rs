@@ -1,0 +1,19 @@
+//! What the engine promises, one example each: the real engine over a store in memory, a world in memory and a
+//! clock that only moves when everybody waits. `stage.rs` sets the scene; every other file is one theme.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod admission;
+mod beginnings;
+mod crashes;
+mod executions;
+mod handovers;
+mod late_answers;
+mod limits;
+mod losses;
+mod poor_disks;
+mod reconciling;
+mod seams;
+mod stage;
+mod stops;
+mod stuck_stops;
