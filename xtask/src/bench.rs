@@ -7,18 +7,8 @@ use crate::cargo;
 /// A benchmark's name, and what cargo is asked to run for it.
 type Bench = (&'static str, &'static [&'static str]);
 
-const BENCHES: &[Bench] = &[(
-    "store",
-    &[
-        "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "--package",
-        "pinfold-bench-store",
-        "--",
-    ],
-)];
+const BENCHES: &[Bench] =
+    &[("store", &["run", "--release", "--locked", "--quiet", "--package", "pinfold-bench-store", "--"])];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -49,11 +39,7 @@ fn find<'a>(name: &str, benches: &'a [Bench]) -> Option<&'a Bench> {
 
 fn list(asked: Option<&str>, benches: &[Bench]) -> String {
     let names: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
-    let known = if names.is_empty() {
-        "none yet".to_owned()
-    } else {
-        names.join(", ")
-    };
+    let known = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
     match asked {
         Some(name) => format!("there is no benchmark `{name}`; known: {known}"),
         None => format!("known benchmarks: {known}"),
@@ -74,10 +60,7 @@ mod tests {
 
     #[test]
     fn an_unknown_benchmark_lists_the_known_ones() {
-        assert_eq!(
-            list(Some("sotre"), TWO),
-            "there is no benchmark `sotre`; known: store, start"
-        );
+        assert_eq!(list(Some("sotre"), TWO), "there is no benchmark `sotre`; known: store, start");
         assert_eq!(list(None, TWO), "known benchmarks: store, start");
         assert_eq!(list(None, &[]), "known benchmarks: none yet");
     }

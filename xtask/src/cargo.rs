@@ -18,27 +18,20 @@ pub(crate) fn repository_root() -> PathBuf {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(repository_root())
-        .env("RUST_BACKTRACE", "1");
+    command.args(arguments).current_dir(repository_root()).env("RUST_BACKTRACE", "1");
     command
 }
 
 /// Runs cargo with its output on our terminal. Says whether it succeeded.
 pub(crate) fn succeeds(arguments: &[&str]) -> Result<bool> {
-    let status = command(arguments)
-        .status()
-        .with_context(|| could_not_run(arguments))?;
+    let status = command(arguments).status().with_context(|| could_not_run(arguments))?;
     Ok(status.success())
 }
 
 /// What cargo printed. A cargo that failed is an error.
 pub(crate) fn output(arguments: &[&str]) -> Result<String> {
-    let output = command(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| could_not_run(arguments))?;
+    let output =
+        command(arguments).stderr(Stdio::inherit()).output().with_context(|| could_not_run(arguments))?;
     if !output.status.success() {
         bail!("`cargo {}` ended with {}", arguments.join(" "), output.status);
     }

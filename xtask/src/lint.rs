@@ -5,15 +5,8 @@ use anyhow::Result;
 use crate::cargo;
 
 pub(crate) const FORMATTING: &[&str] = &["fmt", "--all", "--check"];
-pub(crate) const CLIPPY: &[&str] = &[
-    "clippy",
-    "--workspace",
-    "--all-targets",
-    "--locked",
-    "--",
-    "-D",
-    "warnings",
-];
+pub(crate) const CLIPPY: &[&str] =
+    &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
 /// Runs both, so that one call shows all there is to repair.
 pub(crate) fn run() -> Result<bool> {

@@ -1,9 +1,6 @@
 //! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `bench` and `sim`.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "a program for a terminal: what it prints is what it is for"
-)]
+#![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
 mod bench;
 mod cargo;
@@ -17,11 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "xtask",
-    bin_name = "cargo xtask",
-    about = "Builds, checks and measures this repository"
-)]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "Builds, checks and measures this repository")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -49,9 +42,5 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
     };
-    Ok(if succeeded {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

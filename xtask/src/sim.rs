@@ -4,14 +4,7 @@ use anyhow::Result;
 
 use crate::cargo;
 
-const SIMULATOR: &[&str] = &[
-    "run",
-    "--release",
-    "--locked",
-    "--package",
-    "pinfold-simulator",
-    "--",
-];
+const SIMULATOR: &[&str] = &["run", "--release", "--locked", "--package", "pinfold-simulator", "--"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {

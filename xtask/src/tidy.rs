@@ -30,19 +30,11 @@ struct Problem {
 
 impl Problem {
     fn in_file(path: &str, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: None,
-            text: text.into(),
-        }
+        Self { path: path.to_owned(), line: None, text: text.into() }
     }
 
     fn at_line(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: Some(line),
-            text: text.into(),
-        }
+        Self { path: path.to_owned(), line: Some(line), text: text.into() }
     }
 }
 

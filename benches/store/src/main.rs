@@ -75,12 +75,7 @@ fn main() -> Result<()> {
     }
     let most = median(together.last().context("no run")?);
     println!();
-    verdict(
-        "64 writers against one by one",
-        most.per_second / base.per_second,
-        TARGET_RATIO,
-        "x",
-    );
+    verdict("64 writers against one by one", most.per_second / base.per_second, TARGET_RATIO, "x");
     verdict("transitions per sync at 64", most.per_sync, TARGET_PER_SYNC, "");
     Ok(())
 }

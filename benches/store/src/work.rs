@@ -62,13 +62,9 @@ impl Worker {
                 anyhow::bail!("{id} was there before");
             };
             self.sandboxes.push((transition.sandbox, version, Turn::Execute));
-            let launched = |sandbox: &Sandbox| Event::Launched {
-                ticket: sandbox.last_ticket,
-            };
-            let probed = |sandbox: &Sandbox| Event::Probed {
-                ticket: sandbox.last_ticket,
-                probed: Probed::Passed,
-            };
+            let launched = |sandbox: &Sandbox| Event::Launched { ticket: sandbox.last_ticket };
+            let probed =
+                |sandbox: &Sandbox| Event::Probed { ticket: sandbox.last_ticket, probed: Probed::Passed };
             for event in [launched, probed as fn(&Sandbox) -> Event] {
                 let sandbox = &self.sandboxes[place].0;
                 let transition = step(sandbox, event(sandbox), self.context());
@@ -102,10 +98,7 @@ impl Worker {
             Turn::Execute => {
                 self.executions += 1;
                 let id = ExecutionId((self.number << 64) | self.executions);
-                commands.push(NewExecution {
-                    id,
-                    command: Arc::new(command()),
-                });
+                commands.push(NewExecution { id, command: Arc::new(command()) });
                 let wish = Ask::Execute {
                     id,
                     kind: ExecutionKind::Run,
@@ -121,11 +114,7 @@ impl Worker {
             }
             Turn::Ended => {
                 let (execution, outcome) = (execution.context("nothing runs")?, Outcome::exited(0));
-                let event = Event::ExecutionEnded {
-                    ticket,
-                    execution,
-                    outcome,
-                };
+                let event = Event::ExecutionEnded { ticket, execution, outcome };
                 (step(sandbox, event, self.context()), Turn::KeepAlive)
             }
             Turn::KeepAlive => (ask(sandbox, Ask::KeepAlive, self.context())?, Turn::Check),
@@ -136,10 +125,7 @@ impl Worker {
             }
             Turn::Checked => {
                 let probed = Probed::Passed;
-                (
-                    step(sandbox, Event::Probed { ticket, probed }, self.context()),
-                    Turn::Execute,
-                )
+                (step(sandbox, Event::Probed { ticket, probed }, self.context()), Turn::Execute)
             }
         };
         self.sandboxes[place].2 = next;
@@ -154,21 +140,13 @@ impl Worker {
     ) -> Result<()> {
         let (sandbox, version, _) = &mut self.sandboxes[place];
         *sandbox = transition.sandbox.clone();
-        let change = Change {
-            transition,
-            version: *version,
-            commands,
-        };
+        let change = Change { transition, version: *version, commands };
         *version = self.store.commit(change).await?;
         Ok(())
     }
 
     fn context(&self) -> Context<'_> {
-        Context {
-            now: self.now,
-            node: NodeId(self.number + 1),
-            policy: &self.policy,
-        }
+        Context { now: self.now, node: NodeId(self.number + 1), policy: &self.policy }
     }
 }
 
@@ -198,8 +176,5 @@ fn spec(place: usize) -> Spec {
 }
 
 fn command() -> Command {
-    Command {
-        argv: vec!["sh".into(), "-c".into(), "make test".into()],
-        ..Command::default()
-    }
+    Command { argv: vec!["sh".into(), "-c".into(), "make test".into()], ..Command::default() }
 }

@@ -77,11 +77,7 @@ impl Inner {
     }
 
     pub(crate) fn context<'a>(&self, policy: &'a Policy) -> Context<'a> {
-        Context {
-            now: self.clock.now(),
-            node: self.node,
-            policy,
-        }
+        Context { now: self.clock.now(), node: self.node, policy }
     }
 
     /// Whether it is done. If not, somebody was quicker, or what became of it must be read again.
@@ -91,11 +87,7 @@ impl Inner {
         version: Version,
         commands: Vec<NewExecution>,
     ) -> Result<bool, StoreError> {
-        let change = Change {
-            transition: transition.clone(),
-            version,
-            commands,
-        };
+        let change = Change { transition: transition.clone(), version, commands };
         let written = match self.store.commit(change).await {
             Ok(_) => true,
             Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
@@ -186,11 +178,7 @@ impl Inner {
     pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, event: Event) {
         let mut wait_ms = 50;
         loop {
-            match self
-                .clone()
-                .apply(id, Input::Fact(event.clone()), Vec::new())
-                .await
-            {
+            match self.clone().apply(id, Input::Fact(event.clone()), Vec::new()).await {
                 Ok(()) | Err(ApplyError::Missing) => return,
                 Err(error) => {
                     tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "an answer waits");

@@ -44,24 +44,12 @@ impl HostCensus {
         let read = |path| fs::read_to_string(path).map_err(|source| HostCensusError { path, source });
         let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let name = read("/proc/sys/kernel/hostname")?;
-        let host = if machine.trim().is_empty() {
-            name.trim()
-        } else {
-            machine.trim()
-        }
-        .to_owned();
+        let host = if machine.trim().is_empty() { name.trim() } else { machine.trim() }.to_owned();
         let boot_id = read("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let pid = std::process::id();
-        let started = started(pid).ok_or(HostCensusError {
-            path: "/proc/self/stat",
-            source: io::ErrorKind::InvalidData.into(),
-        })?;
-        Ok(Self {
-            host,
-            boot_id,
-            pid,
-            started,
-        })
+        let started = started(pid)
+            .ok_or(HostCensusError { path: "/proc/self/stat", source: io::ErrorKind::InvalidData.into() })?;
+        Ok(Self { host, boot_id, pid, started })
     }
 
     #[must_use]
@@ -90,11 +78,7 @@ impl Census for HostCensus {
         if node.boot_id != self.boot_id {
             return Fate::DeadByRestart;
         }
-        if started(node.pid) == Some(node.started) {
-            Fate::Alive
-        } else {
-            Fate::Dead
-        }
+        if started(node.pid) == Some(node.started) { Fate::Alive } else { Fate::Dead }
     }
 }
 
@@ -117,10 +101,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn seen(node: Node) -> NodeSeen {
-        NodeSeen {
-            node,
-            heartbeat_at: NOW,
-        }
+        NodeSeen { node, heartbeat_at: NOW }
     }
 
     #[test]
@@ -128,10 +109,7 @@ mod tests {
         let census = HostCensus::take().unwrap();
         let me = census.me(NodeId(1));
 
-        let reused = Node {
-            started: me.started + 1,
-            ..me.clone()
-        };
+        let reused = Node { started: me.started + 1, ..me.clone() };
 
         assert_eq!(census.fate_of(&seen(me), NOW, 10), Fate::Alive);
         assert_eq!(census.fate_of(&seen(reused), NOW, 10), Fate::Dead);
@@ -141,10 +119,7 @@ mod tests {
     fn a_node_of_an_earlier_boot_is_dead_with_its_bodies() {
         let census = HostCensus::take().unwrap();
 
-        let earlier = Node {
-            boot_id: "earlier".into(),
-            ..census.me(NodeId(1))
-        };
+        let earlier = Node { boot_id: "earlier".into(), ..census.me(NodeId(1)) };
 
         assert_eq!(census.fate_of(&seen(earlier), NOW, 10), Fate::DeadByRestart);
     }
@@ -152,10 +127,7 @@ mod tests {
     #[test]
     fn a_node_of_another_host_lives_by_its_heartbeat() {
         let census = HostCensus::take().unwrap();
-        let other = seen(Node {
-            host: "elsewhere".into(),
-            ..census.me(NodeId(1))
-        });
+        let other = seen(Node { host: "elsewhere".into(), ..census.me(NodeId(1)) });
 
         assert_eq!(census.fate_of(&other, NOW.after_ms(10), 10), Fate::Alive);
         assert_eq!(census.fate_of(&other, NOW.after_ms(11), 10), Fate::Dead);

@@ -83,13 +83,7 @@ pub enum OnExit {
 impl Engine {
     /// Makes this node known and sets its loops going.
     pub async fn begin(parts: Parts, config: Config) -> Result<Self, BeginError> {
-        let Parts {
-            store,
-            provider,
-            clock,
-            ids,
-            census,
-        } = parts;
+        let Parts { store, provider, clock, ids, census } = parts;
         let node = NodeId(ids.fresh(clock.now()));
         store.beat(census.me(node), clock.now()).await?;
         let inner = Arc::new(Inner {
@@ -123,18 +117,9 @@ impl Engine {
         let now = self.inner.clock.now();
         let id = SandboxId(self.inner.ids.fresh(now));
         let policy = Arc::new(ask.policy);
-        let ctx = Context {
-            now,
-            node: self.inner.node,
-            policy: &policy,
-        };
+        let ctx = Context { now, node: self.inner.node, policy: &policy };
         let transition = pinfold_lifecycle::create(id, ctx);
-        let new = NewSandbox {
-            transition,
-            spec: Arc::new(ask.spec),
-            policy: policy.clone(),
-            key: ask.key,
-        };
+        let new = NewSandbox { transition, spec: Arc::new(ask.spec), policy: policy.clone(), key: ask.key };
         match self.inner.insert(new, self.inner.config.admission).await? {
             Created::New(_) => Ok(id),
             Created::Known(known) => Ok(known),
@@ -164,16 +149,8 @@ impl Engine {
         may_queue: bool,
     ) -> Result<ExecutionId, ApplyError> {
         let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
-        let ask = Ask::Execute {
-            id: execution,
-            kind,
-            limits,
-            may_queue,
-        };
-        let new = NewExecution {
-            id: execution,
-            command: Arc::new(command),
-        };
+        let ask = Ask::Execute { id: execution, kind, limits, may_queue };
+        let new = NewExecution { id: execution, command: Arc::new(command) };
         self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;
         Ok(execution)
     }
@@ -185,46 +162,19 @@ impl Engine {
         execution: ExecutionId,
         until: Timestamp,
     ) -> Result<Waited<Outcome>, WaitError> {
-        let left = |stored: &Stored| {
-            !stored
-                .sandbox
-                .executions
-                .iter()
-                .any(|known| known.id == execution)
-        };
-        match self
-            .inner
-            .wait_for(sandbox, until, |stored| left(stored).then_some(()))
-            .await
-        {
+        let left = |stored: &Stored| !stored.sandbox.executions.iter().any(|known| known.id == execution);
+        match self.inner.wait_for(sandbox, until, |stored| left(stored).then_some(())).await {
             Ok(Waited::DeadlinePassed) => return Ok(Waited::DeadlinePassed),
             // Where the record of the sandbox is forgotten its executions are too.
             Ok(Waited::Met(())) => {}
             Err(error) => return Err(error),
         }
-        let stored = self
-            .inner
-            .store
-            .execution(execution)
-            .await?
-            .ok_or(WaitError::Missing)?;
-        stored
-            .execution
-            .outcome()
-            .cloned()
-            .map(Waited::Met)
-            .ok_or(WaitError::Missing)
+        let stored = self.inner.store.execution(execution).await?.ok_or(WaitError::Missing)?;
+        stored.execution.outcome().cloned().map(Waited::Met).ok_or(WaitError::Missing)
     }
 
     pub async fn cancel(&self, id: SandboxId, execution: ExecutionId) -> Result<(), ApplyError> {
-        self.ask(
-            id,
-            Ask::Cancel {
-                id: execution,
-                cause: Cause::Cancelled,
-            },
-        )
-        .await
+        self.ask(id, Ask::Cancel { id: execution, cause: Cause::Cancelled }).await
     }
 
     /// Ends a sandbox from any state, and waits that long for the proof.
@@ -266,10 +216,7 @@ impl Engine {
     /// Measured now, from the body itself.
     pub async fn usage(&self, id: SandboxId) -> Result<Usage, UsageError> {
         let stored = self.inner.readable(id).await?;
-        let body = Body {
-            sandbox: id,
-            generation: stored.sandbox.generation(),
-        };
+        let body = Body { sandbox: id, generation: stored.sandbox.generation() };
         Ok(self.inner.provider.usage(body).await?)
     }
 
@@ -297,20 +244,11 @@ impl Engine {
             let Some(last) = page.last() else { break };
             after = Some(last.id());
             own.extend(
-                page.iter()
-                    .filter(|row| row.owner() == Some(self.node()))
-                    .map(pinfold_store::Row::id),
+                page.iter().filter(|row| row.owner() == Some(self.node())).map(pinfold_store::Row::id),
             );
         }
         for id in &own {
-            self.ask(
-                *id,
-                Ask::Stop {
-                    cause: Cause::Shutdown,
-                    forced: false,
-                },
-            )
-            .await?;
+            self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await?;
         }
         for id in own {
             match self.inner.wait_for(id, until, gone).await {
@@ -339,10 +277,9 @@ pub enum UsageError {
 
 fn gone(stored: &Stored) -> Option<Stop> {
     match &stored.sandbox.life {
-        Life::Ended { cause, receipt, .. } if stored.sandbox.is_settled() => Some(Stop::Gone {
-            cause: *cause,
-            receipt: receipt.clone(),
-        }),
+        Life::Ended { cause, receipt, .. } if stored.sandbox.is_settled() => {
+            Some(Stop::Gone { cause: *cause, receipt: receipt.clone() })
+        }
         Life::Ended { .. } | Life::Ending { .. } | Life::Wanted => None,
     }
 }

@@ -45,16 +45,10 @@ impl Errands {
     /// Drops the work on this sandbox whose answer nobody waits for any more. The caller may be such work
     /// itself: it is about to end anyway, and must get to the end of its own step.
     pub(crate) fn drop_obsolete(&self, sandbox: &Sandbox) {
-        let wanted: Vec<_> = sandbox
-            .effects()
-            .iter()
-            .map(|effect| effect.duty.ticket)
-            .collect();
+        let wanted: Vec<_> = sandbox.effects().iter().map(|effect| effect.duty.ticket).collect();
         let myself = tokio::task::try_id();
         let mut tasks = self.lock();
-        let own = tasks
-            .running
-            .range((sandbox.id, Ticket(0))..=(sandbox.id, Ticket(u64::MAX)));
+        let own = tasks.running.range((sandbox.id, Ticket(0))..=(sandbox.id, Ticket(u64::MAX)));
         let obsolete: Vec<_> = own
             .filter(|((_, ticket), task)| !wanted.contains(ticket) && Some(task.id()) != myself)
             .map(|(errand, _)| *errand)
@@ -67,11 +61,7 @@ impl Errands {
     }
 
     pub(crate) fn concern(&self, sandbox: SandboxId) -> bool {
-        self.lock()
-            .running
-            .range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX)))
-            .next()
-            .is_some()
+        self.lock().running.range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX))).next().is_some()
     }
 
     pub(crate) fn abort_all(&self) {

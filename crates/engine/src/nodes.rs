@@ -18,16 +18,12 @@ impl Inner {
             if let Err(error) = self.clone().beat().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a heartbeat was missed");
             }
-            self.clock
-                .sleep_until(self.clock.now().after_ms(self.config.heartbeat_ms))
-                .await;
+            self.clock.sleep_until(self.clock.now().after_ms(self.config.heartbeat_ms)).await;
         }
     }
 
     async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
-        self.store
-            .beat(self.census.me(self.node), self.clock.now())
-            .await?;
+        self.store.beat(self.census.me(self.node), self.clock.now()).await?;
         self.resume_own().await?;
         self.adopt_the_dead().await
     }

@@ -34,29 +34,16 @@ impl Inner {
     }
 
     async fn call(self: Arc<Self>, effect: &Effect) -> Option<Event> {
-        let body = Body {
-            sandbox: effect.sandbox,
-            generation: effect.generation,
-        };
+        let body = Body { sandbox: effect.sandbox, generation: effect.generation };
         let ticket = effect.duty.ticket;
         match effect.work {
             Work::Launch => self.launch(body, ticket).await,
-            Work::Probe => Some(Event::Probed {
-                ticket,
-                probed: self.provider.probe(body).await,
-            }),
-            Work::Ping => Some(Event::Probed {
-                ticket,
-                probed: self.provider.ping(body).await,
-            }),
-            Work::Look => Some(Event::Looked {
-                ticket,
-                evidence: self.provider.observe(body.sandbox).await,
-            }),
-            Work::Stop { grace_ms } => Some(Event::Stopped {
-                ticket,
-                outcome: self.provider.stop(body, grace_ms).await,
-            }),
+            Work::Probe => Some(Event::Probed { ticket, probed: self.provider.probe(body).await }),
+            Work::Ping => Some(Event::Probed { ticket, probed: self.provider.ping(body).await }),
+            Work::Look => Some(Event::Looked { ticket, evidence: self.provider.observe(body.sandbox).await }),
+            Work::Stop { grace_ms } => {
+                Some(Event::Stopped { ticket, outcome: self.provider.stop(body, grace_ms).await })
+            }
             Work::Exec { execution } => self.start_execution(body, ticket, execution).await,
             Work::Watch { execution } => Some(self.watch(body, ticket, execution).await),
             Work::Kill { execution } => Some(self.kill(body, ticket, execution).await),
@@ -65,27 +52,11 @@ impl Inner {
 
     async fn launch(&self, body: Body, ticket: Ticket) -> Option<Event> {
         let Ok(stored) = self.readable(body.sandbox).await else {
-            return Some(Event::LaunchFailed {
-                ticket,
-                why: "its own row could not be read".into(),
-            });
+            return Some(Event::LaunchFailed { ticket, why: "its own row could not be read".into() });
         };
-        let permit = LaunchPermit {
-            store: self.store.as_ref(),
-            sandbox: body.sandbox,
-            ticket,
-        };
+        let permit = LaunchPermit { store: self.store.as_ref(), sandbox: body.sandbox, ticket };
         let ends_at = stored.sandbox.expires_at;
-        match self
-            .provider
-            .start(Start {
-                body,
-                spec: &stored.spec,
-                ends_at,
-                permit: &permit,
-            })
-            .await
-        {
+        match self.provider.start(Start { body, spec: &stored.spec, ends_at, permit: &permit }).await {
             Ok(()) => Some(Event::Launched { ticket }),
             Err(StartError::NoLongerWanted) => None,
             Err(StartError::Failed { why }) => Some(Event::LaunchFailed { ticket, why }),
@@ -95,20 +66,11 @@ impl Inner {
     async fn start_execution(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Option<Event> {
         loop {
             if let Ok(Some(stored)) = self.store.execution(execution).await {
-                let exec = Exec {
-                    execution,
-                    command: &stored.command,
-                    limits: stored.execution.limits,
-                };
+                let exec = Exec { execution, command: &stored.command, limits: stored.execution.limits };
                 match self.provider.exec(body, exec).await {
                     Ok(()) => return Some(Event::ExecutionStarted { ticket, execution }),
                     Err(ExecError::Refused { cause, why }) => {
-                        return Some(Event::ExecutionRefused {
-                            ticket,
-                            execution,
-                            cause,
-                            why,
-                        });
+                        return Some(Event::ExecutionRefused { ticket, execution, cause, why });
                     }
                     // It may run: asking again tells, since the same execution is started at most once.
                     Err(ExecError::Unclear { .. }) => {}
@@ -122,11 +84,7 @@ impl Inner {
         loop {
             let why = match self.provider.wait(body, execution).await {
                 Ok(outcome) => {
-                    return Event::ExecutionEnded {
-                        ticket,
-                        execution,
-                        outcome,
-                    };
+                    return Event::ExecutionEnded { ticket, execution, outcome };
                 }
                 Err(BodyWaitError::NoSuchExecution) => format!("{execution} is not known to its body"),
                 Err(BodyWaitError::Unreachable { why }) => why,

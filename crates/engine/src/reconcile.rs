@@ -53,9 +53,7 @@ impl Inner {
             if let Err(error) = self.clone().reconcile(Reconcile::Repair).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "reconciling failed");
             }
-            self.clock
-                .sleep_until(self.clock.now().after_ms(self.config.reconcile_every_ms))
-                .await;
+            self.clock.sleep_until(self.clock.now().after_ms(self.config.reconcile_every_ms)).await;
         }
     }
 
@@ -69,11 +67,8 @@ impl Inner {
             unreadable_marks: unreadable,
             ..ReconcileReport::default()
         };
-        let whole: BTreeSet<Body> = found
-            .iter()
-            .filter(|found| found.whole)
-            .map(|found| found.body)
-            .collect();
+        let whole: BTreeSet<Body> =
+            found.iter().filter(|found| found.whole).map(|found| found.body).collect();
         // The records first: strays that are leased below are none of them.
         self.reconcile_records(&whole, how, &mut report).await?;
         for Found { body, .. } in &found {
@@ -115,9 +110,7 @@ impl Inner {
     }
 
     async fn lease_stray(self: &Arc<Self>, body: Body) -> Result<(), ReconcileError> {
-        let stray = Input::Ask(Ask::LeaseStray {
-            generation: body.generation,
-        });
+        let stray = Input::Ask(Ask::LeaseStray { generation: body.generation });
         match self.clone().apply(body.sandbox, stray, Vec::new()).await {
             Ok(()) | Err(ApplyError::Refused(_)) => return Ok(()),
             Err(ApplyError::Missing) => {}
@@ -125,12 +118,7 @@ impl Inner {
         }
         let policy = Arc::new(Policy::default());
         let transition = lease_orphan(body.sandbox, body.generation, self.context(&policy));
-        let new = NewSandbox {
-            transition,
-            spec: Arc::new(Spec::default()),
-            policy,
-            key: None,
-        };
+        let new = NewSandbox { transition, spec: Arc::new(Spec::default()), policy, key: None };
         match self.insert(new, AdmissionLimits::default()).await {
             Ok(_) | Err(CreateError::Exists { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -170,9 +158,7 @@ impl Inner {
             }
             Row::Readable(stored) if lacks_body(stored, whole) => {
                 report.records_without_body.push(stored.sandbox.id);
-                Event::Doubted {
-                    why: "no whole body of its generation was discovered".into(),
-                }
+                Event::Doubted { why: "no whole body of its generation was discovered".into() }
             }
             Row::Readable(_) => return Ok(()),
         };
@@ -188,9 +174,6 @@ impl Inner {
 
 fn lacks_body(stored: &Stored, whole: &BTreeSet<Body>) -> bool {
     let sandbox = &stored.sandbox;
-    let own = Body {
-        sandbox: sandbox.id,
-        generation: sandbox.generation(),
-    };
+    let own = Body { sandbox: sandbox.id, generation: sandbox.generation() };
     matches!(sandbox.lease, Lease::Live(_)) && !whole.contains(&own)
 }

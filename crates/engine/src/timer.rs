@@ -21,11 +21,7 @@ impl Inner {
             if let Err(error) = self.clone().tick(&mut seen).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the timer tries again");
             }
-            let next = self
-                .clock
-                .now()
-                .after_ms(self.config.poll_ms)
-                .min(self.next_own_deadline().await);
+            let next = self.clock.now().after_ms(self.config.poll_ms).min(self.next_own_deadline().await);
             self.armed_for.store(next.0, Ordering::Relaxed);
             tokio::select! {
                 biased;
@@ -62,17 +58,12 @@ impl Inner {
         let due = self.store.due(now, BATCH).await?.into_iter();
         let ours = due.filter(|due| due.owner == self.node || waited_long(due));
         // Side by side, so that they share a commit.
-        stream::iter(ours)
-            .for_each_concurrent(BATCH, |due| self.clone().enforce(due))
-            .await;
+        stream::iter(ours).for_each_concurrent(BATCH, |due| self.clone().enforce(due)).await;
         Ok(())
     }
 
     async fn enforce(self: Arc<Self>, due: Due) {
-        match self
-            .apply(due.id, Input::Fact(Event::TimePassed), Vec::new())
-            .await
-        {
+        match self.apply(due.id, Input::Fact(Event::TimePassed), Vec::new()).await {
             Ok(()) | Err(ApplyError::Missing) => {}
             // One that fails does not hold up the others.
             Err(error) => {

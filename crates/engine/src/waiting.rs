@@ -38,11 +38,7 @@ impl Waiters {
 
     fn listen(&self, id: SandboxId) -> Listener<'_> {
         let bell = self.lock().entry(id).or_default().clone();
-        Listener {
-            waiters: self,
-            id,
-            bell,
-        }
+        Listener { waiters: self, id, bell }
     }
 
     pub(crate) fn ring(&self, id: SandboxId) {

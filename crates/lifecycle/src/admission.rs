@@ -56,32 +56,17 @@ pub fn admit(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) -> Resul
     if let Some(limit) = limits.sandboxes
         && totals.present() >= limit
     {
-        return Err(Scarcity::Sandboxes {
-            present: totals.present(),
-            limit,
-        });
+        return Err(Scarcity::Sandboxes { present: totals.present(), limit });
     }
     let taken = &totals.taken;
     if let Some(limit) = exceeded(taken.memory_mb, asked.memory_mb, limits.memory_mb) {
-        return Err(Scarcity::Memory {
-            taken: taken.memory_mb,
-            asked: asked.memory_mb,
-            limit,
-        });
+        return Err(Scarcity::Memory { taken: taken.memory_mb, asked: asked.memory_mb, limit });
     }
     if let Some(limit) = exceeded(taken.disk_mb, asked.disk_mb, limits.disk_mb) {
-        return Err(Scarcity::Disk {
-            taken: taken.disk_mb,
-            asked: asked.disk_mb,
-            limit,
-        });
+        return Err(Scarcity::Disk { taken: taken.disk_mb, asked: asked.disk_mb, limit });
     }
     if let Some(limit) = exceeded(taken.processes, asked.processes, limits.processes) {
-        return Err(Scarcity::Processes {
-            taken: taken.processes,
-            asked: asked.processes,
-            limit,
-        });
+        return Err(Scarcity::Processes { taken: taken.processes, asked: asked.processes, limit });
     }
     Ok(())
 }

@@ -22,37 +22,21 @@ impl Turn<'_> {
     fn adopt_lease(&mut self, dead: NodeId, owned: bool) {
         match &self.sandbox.lease {
             // How far the launch came is not known, so its ticket is void: what it still makes is not permitted.
-            Lease::Starting {
-                step: StartStep::Launch | StartStep::Identify,
-                duty,
-                ..
-            } if duty.by == dead => {
+            Lease::Starting { step: StartStep::Launch | StartStep::Identify, duty, .. }
+                if duty.by == dead =>
+            {
                 self.prove_start(StartStep::Identify);
             }
-            Lease::Starting {
-                step: StartStep::Probe,
-                duty,
-                ..
-            } if duty.by == dead => {
+            Lease::Starting { step: StartStep::Probe, duty, .. } if duty.by == dead => {
                 self.prove_start(StartStep::Probe);
             }
             Lease::Live(live) if owned || live.check.is_some_and(|check| check.duty.by == dead) => {
                 self.check(CheckKind::Look);
             }
-            Lease::Stopping {
-                generation,
-                attempt,
-                forced,
-                duty,
-            } if duty.by == dead => {
+            Lease::Stopping { generation, attempt, forced, duty } if duty.by == dead => {
                 let (generation, attempt, forced, deadline) = (*generation, *attempt, *forced, duty.deadline);
                 let duty = self.duty_until(deadline);
-                self.sandbox.lease = Lease::Stopping {
-                    generation,
-                    attempt,
-                    forced,
-                    duty,
-                };
+                self.sandbox.lease = Lease::Stopping { generation, attempt, forced, duty };
             }
             Lease::Quarantined { look: Some(duty), .. } if duty.by == dead => {
                 let again = self.duty_for(self.policy.probe_ms);

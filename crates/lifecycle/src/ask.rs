@@ -9,12 +9,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// Run a command. `may_queue`: wait for a place if all are taken.
-    Execute {
-        id: ExecutionId,
-        kind: ExecutionKind,
-        limits: ExecutionLimits,
-        may_queue: bool,
-    },
+    Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
     /// End one execution.
     Cancel { id: ExecutionId, cause: Cause },
     /// End the sandbox. Legal in every state.
@@ -61,12 +56,7 @@ pub fn ask(sandbox: &Sandbox, wish: Ask, ctx: Context<'_>) -> Result<Transition,
 impl Turn<'_> {
     fn grant(&mut self, wish: Ask) -> Result<(), Refusal> {
         match wish {
-            Ask::Execute {
-                id,
-                kind,
-                limits,
-                may_queue,
-            } => {
+            Ask::Execute { id, kind, limits, may_queue } => {
                 self.must_be_wanted()?;
                 self.ask_execution(id, kind, limits, may_queue)?;
             }
@@ -160,14 +150,8 @@ impl Turn<'_> {
         let Lease::Quarantined { generation, .. } = self.sandbox.lease else {
             return Err(Refusal::NotQuarantined);
         };
-        let attestation = Attestation {
-            by,
-            reason,
-            at: self.now,
-        };
-        self.record(Fact::Attested {
-            attestation: attestation.clone(),
-        });
+        let attestation = Attestation { by, reason, at: self.now };
+        self.record(Fact::Attested { attestation: attestation.clone() });
         self.free(self.attested_receipt(attestation), generation);
         Ok(())
     }
@@ -177,9 +161,7 @@ impl Turn<'_> {
             return Err(Refusal::Leased);
         };
         self.sandbox.strays += 1;
-        self.sandbox.lease = Lease::Free {
-            last: last.max(generation),
-        };
+        self.sandbox.lease = Lease::Free { last: last.max(generation) };
         self.record(Fact::StrayFound { generation });
         self.stop_attempt(1, false);
         Ok(())

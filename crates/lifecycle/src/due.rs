@@ -16,22 +16,15 @@ impl Sandbox {
             Lease::Live(live) => Some(self.next_check(live)),
             Lease::StopWaiting { next_at, .. } => Some(*next_at),
             Lease::Quarantined { look: Some(duty), .. } => Some(duty.deadline),
-            Lease::Quarantined {
-                look: None,
-                next_look,
-                ..
-            } => Some(*next_look),
+            Lease::Quarantined { look: None, next_look, .. } => Some(*next_look),
         };
-        let executions = self
-            .executions
-            .iter()
-            .filter_map(|execution| match &execution.state {
-                ExecutionState::Queued { start_by } => Some(*start_by),
-                ExecutionState::Starting { duty } => Some(duty.deadline),
-                ExecutionState::Running { watch, .. } => Some(watch.deadline),
-                ExecutionState::Ending { kill, .. } => kill.map(|duty| duty.deadline),
-                ExecutionState::Ended { .. } => None,
-            });
+        let executions = self.executions.iter().filter_map(|execution| match &execution.state {
+            ExecutionState::Queued { start_by } => Some(*start_by),
+            ExecutionState::Starting { duty } => Some(duty.deadline),
+            ExecutionState::Running { watch, .. } => Some(watch.deadline),
+            ExecutionState::Ending { kill, .. } => kill.map(|duty| duty.deadline),
+            ExecutionState::Ended { .. } => None,
+        });
         let life = matches!(self.life, Life::Wanted).then_some(self.expires_at);
         lease.into_iter().chain(executions).chain(life).min()
     }
@@ -48,16 +41,13 @@ impl Sandbox {
 
     /// When a look is needed to judge a deadline that activity moves.
     fn wants_look(&self, live: &Live) -> Option<Timestamp> {
-        let quiet = self
-            .executions
-            .iter()
-            .filter_map(|execution| match execution.state {
-                ExecutionState::Running { quiet_by, .. } => quiet_by,
-                ExecutionState::Queued { .. }
-                | ExecutionState::Starting { .. }
-                | ExecutionState::Ending { .. }
-                | ExecutionState::Ended { .. } => None,
-            });
+        let quiet = self.executions.iter().filter_map(|execution| match execution.state {
+            ExecutionState::Running { quiet_by, .. } => quiet_by,
+            ExecutionState::Queued { .. }
+            | ExecutionState::Starting { .. }
+            | ExecutionState::Ending { .. }
+            | ExecutionState::Ended { .. } => None,
+        });
         quiet.chain(live.accept_by).chain(live.idle_by).min()
     }
 }
@@ -119,20 +109,16 @@ impl Turn<'_> {
             {
                 self.stop_failed(StopFailure::DeadlinePassed);
             }
-            Lease::StopWaiting {
-                attempts, next_at, ..
-            } if self.is_over(*next_at) => {
+            Lease::StopWaiting { attempts, next_at, .. } if self.is_over(*next_at) => {
                 // Whoever waited politely before has waited long enough.
                 self.stop_attempt(attempts + 1, true);
             }
             Lease::Quarantined { look: Some(duty), .. } if self.is_over(duty.deadline) => {
                 self.look_again_later("no answer by the deadline".into());
             }
-            Lease::Quarantined {
-                look: None,
-                next_look,
-                ..
-            } if self.is_over(*next_look) => self.look_in_quarantine(),
+            Lease::Quarantined { look: None, next_look, .. } if self.is_over(*next_look) => {
+                self.look_in_quarantine()
+            }
             Lease::Free { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
@@ -165,11 +151,7 @@ impl Turn<'_> {
             self.check(CheckKind::Look);
         } else if live.check.is_none() && self.is_over(live.health.next_check) {
             let doubted = live.health.doubt_since.is_some();
-            self.check(if doubted {
-                CheckKind::Probe
-            } else {
-                CheckKind::Ping
-            });
+            self.check(if doubted { CheckKind::Probe } else { CheckKind::Ping });
         }
     }
 }

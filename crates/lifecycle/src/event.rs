@@ -80,19 +80,10 @@ impl Turn<'_> {
             Event::ExecutionStarted { ticket, execution } => {
                 return self.execution_started(ticket, execution);
             }
-            Event::ExecutionRefused {
-                ticket,
-                execution,
-                cause,
-                why,
-            } => {
+            Event::ExecutionRefused { ticket, execution, cause, why } => {
                 return self.execution_refused(ticket, execution, Outcome::failed(cause, why));
             }
-            Event::ExecutionEnded {
-                ticket,
-                execution,
-                outcome,
-            } => {
+            Event::ExecutionEnded { ticket, execution, outcome } => {
                 return self.execution_ended(ticket, execution, outcome);
             }
             Event::ExecutionGone { ticket, execution } => return self.execution_gone(ticket, execution),
@@ -106,10 +97,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn late(&mut self, ticket: Ticket, answer: &str) {
-        self.record(Fact::LateAnswer {
-            ticket,
-            answer: answer.to_owned(),
-        });
+        self.record(Fact::LateAnswer { ticket, answer: answer.to_owned() });
     }
 
     /// Whether the answer with this ticket is the one that is waited for.
@@ -127,11 +115,8 @@ impl Turn<'_> {
 
     fn probed(&mut self, ticket: Ticket, probed: Probed) {
         match &self.sandbox.lease {
-            Lease::Starting {
-                step: StartStep::Probe,
-                duty,
-                ..
-            } if self.awaits(duty, ticket) => match probed {
+            Lease::Starting { step: StartStep::Probe, duty, .. } if self.awaits(duty, ticket) => match probed
+            {
                 Probed::Passed => self.became_live(duty.asked_at),
                 Probed::Failed(failure) => self.start_failed(Cause::ProbeFailed, format!("{failure:?}")),
                 Probed::Unknown { why } => self.start_failed(Cause::ProbeFailed, why),
@@ -152,11 +137,7 @@ impl Turn<'_> {
 
     fn looked(&mut self, ticket: Ticket, evidence: Evidence) {
         match &self.sandbox.lease {
-            Lease::Starting {
-                step: StartStep::Identify,
-                duty,
-                ..
-            } if self.awaits(duty, ticket) => {
+            Lease::Starting { step: StartStep::Identify, duty, .. } if self.awaits(duty, ticket) => {
                 self.identified(evidence);
             }
             Lease::Live(live) => match live.check {
@@ -213,13 +194,7 @@ impl Turn<'_> {
     /// Quarantine goes on; so do the looks.
     pub(crate) fn look_again_later(&mut self, found: String) {
         let slowly = self.now.after_ms(self.policy.quarantine_look_ms);
-        if let Lease::Quarantined {
-            generation,
-            look,
-            next_look,
-            ..
-        } = &mut self.sandbox.lease
-        {
+        if let Lease::Quarantined { generation, look, next_look, .. } = &mut self.sandbox.lease {
             *look = None;
             *next_look = slowly;
             let generation = *generation;
@@ -230,10 +205,7 @@ impl Turn<'_> {
     /// Starts a look at what is quarantined, unless one is under way.
     pub(crate) fn look_in_quarantine(&mut self) {
         let duty = self.duty_for(self.policy.probe_ms);
-        if let Lease::Quarantined {
-            look: look @ None, ..
-        } = &mut self.sandbox.lease
-        {
+        if let Lease::Quarantined { look: look @ None, .. } = &mut self.sandbox.lease {
             *look = Some(duty);
         }
     }

@@ -92,37 +92,18 @@ pub enum OutcomeKind {
 impl Outcome {
     #[must_use]
     pub fn exited(code: i32) -> Self {
-        let cause = if code == 0 {
-            Cause::Completed
-        } else {
-            Cause::ExitNonzero
-        };
-        Self {
-            kind: OutcomeKind::Exited,
-            cause,
-            exit_code: Some(code),
-            detail: None,
-        }
+        let cause = if code == 0 { Cause::Completed } else { Cause::ExitNonzero };
+        Self { kind: OutcomeKind::Exited, cause, exit_code: Some(code), detail: None }
     }
 
     #[must_use]
     pub fn failed(cause: Cause, detail: impl Into<String>) -> Self {
-        Self {
-            kind: OutcomeKind::Failed,
-            cause,
-            exit_code: None,
-            detail: Some(detail.into()),
-        }
+        Self { kind: OutcomeKind::Failed, cause, exit_code: None, detail: Some(detail.into()) }
     }
 
     #[must_use]
     pub fn lost(detail: impl Into<String>) -> Self {
-        Self {
-            kind: OutcomeKind::Lost,
-            cause: Cause::Lost,
-            exit_code: None,
-            detail: Some(detail.into()),
-        }
+        Self { kind: OutcomeKind::Lost, cause: Cause::Lost, exit_code: None, detail: Some(detail.into()) }
     }
 
     /// How an execution ends whose sandbox ends for this cause, or that is ended for it by itself.
@@ -150,12 +131,7 @@ impl Outcome {
             | Cause::ProbeFailed
             | Cause::ProviderError => OutcomeKind::Failed,
         };
-        Self {
-            kind,
-            cause,
-            exit_code: None,
-            detail: None,
-        }
+        Self { kind, cause, exit_code: None, detail: None }
     }
 }
 

@@ -18,46 +18,29 @@ impl Turn<'_> {
             return Ok(());
         }
         let (known, places) = match kind {
-            ExecutionKind::Run if may_queue => (
-                self.count(kind),
-                self.policy.side_by_side.saturating_add(self.policy.queue_length),
-            ),
+            ExecutionKind::Run if may_queue => {
+                (self.count(kind), self.policy.side_by_side.saturating_add(self.policy.queue_length))
+            }
             ExecutionKind::Run => (self.count(kind), self.policy.side_by_side),
             ExecutionKind::Job => (self.count(kind), self.policy.jobs),
         };
         if known >= places {
-            return Err(Refusal::Busy {
-                running: known,
-                places,
-            });
+            return Err(Refusal::Busy { running: known, places });
         }
         let start_by = self.now.after_ms(self.policy.queued_ms);
         let state = ExecutionState::Queued { start_by };
-        self.sandbox.executions.push(Execution {
-            id,
-            kind,
-            limits,
-            asked_at: self.now,
-            state,
-        });
+        self.sandbox.executions.push(Execution { id, kind, limits, asked_at: self.now, state });
         self.record(Fact::ExecutionQueued { execution: id });
         Ok(())
     }
 
     fn count(&self, kind: ExecutionKind) -> u32 {
-        let of_kind = self
-            .sandbox
-            .executions
-            .iter()
-            .filter(|execution| execution.kind == kind);
+        let of_kind = self.sandbox.executions.iter().filter(|execution| execution.kind == kind);
         u32::try_from(of_kind.count()).unwrap_or(u32::MAX)
     }
 
     fn find(&mut self, id: ExecutionId) -> Option<&mut Execution> {
-        self.sandbox
-            .executions
-            .iter_mut()
-            .find(|execution| execution.id == id)
+        self.sandbox.executions.iter_mut().find(|execution| execution.id == id)
     }
 
     /// After every turn: starts what has room, begins or ends the wait for idleness, ends a one-shot sandbox
@@ -66,16 +49,10 @@ impl Turn<'_> {
         if !matches!(self.sandbox.life, Life::Wanted) {
             return;
         }
-        let last_cause = self
-            .finished
-            .last()
-            .and_then(Execution::outcome)
-            .map(|outcome| outcome.cause);
-        if let (true, true, Some(cause)) = (
-            self.policy.one_shot,
-            self.sandbox.executions.is_empty(),
-            last_cause,
-        ) {
+        let last_cause = self.finished.last().and_then(Execution::outcome).map(|outcome| outcome.cause);
+        if let (true, true, Some(cause)) =
+            (self.policy.one_shot, self.sandbox.executions.is_empty(), last_cause)
+        {
             return self.end(cause, false);
         }
         if matches!(self.sandbox.lease, Lease::Live(_)) {
@@ -84,27 +61,17 @@ impl Turn<'_> {
         let idle_from_now = self.policy.idle_ms.map(|ms| self.now.after_ms(ms));
         let empty = self.sandbox.executions.is_empty();
         if let Some(live) = self.live() {
-            live.idle_by = if empty {
-                live.idle_by.or(idle_from_now)
-            } else {
-                None
-            };
+            live.idle_by = if empty { live.idle_by.or(idle_from_now) } else { None };
         }
     }
 
     fn start_queued(&mut self) {
-        let runs = self
-            .sandbox
-            .executions
-            .iter()
-            .filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
+        let runs =
+            self.sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
         let mut running = u32::try_from(runs.count()).unwrap_or(u32::MAX);
         for index in 0..self.sandbox.executions.len() {
-            let Execution {
-                kind,
-                state: ExecutionState::Queued { start_by },
-                ..
-            } = self.sandbox.executions[index]
+            let Execution { kind, state: ExecutionState::Queued { start_by }, .. } =
+                self.sandbox.executions[index]
             else {
                 continue;
             };
@@ -121,29 +88,18 @@ impl Turn<'_> {
 
     pub(crate) fn execution_started(&mut self, ticket: Ticket, id: ExecutionId) {
         let expires_at = self.sandbox.expires_at;
-        let Some(Execution {
-            state: ExecutionState::Starting { duty },
-            limits,
-            ..
-        }) = self.find(id)
-        else {
+        let Some(Execution { state: ExecutionState::Starting { duty }, limits, .. }) = self.find(id) else {
             return self.late(ticket, "execution started");
         };
         let (duty, limits) = (*duty, *limits);
         if !self.awaits(&duty, ticket) {
             return self.late(ticket, "execution started");
         }
-        let deadline = limits
-            .timeout_ms
-            .map_or(expires_at, |ms| self.now.after_ms(ms).min(expires_at));
+        let deadline = limits.timeout_ms.map_or(expires_at, |ms| self.now.after_ms(ms).min(expires_at));
         let quiet_by = limits.inactivity_ms.map(|ms| self.now.after_ms(ms));
         let (started_at, watch) = (self.now, self.duty_until(deadline));
         if let Some(execution) = self.find(id) {
-            execution.state = ExecutionState::Running {
-                started_at,
-                quiet_by,
-                watch,
-            };
+            execution.state = ExecutionState::Running { started_at, quiet_by, watch };
         }
         self.record(Fact::ExecutionStarted { execution: id });
         if self.live().and_then(|live| live.accept_by.take()).is_some() {
@@ -166,10 +122,7 @@ impl Turn<'_> {
                 self.finish_execution(id, outcome);
             }
             // Its outcome was decided before: this is only the proof that its process is gone.
-            Some(ExecutionState::Ending {
-                outcome: decided,
-                kill: Some(_),
-            }) => {
+            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) => {
                 let holds = self.holds(Guard::OutcomeWrittenOnce);
                 self.finish_execution(id, if holds { decided } else { outcome });
             }
@@ -179,10 +132,7 @@ impl Turn<'_> {
 
     pub(crate) fn execution_gone(&mut self, ticket: Ticket, id: ExecutionId) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Ending {
-                outcome,
-                kill: Some(duty),
-            }) if self.awaits(&duty, ticket) => {
+            Some(ExecutionState::Ending { outcome, kill: Some(duty) }) if self.awaits(&duty, ticket) => {
                 self.finish_execution(id, outcome);
             }
             Some(_) | None => self.late(ticket, "execution gone"),
@@ -207,11 +157,7 @@ impl Turn<'_> {
 
     /// The sandbox ends: what has no process ends now, the rest with the proof that the body is gone.
     pub(crate) fn end_every_execution(&mut self, outcome: &Outcome) {
-        let waiting: Vec<_> = self
-            .sandbox
-            .executions
-            .extract_if(.., |e| !e.may_have_a_process())
-            .collect();
+        let waiting: Vec<_> = self.sandbox.executions.extract_if(.., |e| !e.may_have_a_process()).collect();
         for execution in waiting {
             self.record_end(execution, outcome.clone());
         }
@@ -223,10 +169,7 @@ impl Turn<'_> {
         for execution in &mut self.sandbox.executions {
             match &mut execution.state {
                 ExecutionState::Starting { .. } | ExecutionState::Running { .. } => {
-                    execution.state = ExecutionState::Ending {
-                        outcome: outcome.clone(),
-                        kill: None,
-                    };
+                    execution.state = ExecutionState::Ending { outcome: outcome.clone(), kill: None };
                 }
                 ExecutionState::Ending { kill, .. } => *kill = None,
                 ExecutionState::Queued { .. } | ExecutionState::Ended { .. } => {}
@@ -235,26 +178,15 @@ impl Turn<'_> {
     }
 
     pub(crate) fn finish_execution(&mut self, id: ExecutionId, outcome: Outcome) {
-        if let Some(index) = self
-            .sandbox
-            .executions
-            .iter()
-            .position(|execution| execution.id == id)
-        {
+        if let Some(index) = self.sandbox.executions.iter().position(|execution| execution.id == id) {
             let execution = self.sandbox.executions.remove(index);
             self.record_end(execution, outcome);
         }
     }
 
     pub(crate) fn record_end(&mut self, execution: Execution, outcome: Outcome) {
-        self.record(Fact::ExecutionEnded {
-            execution: execution.id,
-            outcome: outcome.clone(),
-        });
-        let state = ExecutionState::Ended {
-            outcome,
-            at: self.now,
-        };
+        self.record(Fact::ExecutionEnded { execution: execution.id, outcome: outcome.clone() });
+        let state = ExecutionState::Ended { outcome, at: self.now };
         self.finished.push(Execution { state, ..execution });
     }
 }

@@ -65,14 +65,10 @@ macro_rules! typed_id {
             fn from_str(given: &str) -> Result<Self, IdError> {
                 let body = given
                     .strip_prefix(Self::PREFIX)
-                    .ok_or_else(|| IdError::Prefix {
-                        given: given.to_owned(),
-                        prefix: Self::PREFIX,
-                    })?;
-                decode(body).map(Self).ok_or_else(|| IdError::Body {
-                    given: given.to_owned(),
-                    prefix: Self::PREFIX,
-                })
+                    .ok_or_else(|| IdError::Prefix { given: given.to_owned(), prefix: Self::PREFIX })?;
+                decode(body)
+                    .map(Self)
+                    .ok_or_else(|| IdError::Body { given: given.to_owned(), prefix: Self::PREFIX })
             }
         }
 
@@ -93,11 +89,7 @@ macro_rules! typed_id {
 
 typed_id!(SandboxId, "sbx_", "One isolated place for one agent.");
 typed_id!(ExecutionId, "exe_", "One command in a sandbox.");
-typed_id!(
-    NodeId,
-    "nod_",
-    "One run of one process that has an engine. A restarted process is another node."
-);
+typed_id!(NodeId, "nod_", "One run of one process that has an engine. A restarted process is another node.");
 
 #[cfg(test)]
 mod tests {
@@ -122,21 +114,9 @@ mod tests {
     fn what_is_not_an_id_is_refused_with_the_reason() {
         let sandbox = SandboxId(7).to_string();
 
-        assert!(matches!(
-            sandbox.parse::<ExecutionId>(),
-            Err(IdError::Prefix { .. })
-        ));
-        assert!(matches!(
-            "sbx_short".parse::<SandboxId>(),
-            Err(IdError::Body { .. })
-        ));
-        assert!(matches!(
-            "sbx_zzzzzzzzzzzzzzzzzzzzzzzzzz".parse::<SandboxId>(),
-            Err(IdError::Body { .. })
-        ));
-        assert!(matches!(
-            "sbx_ééééééééééééé".parse::<SandboxId>(),
-            Err(IdError::Body { .. })
-        ));
+        assert!(matches!(sandbox.parse::<ExecutionId>(), Err(IdError::Prefix { .. })));
+        assert!(matches!("sbx_short".parse::<SandboxId>(), Err(IdError::Body { .. })));
+        assert!(matches!("sbx_zzzzzzzzzzzzzzzzzzzzzzzzzz".parse::<SandboxId>(), Err(IdError::Body { .. })));
+        assert!(matches!("sbx_ééééééééééééé".parse::<SandboxId>(), Err(IdError::Body { .. })));
     }
 }

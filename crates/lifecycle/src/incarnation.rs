@@ -12,11 +12,7 @@ impl Turn<'_> {
         let generation = self.sandbox.generation().next();
         let duty = self.duty_until(self.sandbox.start_by);
         self.sandbox.launches += 1;
-        self.sandbox.lease = Lease::Starting {
-            generation,
-            step: StartStep::Launch,
-            duty,
-        };
+        self.sandbox.lease = Lease::Starting { generation, step: StartStep::Launch, duty };
         self.record(Fact::LaunchBegan { generation });
     }
 
@@ -35,11 +31,7 @@ impl Turn<'_> {
         let generation = self.sandbox.generation();
         let deadline = self.now.after_ms(self.policy.probe_ms).min(self.sandbox.start_by);
         let duty = self.duty_until(deadline);
-        self.sandbox.lease = Lease::Starting {
-            generation,
-            step,
-            duty,
-        };
+        self.sandbox.lease = Lease::Starting { generation, step, duty };
     }
 
     /// The probe that was asked then has passed.
@@ -54,24 +46,14 @@ impl Turn<'_> {
             hold_until: self.now,
         };
         let accept_by = self.policy.accept_ms.map(|ms| self.now.after_ms(ms));
-        self.sandbox.lease = Lease::Live(Live {
-            generation,
-            accept_by,
-            idle_by: None,
-            health,
-            check: None,
-        });
+        self.sandbox.lease = Lease::Live(Live { generation, accept_by, idle_by: None, health, check: None });
         self.record(Fact::BecameReady { generation });
     }
 
     /// What was made of the body is stopped; then another try, or the end.
     pub(crate) fn start_failed(&mut self, cause: Cause, why: String) {
         let generation = self.sandbox.generation();
-        self.record(Fact::StartFailed {
-            generation,
-            cause,
-            why,
-        });
+        self.record(Fact::StartFailed { generation, cause, why });
         if self.may_launch_again() {
             self.begin_stop(false);
         } else {
@@ -100,10 +82,7 @@ impl Turn<'_> {
             Life::Ending { .. } if !self.holds(Guard::CauseWrittenOnce) => {}
             Life::Ending { .. } | Life::Ended { .. } => return,
         }
-        self.sandbox.life = Life::Ending {
-            cause,
-            asked_at: self.now,
-        };
+        self.sandbox.life = Life::Ending { cause, asked_at: self.now };
         self.record(Fact::EndDecided { cause });
         self.end_every_execution(&Outcome::ended_for(cause));
     }
@@ -113,25 +92,11 @@ impl Turn<'_> {
     pub(crate) fn begin_stop(&mut self, forced: bool) {
         match &self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => self.stop_attempt(1, forced),
-            Lease::Stopping {
-                attempt,
-                forced: false,
-                duty,
-                ..
-            } if forced => {
+            Lease::Stopping { attempt, forced: false, duty, .. } if forced => {
                 let (generation, attempt, deadline) = (self.sandbox.generation(), *attempt, duty.deadline);
                 let duty = self.duty_until(deadline);
-                self.sandbox.lease = Lease::Stopping {
-                    generation,
-                    attempt,
-                    forced: true,
-                    duty,
-                };
-                self.record(Fact::StopBegan {
-                    generation,
-                    attempt,
-                    forced: true,
-                });
+                self.sandbox.lease = Lease::Stopping { generation, attempt, forced: true, duty };
+                self.record(Fact::StopBegan { generation, attempt, forced: true });
             }
             Lease::StopWaiting { .. } | Lease::Stopping { .. } if !self.holds(Guard::BackoffIsKept) => {
                 self.stop_attempt(1, forced);
@@ -146,29 +111,14 @@ impl Turn<'_> {
     }
 
     fn is_orphan(&self) -> bool {
-        matches!(
-            self.sandbox.life,
-            Life::Ending {
-                cause: Cause::Orphan,
-                ..
-            }
-        )
+        matches!(self.sandbox.life, Life::Ending { cause: Cause::Orphan, .. })
     }
 
     pub(crate) fn stop_attempt(&mut self, attempt: u32, forced: bool) {
         let generation = self.sandbox.generation();
         let duty = self.duty_for(self.policy.stop_attempt_ms);
-        self.sandbox.lease = Lease::Stopping {
-            generation,
-            attempt,
-            forced,
-            duty,
-        };
-        self.record(Fact::StopBegan {
-            generation,
-            attempt,
-            forced,
-        });
+        self.sandbox.lease = Lease::Stopping { generation, attempt, forced, duty };
+        self.record(Fact::StopBegan { generation, attempt, forced });
     }
 
     pub(crate) fn stop_answered(&mut self, outcome: StopOutcome) {
@@ -192,40 +142,21 @@ impl Turn<'_> {
     }
 
     pub(crate) fn stop_failed(&mut self, failure: StopFailure) {
-        let Lease::Stopping {
-            generation, attempt, ..
-        } = self.sandbox.lease
-        else {
+        let Lease::Stopping { generation, attempt, .. } = self.sandbox.lease else {
             return;
         };
-        self.record(Fact::StopFailed {
-            generation,
-            attempt,
-            failure: failure.clone(),
-        });
+        self.record(Fact::StopFailed { generation, attempt, failure: failure.clone() });
         if attempt >= self.policy.stop_attempts && self.holds(Guard::AttemptsAreBounded) {
-            self.quarantine(
-                attempt,
-                self.now.after_ms(self.policy.quarantine_look_ms),
-                failure,
-            );
+            self.quarantine(attempt, self.now.after_ms(self.policy.quarantine_look_ms), failure);
         } else {
             let next_at = self.now.after_ms(self.policy.backoff_ms(attempt));
-            self.sandbox.lease = Lease::StopWaiting {
-                generation,
-                attempts: attempt,
-                next_at,
-                last: failure,
-            };
+            self.sandbox.lease = Lease::StopWaiting { generation, attempts: attempt, next_at, last: failure };
         }
     }
 
     pub(crate) fn quarantine(&mut self, attempts: u32, next_look: Timestamp, failure: StopFailure) {
         let generation = self.sandbox.generation();
-        self.record(Fact::Quarantined {
-            generation,
-            failure: failure.clone(),
-        });
+        self.record(Fact::Quarantined { generation, failure: failure.clone() });
         self.sandbox.lease = Lease::Quarantined {
             generation,
             attempts,
@@ -250,10 +181,7 @@ impl Turn<'_> {
     }
 
     fn finish_what_ran(&mut self, receipt: &Receipt) {
-        let ran = self
-            .sandbox
-            .executions
-            .extract_if(.., |execution| execution.may_have_a_process());
+        let ran = self.sandbox.executions.extract_if(.., |execution| execution.may_have_a_process());
         let ended: Vec<_> = ran.collect();
         for execution in ended {
             let outcome = match &execution.state {
@@ -276,18 +204,10 @@ impl Turn<'_> {
                 return self.launch();
             }
             let in_time = self.now < self.sandbox.start_by;
-            self.decide_end(if in_time {
-                Cause::StartFailed
-            } else {
-                Cause::StartDeadline
-            });
+            self.decide_end(if in_time { Cause::StartFailed } else { Cause::StartDeadline });
         }
         if let Life::Ending { cause, .. } = self.sandbox.life {
-            self.sandbox.life = Life::Ended {
-                cause,
-                at: self.now,
-                receipt: Box::new(receipt),
-            };
+            self.sandbox.life = Life::Ended { cause, at: self.now, receipt: Box::new(receipt) };
             self.record(Fact::Ended { cause });
         }
     }
@@ -311,9 +231,6 @@ impl Turn<'_> {
             means: "attestation".into(),
             detail: Some(attestation.reason.clone()),
         };
-        Receipt {
-            attested: Some(attestation),
-            ..self.receipt(vec![check])
-        }
+        Receipt { attested: Some(attestation), ..self.receipt(vec![check]) }
     }
 }

@@ -22,33 +22,17 @@ pub fn broken(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if sandbox.lease.is_free() && !sandbox.executions.is_empty() {
         return Some("an execution outlives the body");
     }
-    if !wanted
-        && sandbox
-            .executions
-            .iter()
-            .any(|e| !matches!(e.state, ExecutionState::Ending { .. }))
-    {
+    if !wanted && sandbox.executions.iter().any(|e| !matches!(e.state, ExecutionState::Ending { .. })) {
         return Some("stop wins: an execution goes on although the end is decided");
     }
-    if sandbox
-        .executions
-        .iter()
-        .any(|e| matches!(e.state, ExecutionState::Ended { .. }))
-    {
+    if sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Ended { .. })) {
         return Some("an ended execution is still in the sandbox");
     }
-    let runs = sandbox
-        .executions
-        .iter()
-        .filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
+    let runs = sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
     if runs.count() > policy.side_by_side as usize {
         return Some("limits hold together: too many executions side by side");
     }
-    let tickets: Vec<_> = sandbox
-        .effects()
-        .iter()
-        .map(|effect| effect.duty.ticket)
-        .collect();
+    let tickets: Vec<_> = sandbox.effects().iter().map(|effect| effect.duty.ticket).collect();
     if tickets.iter().collect::<BTreeSet<_>>().len() != tickets.len() {
         return Some("two pieces of work share a ticket");
     }
@@ -112,14 +96,6 @@ fn stop_attempts(lease: &Lease) -> u32 {
 
 /// From these, proof of absence and the next launch are one step.
 fn may_launch_from(lease: &Lease) -> bool {
-    matches!(
-        lease,
-        Lease::Stopping { .. } | Lease::Quarantined { .. } | Lease::Free { .. }
-    ) || matches!(
-        lease,
-        Lease::Starting {
-            step: crate::StartStep::Identify,
-            ..
-        }
-    )
+    matches!(lease, Lease::Stopping { .. } | Lease::Quarantined { .. } | Lease::Free { .. })
+        || matches!(lease, Lease::Starting { step: crate::StartStep::Identify, .. })
 }

@@ -69,10 +69,7 @@ impl Turn<'_> {
         let Some(live) = self.live() else { return };
         live.health.next_check = next_check;
         if live.health.verdict == Verdict::Healthy {
-            live.health.verdict = Verdict::Unhealthy {
-                since: now,
-                failure: failure.clone(),
-            };
+            live.health.verdict = Verdict::Unhealthy { since: now, failure: failure.clone() };
             self.record(Fact::BecameUnhealthy { failure });
         }
         if self.now.ms_since(self.sandbox.created_at) >= self.policy.unhealthy_age_ms {
@@ -127,16 +124,10 @@ impl Turn<'_> {
     }
 
     fn body_lost(&mut self, checks: Vec<crate::ReceiptCheck>) {
-        let cause = if self.sandbox.rebooted {
-            Cause::HostRestarted
-        } else {
-            Cause::Lost
-        };
+        let cause = if self.sandbox.rebooted { Cause::HostRestarted } else { Cause::Lost };
         let receipt = self.receipt(checks);
         let generation = self.sandbox.generation();
-        self.record(Fact::Reconciled {
-            previous_status: "live".into(),
-        });
+        self.record(Fact::Reconciled { previous_status: "live".into() });
         self.decide_end(cause);
         self.free(receipt, generation);
     }
@@ -149,19 +140,10 @@ impl Turn<'_> {
     }
 
     fn judge_executions(&mut self, asked: Ticket, body: &BodySeen) {
-        let believed: Vec<_> = self
-            .sandbox
-            .executions
-            .iter()
-            .filter(|e| e.may_have_a_process())
-            .map(|e| e.id)
-            .collect();
+        let believed: Vec<_> =
+            self.sandbox.executions.iter().filter(|e| e.may_have_a_process()).map(|e| e.id).collect();
         for id in believed {
-            let seen = body
-                .executions
-                .iter()
-                .find(|seen| seen.execution == id)
-                .map(|seen| &seen.seen);
+            let seen = body.executions.iter().find(|seen| seen.execution == id).map(|seen| &seen.seen);
             let Some(execution) = self.sandbox.executions.iter().find(|e| e.id == id) else {
                 continue;
             };
@@ -208,10 +190,7 @@ impl Turn<'_> {
 
     /// The deadline for accepting work concerns bodies that do none.
     fn judge_acceptance(&mut self, body: &BodySeen) {
-        let busy = body
-            .executions
-            .iter()
-            .any(|seen| matches!(seen.seen, Seen::Running { .. }));
+        let busy = body.executions.iter().any(|seen| matches!(seen.seen, Seen::Running { .. }));
         let heals = busy && self.holds(Guard::AcceptedWorkHeals);
         let now = self.now;
         let Some(live) = self.live() else { return };
@@ -230,9 +209,7 @@ impl Turn<'_> {
         let (Some(idle_by), Some(idle_ms)) = (live.idle_by, idle_ms) else {
             return;
         };
-        let busy_until = body
-            .last_busy_at
-            .map_or(idle_by, |busy| busy.after_ms(idle_ms).max(idle_by));
+        let busy_until = body.last_busy_at.map_or(idle_by, |busy| busy.after_ms(idle_ms).max(idle_by));
         live.idle_by = Some(busy_until);
         if busy_until <= now {
             self.end(Cause::Idle, false);

@@ -89,10 +89,6 @@ impl Policy {
     pub fn backoff_ms(&self, attempts: u32) -> u64 {
         let step = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
         let last = self.stop_backoff_ms.last();
-        self.stop_backoff_ms
-            .get(step)
-            .or(last)
-            .copied()
-            .unwrap_or(self.stop_attempt_ms)
+        self.stop_backoff_ms.get(step).or(last).copied().unwrap_or(self.stop_attempt_ms)
     }
 }

@@ -81,12 +81,7 @@ impl Sandbox {
     pub fn effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let mut push = |duty: Duty, work| {
-            effects.push(Effect {
-                sandbox: self.id,
-                generation: self.generation(),
-                duty,
-                work,
-            })
+            effects.push(Effect { sandbox: self.id, generation: self.generation(), duty, work })
         };
         match &self.lease {
             Lease::Starting { step, duty, .. } => push(*duty, step.work()),
@@ -96,12 +91,7 @@ impl Sandbox {
                 }
             }
             Lease::Stopping { forced, duty, .. } => {
-                push(
-                    *duty,
-                    Work::Stop {
-                        grace_ms: if *forced { 0 } else { self.grace_ms },
-                    },
-                );
+                push(*duty, Work::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
             }
             Lease::Quarantined { look: Some(duty), .. } => push(*duty, Work::Look),
             Lease::Quarantined { look: None, .. } | Lease::Free { .. } | Lease::StopWaiting { .. } => {}

@@ -33,16 +33,12 @@ pub enum State {
 #[must_use]
 pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
     match (&sandbox.lease, &sandbox.life) {
-        (Lease::Quarantined { last, .. }, life) => plain(
-            State::Quarantined,
-            cause_of(life),
-            format!("its body could not be proven gone: {last:?}"),
-        ),
-        (Lease::Stopping { attempt, .. }, Life::Ending { .. } | Life::Ended { .. }) => plain(
-            State::Terminating,
-            cause_of(&sandbox.life),
-            format!("stop attempt {attempt} is under way"),
-        ),
+        (Lease::Quarantined { last, .. }, life) => {
+            plain(State::Quarantined, cause_of(life), format!("its body could not be proven gone: {last:?}"))
+        }
+        (Lease::Stopping { attempt, .. }, Life::Ending { .. } | Life::Ended { .. }) => {
+            plain(State::Terminating, cause_of(&sandbox.life), format!("stop attempt {attempt} is under way"))
+        }
         (Lease::StopWaiting { attempts, last, .. }, Life::Ending { .. } | Life::Ended { .. }) => {
             let message = format!("{attempts} attempts to stop did not prove absence: {last:?}");
             plain(State::Terminating, cause_of(&sandbox.life), message)
@@ -51,11 +47,9 @@ pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
             plain(final_state(*cause), Some(*cause), String::new())
         }
         (Lease::Live(live), _) => of_live(sandbox, live, now, policy),
-        (Lease::Stopping { .. } | Lease::StopWaiting { .. }, Life::Wanted) => plain(
-            State::Provisioning,
-            None,
-            "the earlier body is being stopped".into(),
-        ),
+        (Lease::Stopping { .. } | Lease::StopWaiting { .. }, Life::Wanted) => {
+            plain(State::Provisioning, None, "the earlier body is being stopped".into())
+        }
         (Lease::Starting { step, .. }, _) => {
             plain(State::Provisioning, None, format!("{step:?} is under way"))
         }
@@ -69,28 +63,17 @@ fn of_live(sandbox: &Sandbox, live: &Live, now: Timestamp, policy: &Policy) -> S
     let fresh = now.ms_since(live.health.verified_at) <= policy.evidence_ms;
     let (state, message) = match &live.health.verdict {
         Verdict::Unhealthy { failure, .. } => (State::Unhealthy, describe(failure)),
-        Verdict::Healthy if !fresh && policy.guards.hold(Guard::StaleEvidenceIsUnknown) => (
-            State::Unknown,
-            "its last proof of readiness is too old".to_owned(),
-        ),
+        Verdict::Healthy if !fresh && policy.guards.hold(Guard::StaleEvidenceIsUnknown) => {
+            (State::Unknown, "its last proof of readiness is too old".to_owned())
+        }
         Verdict::Healthy if sandbox.executions.is_empty() => (State::Ready, String::new()),
         Verdict::Healthy => (State::Running, String::new()),
     };
-    Status {
-        state,
-        cause: None,
-        message,
-        verified_at: Some(live.health.verified_at),
-    }
+    Status { state, cause: None, message, verified_at: Some(live.health.verified_at) }
 }
 
 fn plain(state: State, cause: Option<Cause>, message: String) -> Status {
-    Status {
-        state,
-        cause,
-        message,
-        verified_at: None,
-    }
+    Status { state, cause, message, verified_at: None }
 }
 
 fn cause_of(life: &Life) -> Option<Cause> {

@@ -25,11 +25,7 @@ struct Scene {
 
 impl Scene {
     fn created(policy: Policy) -> Self {
-        let ctx = Context {
-            now: NOON,
-            node: HERE,
-            policy: &policy,
-        };
+        let ctx = Context { now: NOON, node: HERE, policy: &policy };
         let first = create(SandboxId(7), ctx);
         Self::from(first, policy)
     }
@@ -67,22 +63,13 @@ impl Scene {
     }
 
     fn quarantined() -> Self {
-        let mut scene = Self::stopping(Policy {
-            stop_attempts: 1,
-            ..Policy::default()
-        });
-        scene.stopped(StopOutcome::Unknown {
-            why: "no route".into(),
-        });
+        let mut scene = Self::stopping(Policy { stop_attempts: 1, ..Policy::default() });
+        scene.stopped(StopOutcome::Unknown { why: "no route".into() });
         scene
     }
 
     fn ctx(&self) -> Context<'_> {
-        Context {
-            now: self.now,
-            node: self.node,
-            policy: &self.policy,
-        }
+        Context { now: self.now, node: self.node, policy: &self.policy }
     }
 
     fn take(&mut self, turn: Transition) {
@@ -90,8 +77,7 @@ impl Scene {
         assert_eq!(invariants::broken_step(&self.sandbox, &turn.sandbox), None);
         self.sandbox = turn.sandbox;
         self.finished.extend(turn.finished);
-        self.facts
-            .extend(turn.records.into_iter().map(|record| record.fact));
+        self.facts.extend(turn.records.into_iter().map(|record| record.fact));
     }
 
     fn tell(&mut self, event: Event) {
@@ -166,40 +152,25 @@ impl Scene {
 
     fn exited(&mut self, execution: ExecutionId, code: i32) {
         let ticket = self.duty(|work| work == Work::Watch { execution }).ticket;
-        self.tell(Event::ExecutionEnded {
-            ticket,
-            execution,
-            outcome: Outcome::exited(code),
-        });
+        self.tell(Event::ExecutionEnded { ticket, execution, outcome: Outcome::exited(code) });
     }
 }
 
 /// What users want of it.
 impl Scene {
     fn execute(&mut self, id: ExecutionId, limits: ExecutionLimits) {
-        self.ask(Ask::Execute {
-            id,
-            kind: ExecutionKind::Run,
-            limits,
-            may_queue: true,
-        })
-        .expect("there is room in the queue");
+        self.ask(Ask::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
+            .expect("there is room in the queue");
     }
 
     fn stop(&mut self) {
-        self.ask(Ask::Stop {
-            cause: Cause::StoppedByUser,
-            forced: false,
-        })
-        .expect("a stop is legal in every state");
+        self.ask(Ask::Stop { cause: Cause::StoppedByUser, forced: false })
+            .expect("a stop is legal in every state");
     }
 }
 
 fn one_at_a_time() -> Policy {
-    Policy {
-        side_by_side: 1,
-        ..Policy::default()
-    }
+    Policy { side_by_side: 1, ..Policy::default() }
 }
 
 fn checks() -> Vec<ReceiptCheck> {
@@ -216,9 +187,7 @@ fn absent() -> Evidence {
 }
 
 fn unknown() -> Evidence {
-    Evidence::Unknown {
-        why: "no route".into(),
-    }
+    Evidence::Unknown { why: "no route".into() }
 }
 
 fn gone() -> StopOutcome {

@@ -37,10 +37,7 @@ pub fn create(id: SandboxId, ctx: Context<'_>) -> Transition {
 /// A body was found that no record speaks of: it is leased, to be stopped.
 #[must_use]
 pub fn lease_orphan(id: SandboxId, generation: Generation, ctx: Context<'_>) -> Transition {
-    let life = Life::Ending {
-        cause: Cause::Orphan,
-        asked_at: ctx.now,
-    };
+    let life = Life::Ending { cause: Cause::Orphan, asked_at: ctx.now };
     let mut turn = Turn::begin(&found(id, life, generation, ctx), ctx);
     turn.record(Fact::StrayFound { generation });
     turn.begin_stop(false);
@@ -55,17 +52,10 @@ pub fn quarantine_unreadable(
     why: String,
     ctx: Context<'_>,
 ) -> Transition {
-    let life = Life::Ending {
-        cause: Cause::ProviderError,
-        asked_at: ctx.now,
-    };
+    let life = Life::Ending { cause: Cause::ProviderError, asked_at: ctx.now };
     let mut turn = Turn::begin(&found(id, life, generation, ctx), ctx);
     if turn.holds(Guard::UnreadableIsQuarantined) {
-        turn.quarantine(
-            ctx.policy.stop_attempts,
-            ctx.now,
-            StopFailure::UnreadableRow { why },
-        );
+        turn.quarantine(ctx.policy.stop_attempts, ctx.now, StopFailure::UnreadableRow { why });
     }
     turn.finish()
 }
@@ -92,10 +82,7 @@ fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sand
 /// A sandbox whose earlier row is gone or cannot be read. Answers to what that row had asked may still come, so
 /// its tickets start above all of those: nothing asks more than one question a millisecond all its life.
 fn found(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sandbox {
-    Sandbox {
-        last_ticket: Ticket(u64::try_from(ctx.now.0).unwrap_or(0)),
-        ..unborn(id, life, last, ctx)
-    }
+    Sandbox { last_ticket: Ticket(u64::try_from(ctx.now.0).unwrap_or(0)), ..unborn(id, life, last, ctx) }
 }
 
 pub(crate) struct Turn<'a> {
@@ -124,16 +111,8 @@ impl<'a> Turn<'a> {
     pub(crate) fn finish(mut self) -> Transition {
         self.tend_executions();
         let effects = self.sandbox.effects();
-        let new = effects
-            .into_iter()
-            .filter(|effect| effect.duty.ticket > self.asked_before)
-            .collect();
-        Transition {
-            sandbox: self.sandbox,
-            finished: self.finished,
-            records: self.records,
-            effects: new,
-        }
+        let new = effects.into_iter().filter(|effect| effect.duty.ticket > self.asked_before).collect();
+        Transition { sandbox: self.sandbox, finished: self.finished, records: self.records, effects: new }
     }
 
     pub(crate) fn holds(&self, guard: Guard) -> bool {
@@ -145,22 +124,13 @@ impl<'a> Turn<'a> {
     }
 
     pub(crate) fn record(&mut self, fact: Fact) {
-        self.records.push(Record {
-            at: self.now,
-            by: self.node,
-            fact,
-        });
+        self.records.push(Record { at: self.now, by: self.node, fact });
     }
 
     /// New work for this node, to be answered by then.
     pub(crate) fn duty_until(&mut self, deadline: Timestamp) -> Duty {
         self.sandbox.last_ticket = Ticket(self.sandbox.last_ticket.0 + 1);
-        Duty {
-            ticket: self.sandbox.last_ticket,
-            by: self.node,
-            asked_at: self.now,
-            deadline,
-        }
+        Duty { ticket: self.sandbox.last_ticket, by: self.node, asked_at: self.now, deadline }
     }
 
     pub(crate) fn duty_for(&mut self, ms: u64) -> Duty {

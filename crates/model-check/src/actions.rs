@@ -116,9 +116,7 @@ impl Small {
             return actions.push(Action::Commit { plane: index });
         }
         // Where decisions are not made apart, it makes no difference who of those awake is asked.
-        let earlier_awake = world.planes[..index]
-            .iter()
-            .any(|earlier| earlier.condition == Condition::Awake);
+        let earlier_awake = world.planes[..index].iter().any(|earlier| earlier.condition == Condition::Awake);
         if earlier_awake && !self.bounds.decides_apart {
             return;
         }
@@ -133,10 +131,7 @@ impl Small {
             Row::Unreadable { .. } => return actions.push(Action::QuarantineUnreadable { plane, place }),
             Row::Forgotten { .. } => true,
             Row::Stored { sandbox, .. } => {
-                if sandbox
-                    .next_deadline()
-                    .is_some_and(|at| at <= self.time(world.now))
-                {
+                if sandbox.next_deadline().is_some_and(|at| at <= self.time(world.now)) {
                     actions.push(Action::LetTimePass { plane, place });
                 }
                 for dead in left_behind(world, sandbox) {
@@ -144,22 +139,14 @@ impl Small {
                 }
                 for wish in self.bounds.wish_list {
                     if world.left.wishes > 0 && makes_sense(world, place, sandbox, *wish) {
-                        actions.push(Action::Ask {
-                            plane,
-                            place,
-                            wish: *wish,
-                        });
+                        actions.push(Action::Ask { plane, place, wish: *wish });
                     }
                 }
                 sandbox.lease.is_free()
             }
         };
         if lease_free && let Some(thing) = world.things.iter().find(|thing| thing.place == place) {
-            actions.push(Action::LeaseStray {
-                plane,
-                place,
-                generation: thing.generation,
-            });
+            actions.push(Action::LeaseStray { plane, place, generation: thing.generation });
         }
     }
 
@@ -176,10 +163,8 @@ impl Small {
             }
             _ if !awake => {}
             Stage::Answered(_) => {
-                let held = world
-                    .planes
-                    .iter()
-                    .any(|plane| plane.node == job.effect.duty.by && plane.held.is_some());
+                let held =
+                    world.planes.iter().any(|plane| plane.node == job.effect.duty.by && plane.held.is_some());
                 if !held {
                     actions.push(Action::Deliver { job: index });
                     if may_fail {
@@ -199,10 +184,7 @@ impl Small {
 
     /// An awake plane does what is due before time goes on. If all are down, time goes on anyway.
     fn time_may_pass(&self, world: &World) -> bool {
-        let mut awake = world
-            .planes
-            .iter()
-            .filter(|plane| plane.condition == Condition::Awake);
+        let mut awake = world.planes.iter().filter(|plane| plane.condition == Condition::Awake);
         let Some(first) = awake.clone().next() else {
             return true;
         };
@@ -229,10 +211,7 @@ fn left_behind(world: &World, sandbox: &Sandbox) -> Vec<NodeId> {
         return Vec::new();
     }
     let busy = sandbox.effects().into_iter().map(|Effect { duty, .. }| duty.by);
-    let mut nodes: Vec<_> = busy
-        .chain([sandbox.owner])
-        .filter(|node| !world.is_awake(*node))
-        .collect();
+    let mut nodes: Vec<_> = busy.chain([sandbox.owner]).filter(|node| !world.is_awake(*node)).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
@@ -240,12 +219,7 @@ fn left_behind(world: &World, sandbox: &Sandbox) -> Vec<NodeId> {
 
 /// Leaves out what would certainly be refused.
 fn makes_sense(world: &World, place: u8, sandbox: &Sandbox, wish: Wish) -> bool {
-    let known = |number| {
-        sandbox
-            .executions
-            .iter()
-            .any(|execution| execution.id == execution_id(number))
-    };
+    let known = |number| sandbox.executions.iter().any(|execution| execution.id == execution_id(number));
     match wish {
         Wish::Execute(number) => {
             !known(number) && world.memory[usize::from(place)].outcomes[usize::from(number)].is_none()
@@ -266,9 +240,7 @@ impl Action {
     pub fn tell(&self, world: &World) -> String {
         let node = |plane: &usize| world.planes[*plane].node.0;
         let of = |job: &usize| {
-            let Job {
-                place, effect, stage, ..
-            } = &world.jobs[*job];
+            let Job { place, effect, stage, .. } = &world.jobs[*job];
             let (by, ticket, generation) = (effect.duty.by.0, effect.duty.ticket.0, effect.generation.0);
             format!(
                 "{:?} of generation {generation} for sandbox {place} (node {by}, ticket {ticket}, {stage:?})",
@@ -286,16 +258,9 @@ impl Action {
             Self::Adopt { plane, place, dead } => {
                 format!("node {} adopts sandbox {place} from node {}", node(plane), dead.0)
             }
-            Self::LeaseStray {
-                plane,
-                place,
-                generation,
-            } => {
+            Self::LeaseStray { plane, place, generation } => {
                 let generation = generation.0;
-                format!(
-                    "node {} leases a stray of sandbox {place}, generation {generation}",
-                    node(plane)
-                )
+                format!("node {} leases a stray of sandbox {place}, generation {generation}", node(plane))
             }
             Self::QuarantineUnreadable { plane, place } => {
                 format!("node {} cannot read sandbox {place}", node(plane))

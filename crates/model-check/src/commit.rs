@@ -50,9 +50,7 @@ impl Small {
     fn check_step(&self, world: &mut World, before: Option<&Sandbox>, decision: &Decision) {
         let after = &decision.after;
         if decision.trigger == Trigger::TimePassed
-            && after
-                .next_deadline()
-                .is_some_and(|next| next <= self.time(decision.at))
+            && after.next_deadline().is_some_and(|next| next <= self.time(decision.at))
         {
             world.broken.note(Promise::NoWaitWithoutADeadline);
         }
@@ -61,9 +59,7 @@ impl Small {
                 let inside = usize::try_from(execution.id.0).map(|number| thing.inside[number]);
                 thing.place == decision.place && matches!(inside, Ok(Inside::Running { .. }))
             });
-            let lost = execution
-                .outcome()
-                .is_some_and(|outcome| outcome.kind == OutcomeKind::Lost);
+            let lost = execution.outcome().is_some_and(|outcome| outcome.kind == OutcomeKind::Lost);
             if lost && alive && decision.trigger != Trigger::Attested {
                 world.broken.note(Promise::TheLivingAreNotLost);
             }
@@ -114,14 +110,9 @@ impl Small {
             ExecutionState::Ending { outcome, .. } => Some((e.id, outcome)),
             _ => None,
         });
-        let finished = decision
-            .finished
-            .iter()
-            .filter_map(|e| Some((e.id, e.outcome()?)));
+        let finished = decision.finished.iter().filter_map(|e| Some((e.id, e.outcome()?)));
         for (id, outcome) in finished.chain(decided) {
-            let Some(known) = usize::try_from(id.0)
-                .ok()
-                .and_then(|number| memory.outcomes.get_mut(number))
+            let Some(known) = usize::try_from(id.0).ok().and_then(|number| memory.outcomes.get_mut(number))
             else {
                 continue;
             };
@@ -148,9 +139,7 @@ fn check_freeing(world: &mut World, before: &Sandbox, decision: &Decision) {
     let freed = !before.lease.is_free()
         && (decision.after.lease.is_free() || decision.after.generation() > before.generation());
     let attested = decision.trigger == Trigger::Attested;
-    let left = world
-        .bodies(decision.place)
-        .any(|body| body.generation <= before.generation());
+    let left = world.bodies(decision.place).any(|body| body.generation <= before.generation());
     if freed && left && !attested {
         world.broken.note(Promise::OnlyEvidenceFrees);
     }
@@ -165,21 +154,10 @@ fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Ev
     if !awaited && !proof && before != after {
         world.broken.note(Promise::StaleAnswersChangeNothing);
     }
-    let Event::Looked {
-        evidence: Evidence::Present(bodies),
-        ..
-    } = event
-    else {
+    let Event::Looked { evidence: Evidence::Present(bodies), .. } = event else {
         return;
     };
-    let is_used = matches!(
-        after.lease,
-        Lease::Live(_)
-            | Lease::Starting {
-                step: StartStep::Probe,
-                ..
-            }
-    );
+    let is_used = matches!(after.lease, Lease::Live(_) | Lease::Starting { step: StartStep::Probe, .. });
     if awaited && is_used && !is_exactly(before, bodies) {
         world.broken.note(Promise::OneBody);
     }
@@ -187,13 +165,7 @@ fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Ev
         .iter()
         .flat_map(|body| &body.executions)
         .any(|execution| matches!(execution.seen, Seen::Running { .. }));
-    let gave_up = matches!(
-        after.life,
-        Life::Ending {
-            cause: Cause::StartDeadline,
-            ..
-        }
-    );
+    let gave_up = matches!(after.life, Life::Ending { cause: Cause::StartDeadline, .. });
     if works && gave_up && matches!(before.life, Life::Wanted) && matches!(before.lease, Lease::Live(_)) {
         world.broken.note(Promise::AcceptedWorkGoesOn);
     }
@@ -207,9 +179,7 @@ fn is_exactly(leased: &Sandbox, bodies: &[BodySeen]) -> bool {
 fn stop_under_way(sandbox: &Sandbox) -> Option<(u32, Option<Timestamp>)> {
     match &sandbox.lease {
         Lease::Stopping { attempt, duty, .. } => Some((*attempt, Some(duty.deadline))),
-        Lease::StopWaiting {
-            attempts, next_at, ..
-        } => Some((*attempts, Some(*next_at))),
+        Lease::StopWaiting { attempts, next_at, .. } => Some((*attempts, Some(*next_at))),
         Lease::Quarantined { attempts, .. } => Some((*attempts, None)),
         Lease::Free { .. } | Lease::Starting { .. } | Lease::Live(_) => None,
     }
@@ -236,10 +206,7 @@ fn write(world: &mut World, before: Option<&Sandbox>, decision: Decision, counts
     *row = if decision.after.is_to_be_forgotten() {
         Row::Forgotten { version }
     } else {
-        Row::Stored {
-            sandbox: Box::new(decision.after),
-            version,
-        }
+        Row::Stored { sandbox: Box::new(decision.after), version }
     };
 }
 
@@ -250,10 +217,7 @@ fn drop_vain_reads(world: &mut World, place: usize) {
         effects.map(|e| (e.duty.ticket, e.duty.by)).collect()
     });
     world.jobs.retain(|job| {
-        let reads = matches!(
-            job.effect.work,
-            Work::Probe | Work::Ping | Work::Look | Work::Watch { .. }
-        );
+        let reads = matches!(job.effect.work, Work::Probe | Work::Ping | Work::Look | Work::Watch { .. });
         let vain = usize::from(job.place) == place
             && reads
             && job.stage == Stage::Due

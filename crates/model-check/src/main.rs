@@ -12,10 +12,7 @@ fn main() -> ExitCode {
     let mutants = mutants::all();
     let many = models.len();
 
-    println!(
-        "{:<14} {:>10}  {:<9} {:>5} {:>8}",
-        "model", "states", "explored", "depth", "seconds"
-    );
+    println!("{:<14} {:>10}  {:<9} {:>5} {:>8}", "model", "states", "explored", "depth", "seconds");
     let mut states = 0;
     let mut sound = true;
     for small in models {
@@ -24,10 +21,7 @@ fn main() -> ExitCode {
         sound &= report(&findings);
     }
 
-    println!(
-        "\n{:<27} {:<14} {:<40} {:>8} {:>6}",
-        "taken out", "model", "broken promise", "states", "steps"
-    );
+    println!("\n{:<27} {:<14} {:<40} {:>8} {:>6}", "taken out", "model", "broken promise", "states", "steps");
     let mut guards = Vec::new();
     for mutant in &mutants {
         let caught = is_caught(mutant);
@@ -43,11 +37,7 @@ fn main() -> ExitCode {
         "\nmodel checker: {states} distinct states in {many} models, {} guards removed and caught",
         guards.len()
     );
-    if sound {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn report(findings: &Findings) -> bool {

@@ -74,19 +74,13 @@ impl Small {
     }
 
     pub(crate) fn context(&self, tick: u8, node: NodeId) -> Context<'_> {
-        Context {
-            now: self.time(tick),
-            node,
-            policy: &self.policy,
-        }
+        Context { now: self.time(tick), node, policy: &self.policy }
     }
 
     /// The longest that a stop may take before the sandbox is free or quarantined.
     pub(crate) fn longest_stop(&self) -> u64 {
         let attempts = u64::from(self.policy.stop_attempts) * self.policy.stop_attempt_ms;
-        let waits: u64 = (1..self.policy.stop_attempts)
-            .map(|attempt| self.policy.backoff_ms(attempt))
-            .sum();
+        let waits: u64 = (1..self.policy.stop_attempts).map(|attempt| self.policy.backoff_ms(attempt)).sum();
         attempts + waits
     }
 }

@@ -51,12 +51,7 @@ fn calm() -> Bounds {
 }
 
 fn small(name: &'static str, policy: Policy, bounds: Bounds) -> Small {
-    Small {
-        name,
-        policy,
-        bounds,
-        flaw: None,
-    }
+    Small { name, policy, bounds, flaw: None }
 }
 
 /// Two planes: one is paused at any point, taken for dead or not, and wakes up late.
@@ -93,21 +88,12 @@ pub fn replacement() -> Small {
 /// Stops that fail, wait, are quarantined, looked at, attested to, asked for again, and forgotten.
 #[must_use]
 pub fn stop() -> Small {
-    let policy = Policy {
-        launches: 1,
-        ..hasty()
-    };
+    let policy = Policy { launches: 1, ..hasty() };
     let bounds = Bounds {
         ticks: 4,
         jobs: 3,
         wishes: 2,
-        wish_list: &[
-            Wish::Stop,
-            Wish::StopForShutdown,
-            Wish::StopForced,
-            Wish::Forget,
-            Wish::Attest,
-        ],
+        wish_list: &[Wish::Stop, Wish::StopForShutdown, Wish::StopForced, Wish::Forget, Wish::Attest],
         faults: 2,
         ..calm()
     };
@@ -117,20 +103,11 @@ pub fn stop() -> Small {
 /// Two executions, one place: queue, start, silence, cancel, and a plane that crashes.
 #[must_use]
 pub fn executions() -> Small {
-    let policy = Policy {
-        launches: 1,
-        ..hasty()
-    };
+    let policy = Policy { launches: 1, ..hasty() };
     let bounds = Bounds {
         ticks: 3,
         wishes: 2,
-        wish_list: &[
-            Wish::Execute(0),
-            Wish::Execute(1),
-            Wish::Cancel(0),
-            Wish::Restart,
-            Wish::Doubt,
-        ],
+        wish_list: &[Wish::Execute(0), Wish::Execute(1), Wish::Cancel(0), Wish::Restart, Wish::Doubt],
         crashes: 1,
         processes_end: true,
         ..calm()
@@ -141,10 +118,7 @@ pub fn executions() -> Small {
 /// An execution that is asked for while one plane is paused and another takes over.
 #[must_use]
 pub fn relief() -> Small {
-    let policy = Policy {
-        launches: 1,
-        ..hasty()
-    };
+    let policy = Policy { launches: 1, ..hasty() };
     let bounds = Bounds {
         planes: 2,
         ticks: 2,
@@ -160,11 +134,7 @@ pub fn relief() -> Small {
 /// The first work must be accepted in time, and a provider makes that hard.
 #[must_use]
 pub fn acceptance() -> Small {
-    let policy = Policy {
-        launches: 1,
-        accept_ms: Some(1),
-        ..hasty()
-    };
+    let policy = Policy { launches: 1, accept_ms: Some(1), ..hasty() };
     let bounds = Bounds {
         ticks: 3,
         wishes: 2,
@@ -203,10 +173,7 @@ pub fn health() -> Small {
 /// Two sandboxes want the only place, and what was decided may be old when it is committed.
 #[must_use]
 pub fn two_sandboxes() -> Small {
-    let policy = Policy {
-        launches: 1,
-        ..hasty()
-    };
+    let policy = Policy { launches: 1, ..hasty() };
     let bounds = Bounds {
         sandboxes: 2,
         planes: 2,
@@ -222,15 +189,8 @@ pub fn two_sandboxes() -> Small {
 /// Rows that cannot be read any more, with work under way.
 #[must_use]
 pub fn unreadable() -> Small {
-    let bounds = Bounds {
-        planes: 2,
-        ticks: 2,
-        jobs: 3,
-        wishes: 1,
-        wish_list: &[Wish::Spoil],
-        pauses: 1,
-        ..calm()
-    };
+    let bounds =
+        Bounds { planes: 2, ticks: 2, jobs: 3, wishes: 1, wish_list: &[Wish::Spoil], pauses: 1, ..calm() };
     small("unreadable", hasty(), bounds)
 }
 

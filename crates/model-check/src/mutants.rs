@@ -36,22 +36,11 @@ impl fmt::Display for Removed {
 impl Mutant {
     fn without(guard: Guard, promise: Promise, mut small: Small) -> Self {
         small.policy.guards = Guards::without(guard);
-        Self {
-            removed: Removed::Guard(guard),
-            promise,
-            small,
-        }
+        Self { removed: Removed::Guard(guard), promise, small }
     }
 
     fn with(flaw: Flaw, promise: Promise, small: Small) -> Self {
-        Self {
-            removed: Removed::Footing(flaw),
-            promise,
-            small: Small {
-                flaw: Some(flaw),
-                ..small
-            },
-        }
+        Self { removed: Removed::Footing(flaw), promise, small: Small { flaw: Some(flaw), ..small } }
     }
 
     /// Walks until the promise breaks.

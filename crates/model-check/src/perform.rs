@@ -20,17 +20,12 @@ impl Small {
                 self.take(world, plane, place, Trigger::TimePassed, Event::TimePassed);
             }
             Action::Adopt { plane, place, dead } => {
-                let wish = Ask::Adopt {
-                    dead,
-                    rebooted: false,
-                };
+                let wish = Ask::Adopt { dead, rebooted: false };
                 self.grant(world, plane, place, Trigger::Adopted, wish);
             }
-            Action::LeaseStray {
-                plane,
-                place,
-                generation,
-            } => self.lease_stray(world, plane, place, generation),
+            Action::LeaseStray { plane, place, generation } => {
+                self.lease_stray(world, plane, place, generation)
+            }
             Action::QuarantineUnreadable { plane, place } => self.quarantine(world, plane, place),
             Action::Commit { plane } => self.commit_held(world, plane),
             Action::Advance { job } => self.advance(world, job),
@@ -70,10 +65,7 @@ impl Small {
 
     fn create(&self, world: &mut World, plane: usize, place: u8) {
         if self.has_room(&world.totals) {
-            let transition = create(
-                sandbox_id(place),
-                self.context(world.now, world.planes[plane].node),
-            );
+            let transition = create(sandbox_id(place), self.context(world.now, world.planes[plane].node));
             self.decide(world, plane, place, Trigger::Created, transition);
         }
     }
@@ -84,10 +76,8 @@ impl Small {
             destroyed: u64::from(sums.destroyed),
             ..Totals::default()
         };
-        let limits = AdmissionLimits {
-            sandboxes: Some(u64::from(self.bounds.limit)),
-            ..AdmissionLimits::default()
-        };
+        let limits =
+            AdmissionLimits { sandboxes: Some(u64::from(self.bounds.limit)), ..AdmissionLimits::default() };
         admit(&totals, &Demand::default(), &limits).is_ok()
     }
 
@@ -100,37 +90,19 @@ impl Small {
                 Ask::Execute {
                     id: execution_id(number),
                     kind: ExecutionKind::Run,
-                    limits: ExecutionLimits {
-                        timeout_ms: None,
-                        inactivity_ms: (number == 0).then_some(2),
-                    },
+                    limits: ExecutionLimits { timeout_ms: None, inactivity_ms: (number == 0).then_some(2) },
                     may_queue: true,
                 },
             ),
-            Wish::Cancel(number) => (
-                Trigger::Wished,
-                Ask::Cancel {
-                    id: execution_id(number),
-                    cause: Cause::Cancelled,
-                },
-            ),
+            Wish::Cancel(number) => {
+                (Trigger::Wished, Ask::Cancel { id: execution_id(number), cause: Cause::Cancelled })
+            }
             Wish::Stop => stop(Cause::StoppedByUser, false),
             Wish::StopForShutdown => stop(Cause::Shutdown, false),
             Wish::StopForced => stop(Cause::StoppedByUser, true),
             Wish::Forget => (Trigger::StopWished, Ask::Forget),
-            Wish::Restart => (
-                Trigger::Wished,
-                Ask::Restart {
-                    cause: Cause::StoppedByUser,
-                },
-            ),
-            Wish::Attest => (
-                Trigger::Attested,
-                Ask::Attest {
-                    by: String::new(),
-                    reason: String::new(),
-                },
-            ),
+            Wish::Restart => (Trigger::Wished, Ask::Restart { cause: Cause::StoppedByUser }),
+            Wish::Attest => (Trigger::Attested, Ask::Attest { by: String::new(), reason: String::new() }),
             Wish::KeepAlive => (Trigger::Wished, Ask::KeepAlive),
             Wish::Doubt => {
                 let event = Event::Doubted { why: String::new() };
@@ -189,10 +161,7 @@ impl Small {
             return;
         };
         if world.rows[usize::from(place)].sandbox().is_some() {
-            let trigger = Trigger::Answered {
-                event: event.clone(),
-                ticket,
-            };
+            let trigger = Trigger::Answered { event: event.clone(), ticket };
             self.take(world, plane, place, trigger, event);
         } else {
             world.drop_answer(place, ticket, by);
@@ -251,10 +220,7 @@ impl Small {
 
     /// How long an execution may wait in its present state, counted from its wish or the last time it ran.
     pub(crate) fn wait_limit(&self, sandbox: &Sandbox, number: usize) -> Option<(Promise, u64)> {
-        let execution = sandbox
-            .executions
-            .iter()
-            .find(|e| usize::try_from(e.id.0) == Ok(number))?;
+        let execution = sandbox.executions.iter().find(|e| usize::try_from(e.id.0) == Ok(number))?;
         match execution.state {
             ExecutionState::Queued { .. } | ExecutionState::Starting { .. } => {
                 Some((Promise::QueuedEnds, self.policy.queued_ms))
@@ -275,9 +241,7 @@ fn crash(world: &mut World, plane: usize) {
     let node = world.planes[plane].node;
     world.planes[plane].condition = Condition::Crashed;
     world.planes[plane].held = None;
-    world
-        .jobs
-        .retain(|job| job.effect.duty.by != node || matches!(job.stage, Stage::Permitted));
+    world.jobs.retain(|job| job.effect.duty.by != node || matches!(job.stage, Stage::Permitted));
     for job in world.jobs.iter_mut().filter(|job| job.effect.duty.by == node) {
         job.unheard = true;
     }

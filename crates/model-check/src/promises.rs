@@ -139,12 +139,10 @@ fn ready_is_probed(small: &Small, world: &World, place: u8) -> bool {
     if !matches!(shown, State::Ready | State::Running) {
         return true;
     }
-    world.memory[usize::from(place)]
-        .probed
-        .is_some_and(|(generation, at)| {
-            let age = u64::from(world.now - at);
-            generation == sandbox.generation() && age <= small.policy.evidence_ms
-        })
+    world.memory[usize::from(place)].probed.is_some_and(|(generation, at)| {
+        let age = u64::from(world.now - at);
+        generation == sandbox.generation() && age <= small.policy.evidence_ms
+    })
 }
 
 fn every_process_belongs(world: &World, place: u8) -> bool {
@@ -180,10 +178,7 @@ fn strays(world: &World) -> u64 {
         .map(|sandbox| {
             let orphan = matches!(
                 sandbox.life,
-                pinfold_lifecycle::Life::Ending {
-                    cause: pinfold_lifecycle::Cause::Orphan,
-                    ..
-                }
+                pinfold_lifecycle::Life::Ending { cause: pinfold_lifecycle::Cause::Orphan, .. }
             );
             u64::from(sandbox.strays) + u64::from(orphan)
         })

@@ -33,10 +33,9 @@ impl Small {
                 Some(Stage::Removed)
             }
             (Stage::Removed, Work::Stop { .. }) => Some(Stage::Answered(self.look_after_stop(world, &job))),
-            (Stage::Due, Work::Look) => Some(Stage::Answered(Event::Looked {
-                ticket,
-                evidence: self.look(world, job.place),
-            })),
+            (Stage::Due, Work::Look) => {
+                Some(Stage::Answered(Event::Looked { ticket, evidence: self.look(world, job.place) }))
+            }
             (Stage::Due, Work::Probe | Work::Ping) => Some(Stage::Answered(probe(world, &job))),
             (Stage::Due, Work::Exec { execution }) => {
                 Some(Stage::Answered(self.start_process(world, &job, execution)))
@@ -74,14 +73,12 @@ impl Small {
             // Half a body stays behind.
             (Stage::Permitted, _) => Some(Stage::Answered(Event::LaunchFailed { ticket, why })),
             (Stage::Due, Work::Stop { .. }) => Some(Stage::Removed),
-            (Stage::Removed, _) => Some(Stage::Answered(Event::Stopped {
-                ticket,
-                outcome: StopOutcome::Unknown { why },
-            })),
-            (Stage::Due, Work::Look) => Some(Stage::Answered(Event::Looked {
-                ticket,
-                evidence: Evidence::Unknown { why },
-            })),
+            (Stage::Removed, _) => {
+                Some(Stage::Answered(Event::Stopped { ticket, outcome: StopOutcome::Unknown { why } }))
+            }
+            (Stage::Due, Work::Look) => {
+                Some(Stage::Answered(Event::Looked { ticket, evidence: Evidence::Unknown { why } }))
+            }
             (Stage::Due, Work::Probe | Work::Ping) => Some(Stage::Answered(Event::Probed {
                 ticket,
                 probed: Probed::Failed(ProbeFailure::Exec { why }),
@@ -112,9 +109,7 @@ impl Small {
         if permitted || !self.policy.guards.hold(Guard::PermitBeforeBody) {
             return Some(Stage::Permitted);
         }
-        world
-            .things
-            .retain(|thing| thing.whole || !is_made_by(thing, job));
+        world.things.retain(|thing| thing.whole || !is_made_by(thing, job));
         None
     }
 
@@ -127,11 +122,7 @@ impl Small {
             Some(lease @ (Lease::Starting { .. } | Lease::Live(_))) => Some(lease.generation()),
             Some(_) | None => None,
         };
-        if world
-            .things
-            .iter()
-            .any(|thing| doomed(thing) && thing.whole && Some(thing.generation) == wanted)
-        {
+        if world.things.iter().any(|thing| doomed(thing) && thing.whole && Some(thing.generation) == wanted) {
             world.broken.note(Promise::OnlyTheStoppedEnds);
         }
         world.things.retain(|thing| !doomed(thing));
@@ -153,35 +144,23 @@ impl Small {
                 attested: None,
             }))
         };
-        Event::Stopped {
-            ticket: job.effect.duty.ticket,
-            outcome,
-        }
+        Event::Stopped { ticket: job.effect.duty.ticket, outcome }
     }
 
     fn look(&self, world: &World, place: u8) -> Evidence {
         let things = world.things.iter().filter(|thing| thing.place == place);
         let bodies: Vec<_> = things.map(|thing| self.see(thing)).collect();
-        if bodies.is_empty() {
-            Evidence::Absent(vec![absent()])
-        } else {
-            Evidence::Present(bodies)
-        }
+        if bodies.is_empty() { Evidence::Absent(vec![absent()]) } else { Evidence::Present(bodies) }
     }
 
     fn see(&self, thing: &Thing) -> BodySeen {
         let executions = (0u8..).zip(thing.inside).filter_map(|(number, inside)| {
             let seen = match inside {
-                Inside::Running { since } => Seen::Running {
-                    last_activity_at: self.time(since),
-                },
+                Inside::Running { since } => Seen::Running { last_activity_at: self.time(since) },
                 Inside::Exited => Seen::Ended(Outcome::exited(0)),
                 Inside::Never | Inside::Barred => return None,
             };
-            Some(ExecutionSeen {
-                execution: execution_id(number),
-                seen,
-            })
+            Some(ExecutionSeen { execution: execution_id(number), seen })
         });
         BodySeen {
             generation: thing.generation,
@@ -204,12 +183,7 @@ impl Small {
         if started {
             Event::ExecutionStarted { ticket, execution }
         } else {
-            Event::ExecutionRefused {
-                ticket,
-                execution,
-                cause: Cause::ProviderError,
-                why: String::new(),
-            }
+            Event::ExecutionRefused { ticket, execution, cause: Cause::ProviderError, why: String::new() }
         }
     }
 }
@@ -221,10 +195,7 @@ fn make_body(world: &mut World, job: &Job) -> Event {
             mark.whole = true;
             Event::Launched { ticket }
         }
-        None => Event::LaunchFailed {
-            ticket,
-            why: String::new(),
-        },
+        None => Event::LaunchFailed { ticket, why: String::new() },
     }
 }
 
@@ -270,10 +241,5 @@ fn number(execution: ExecutionId) -> usize {
 }
 
 fn absent() -> ReceiptCheck {
-    ReceiptCheck {
-        kind: String::new(),
-        result: Finding::Absent,
-        means: String::new(),
-        detail: None,
-    }
+    ReceiptCheck { kind: String::new(), result: Finding::Absent, means: String::new(), detail: None }
 }

@@ -32,23 +32,12 @@ pub fn first_breach(small: Small, promise: Promise) -> Findings {
     walk(small, HasDiscoveries::AnyOf(BTreeSet::from([promise.name()])))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long the walk took is printed, and decides nothing"
-)]
+#[expect(clippy::disallowed_methods, reason = "how long the walk took is printed, and decides nothing")]
 fn walk(small: Small, until: HasDiscoveries) -> Findings {
     let began = Instant::now();
     let name = small.name;
-    let checker = small
-        .checker()
-        .threads(THREADS)
-        .finish_when(until)
-        .spawn_bfs()
-        .join();
-    let breaches = checker
-        .discoveries()
-        .into_iter()
-        .map(|(promise, path)| (promise, tell(path)));
+    let checker = small.checker().threads(THREADS).finish_when(until).spawn_bfs().join();
+    let breaches = checker.discoveries().into_iter().map(|(promise, path)| (promise, tell(path)));
     Findings {
         name,
         states: checker.unique_state_count(),
@@ -59,8 +48,5 @@ fn walk(small: Small, until: HasDiscoveries) -> Findings {
 }
 
 fn tell(path: Path<World, Action>) -> Vec<String> {
-    path.into_vec()
-        .iter()
-        .filter_map(|(world, action)| Some(action.as_ref()?.tell(world)))
-        .collect()
+    path.into_vec().iter().filter_map(|(world, action)| Some(action.as_ref()?.tell(world))).collect()
 }

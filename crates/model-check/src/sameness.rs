@@ -28,15 +28,9 @@ impl World {
 
     /// Of the answers that nobody waits for, the oldest is kept: the others count as lost.
     fn forget_old_answers(&mut self, place: u8) {
-        let awaited: Vec<Ticket> = self.rows[usize::from(place)]
-            .sandbox()
-            .map_or(Vec::new(), |sandbox| {
-                sandbox
-                    .effects()
-                    .iter()
-                    .map(|effect| effect.duty.ticket)
-                    .collect()
-            });
+        let awaited: Vec<Ticket> = self.rows[usize::from(place)].sandbox().map_or(Vec::new(), |sandbox| {
+            sandbox.effects().iter().map(|effect| effect.duty.ticket).collect()
+        });
         let mut kept = false;
         self.jobs.retain(|job| {
             let stale = job.place == place
@@ -51,14 +45,7 @@ impl World {
     fn forget_old_probes(&mut self, place: u8) {
         let place = usize::from(place);
         let matters = self.rows[place].sandbox().is_some_and(|sandbox| {
-            matches!(
-                sandbox.lease,
-                Lease::Live(_)
-                    | Lease::Starting {
-                        step: StartStep::Probe,
-                        ..
-                    }
-            )
+            matches!(sandbox.lease, Lease::Live(_) | Lease::Starting { step: StartStep::Probe, .. })
         });
         if !matters {
             self.memory[place].probed = None;
@@ -90,10 +77,7 @@ impl World {
         for thing in self.things.iter_mut().filter(|thing| thing.place == place) {
             visit(&mut thing.ticket);
         }
-        let held = self
-            .planes
-            .iter_mut()
-            .filter_map(|plane| plane.held.as_deref_mut());
+        let held = self.planes.iter_mut().filter_map(|plane| plane.held.as_deref_mut());
         for decision in held.filter(|decision| decision.place == place) {
             each_of_decision(decision, visit);
         }
@@ -125,11 +109,7 @@ enum Answer {
 
 fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
     match &mut sandbox.lease {
-        Lease::Starting {
-            step: StartStep::Probe,
-            duty,
-            ..
-        } => visit(duty, Answer::Proves),
+        Lease::Starting { step: StartStep::Probe, duty, .. } => visit(duty, Answer::Proves),
         Lease::Starting { duty, .. } | Lease::Stopping { duty, .. } => visit(duty, Answer::Tells),
         Lease::Live(live) => {
             if let Some(check) = &mut live.check {

@@ -202,15 +202,11 @@ impl Broken {
 
 impl World {
     pub fn is_awake(&self, node: NodeId) -> bool {
-        self.planes
-            .iter()
-            .any(|plane| plane.node == node && plane.condition == Condition::Awake)
+        self.planes.iter().any(|plane| plane.node == node && plane.condition == Condition::Awake)
     }
 
     pub fn any_awake(&self) -> bool {
-        self.planes
-            .iter()
-            .any(|plane| plane.condition == Condition::Awake)
+        self.planes.iter().any(|plane| plane.condition == Condition::Awake)
     }
 
     /// The bodies of one sandbox for which no operator has given his word.
@@ -222,12 +218,7 @@ impl World {
     }
 
     pub fn add_job(&mut self, place: u8, effect: Effect) {
-        self.add(Job {
-            place,
-            effect,
-            stage: Stage::Due,
-            unheard: false,
-        });
+        self.add(Job { place, effect, stage: Stage::Due, unheard: false });
     }
 
     pub fn add(&mut self, job: Job) {

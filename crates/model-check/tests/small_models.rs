@@ -17,22 +17,15 @@ fn every_guard_has_a_mutant() {
     let mutants = mutants::all();
 
     for guard in Guard::ALL {
-        assert!(
-            mutants
-                .iter()
-                .any(|mutant| mutant.removed == Removed::Guard(guard)),
-            "{guard:?}"
-        );
+        assert!(mutants.iter().any(|mutant| mutant.removed == Removed::Guard(guard)), "{guard:?}");
     }
 }
 
 #[test]
 fn a_stop_that_never_ends_is_caught_as_time_goes_by() {
     let mutants = mutants::all();
-    let livelock = mutants
-        .iter()
-        .find(|mutant| mutant.removed == Removed::Guard(Guard::AttemptsAreBounded))
-        .unwrap();
+    let livelock =
+        mutants.iter().find(|mutant| mutant.removed == Removed::Guard(Guard::AttemptsAreBounded)).unwrap();
 
     let findings = livelock.try_out();
 
@@ -43,10 +36,8 @@ fn a_stop_that_never_ends_is_caught_as_time_goes_by() {
 #[test]
 fn a_counterexample_is_told_step_by_step() {
     let mutants = mutants::all();
-    let early = mutants
-        .iter()
-        .find(|mutant| mutant.removed == Removed::Footing(Flaw::ActBeforeCommit))
-        .unwrap();
+    let early =
+        mutants.iter().find(|mutant| mutant.removed == Removed::Footing(Flaw::ActBeforeCommit)).unwrap();
 
     let findings = early.try_out();
 

@@ -10,16 +10,11 @@ pub(crate) struct Chance {
 
 impl Chance {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            rng: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))),
-        }
+        Self { rng: Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))) }
     }
 
     pub(crate) fn below(&self, bound: u64) -> u64 {
-        self.rng
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .u64(0..bound.max(1))
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).u64(0..bound.max(1))
     }
 
     pub(crate) fn between(&self, low: u64, high: u64) -> u64 {

@@ -35,12 +35,7 @@ struct Seen {
 
 impl Checker {
     pub(crate) fn new(world: Arc<FakeWorld>, clock: Arc<SimClock>, traced: bool) -> Self {
-        Self {
-            world,
-            clock,
-            traced,
-            seen: Mutex::default(),
-        }
+        Self { world, clock, traced, seen: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -98,12 +93,8 @@ impl Checker {
     /// What is physically there against what is leased, and what is shown against what was probed.
     pub(crate) fn look(&self) {
         let now = self.clock.now();
-        let alive: Vec<_> = self
-            .world
-            .everything(now)
-            .into_iter()
-            .filter(|physical| physical.alive)
-            .collect();
+        let alive: Vec<_> =
+            self.world.everything(now).into_iter().filter(|physical| physical.alive).collect();
         let mut broken = Vec::new();
         {
             let seen = self.lock();
@@ -114,10 +105,7 @@ impl Checker {
                     .get(&sandbox)
                     .is_some_and(|(known, _)| !known.lease.is_free() && known.generation() == generation);
                 if !leased {
-                    broken.push(format!(
-                        "a body without a lease: {sandbox} generation {}",
-                        generation.0
-                    ));
+                    broken.push(format!("a body without a lease: {sandbox} generation {}", generation.0));
                 }
                 if alive.iter().filter(|other| other.body.sandbox == sandbox).count() > 1 {
                     broken.push(format!("one body: {sandbox} has two"));
@@ -133,10 +121,7 @@ impl Checker {
     /// A user was told that nothing is left.
     pub(crate) fn told_gone(&self, id: SandboxId) {
         let there = self.world.everything(self.clock.now());
-        if there
-            .iter()
-            .any(|physical| physical.body.sandbox == id && physical.alive)
-        {
+        if there.iter().any(|physical| physical.body.sandbox == id && physical.alive) {
             self.violate(format!("a stop of {id} was acknowledged and its body lives"));
         }
     }
@@ -145,29 +130,19 @@ impl Checker {
     pub(crate) fn find_stuck(&self, now: Timestamp, able_since: Timestamp, patience_ms: u64) {
         let stuck: Vec<_> = {
             let seen = self.lock();
-            let open = seen
-                .known
-                .values()
-                .filter_map(|(sandbox, _)| Some((sandbox.id, sandbox.next_deadline()?)));
-            open.filter(|(_, deadline)| now.ms_since((*deadline).max(able_since)) > patience_ms)
-                .collect()
+            let open =
+                seen.known.values().filter_map(|(sandbox, _)| Some((sandbox.id, sandbox.next_deadline()?)));
+            open.filter(|(_, deadline)| now.ms_since((*deadline).max(able_since)) > patience_ms).collect()
         };
         for (id, deadline) in stuck {
-            self.violate(format!(
-                "{id} is stuck: nobody saw to its deadline {}",
-                deadline.0 % 1_000_000_000
-            ));
+            self.violate(format!("{id} is stuck: nobody saw to its deadline {}", deadline.0 % 1_000_000_000));
         }
     }
 
     pub(crate) fn check_totals(&self, totals: &Totals) {
         let (created, destroyed, present) = {
             let seen = self.lock();
-            let present = seen
-                .known
-                .values()
-                .filter(|(sandbox, _)| !sandbox.is_settled())
-                .count() as u64;
+            let present = seen.known.values().filter(|(sandbox, _)| !sandbox.is_settled()).count() as u64;
             (seen.created, seen.destroyed, present)
         };
         if (totals.created, totals.destroyed) != (created, destroyed) || totals.present() != present {
@@ -196,13 +171,10 @@ impl Seen {
     fn take(&mut self, transition: &Transition, policy: Option<Arc<Policy>>) -> Option<String> {
         let next = &transition.sandbox;
         let before = self.known.remove(&next.id);
-        let policy = policy
-            .or_else(|| before.as_ref().map(|(_, policy)| policy.clone()))
-            .unwrap_or_default();
+        let policy = policy.or_else(|| before.as_ref().map(|(_, policy)| policy.clone())).unwrap_or_default();
         let (created, destroyed) = next.created_and_destroyed();
-        let (had_created, had_destroyed) = before
-            .as_ref()
-            .map_or((0, 0), |(old, _)| old.created_and_destroyed());
+        let (had_created, had_destroyed) =
+            before.as_ref().map_or((0, 0), |(old, _)| old.created_and_destroyed());
         self.created += created - had_created;
         self.destroyed = self.destroyed + destroyed - had_destroyed;
         let mut broken = invariants::broken(next, &policy).map(str::to_owned);
@@ -213,10 +185,7 @@ impl Seen {
             let outcome = execution.outcome().cloned();
             match (self.outcomes.get(&execution.id), outcome) {
                 (Some(first), Some(later)) if *first != later => {
-                    broken = broken.or(Some(format!(
-                        "{} ended twice: {first:?}, {later:?}",
-                        execution.id
-                    )));
+                    broken = broken.or(Some(format!("{} ended twice: {first:?}, {later:?}", execution.id)));
                 }
                 (None, Some(first)) => {
                     self.outcomes.insert(execution.id, first);
@@ -227,9 +196,7 @@ impl Seen {
         if !next.is_to_be_forgotten() {
             self.known.insert(next.id, (next.clone(), policy));
         } else if !next.is_settled() {
-            broken = broken.or(Some(
-                "a record was forgotten before its body was proven gone".to_owned(),
-            ));
+            broken = broken.or(Some("a record was forgotten before its body was proven gone".to_owned()));
         }
         broken
     }
@@ -240,16 +207,9 @@ impl Seen {
             matches!(status(sandbox, now, policy).state, State::Ready | State::Running)
         });
         let unproven = shown_ready.filter(|(sandbox, policy)| {
-            let body = Body {
-                sandbox: sandbox.id,
-                generation: sandbox.generation(),
-            };
-            self.probes
-                .get(&body)
-                .is_none_or(|passed| now.ms_since(*passed) > policy.evidence_ms)
+            let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
+            self.probes.get(&body).is_none_or(|passed| now.ms_since(*passed) > policy.evidence_ms)
         });
-        unproven
-            .map(|(sandbox, _)| format!("{} is shown ready and was not probed", sandbox.id))
-            .collect()
+        unproven.map(|(sandbox, _)| format!("{} is shown ready and was not probed", sandbox.id)).collect()
     }
 }

@@ -71,16 +71,10 @@ impl User {
     }
 
     async fn create(&self, wish: u64) {
-        let ask = CreateAsk {
-            spec: self.spec(),
-            policy: self.policy(),
-            key: self.key(wish),
-        };
+        let ask = CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish) };
         let first = self.call(async |engine| engine.create(ask.clone()).await).await;
         let Some(Ok(id)) = first else { return };
-        self.common
-            .checker
-            .say(|| format!("user {} was given {id}", self.name));
+        self.common.checker.say(|| format!("user {} was given {id}", self.name));
         self.promises.with(|made| made.sandboxes.push(id));
         if ask.key.is_some()
             && let Some(again) = self.call(async |engine| engine.create(ask).await).await
@@ -88,10 +82,7 @@ impl User {
             match again {
                 Ok(same) if same == id => {}
                 Err(CreateError::Store(_)) => {}
-                other => self
-                    .common
-                    .checker
-                    .violate(format!("the same key gave {id} and then {other:?}")),
+                other => self.common.checker.violate(format!("the same key gave {id} and then {other:?}")),
             }
         }
         if self.common.chance.hits(500) {
@@ -102,50 +93,36 @@ impl User {
 
     async fn execute(&self, id: SandboxId) {
         let chance = &self.common.chance;
-        let kind = if chance.hits(800) {
-            ExecutionKind::Run
-        } else {
-            ExecutionKind::Job
-        };
+        let kind = if chance.hits(800) { ExecutionKind::Run } else { ExecutionKind::Job };
         let may_queue = chance.hits(700);
         let limits = ExecutionLimits {
             timeout_ms: chance.hits(500).then(|| chance.between(500, 20_000)),
             inactivity_ms: chance.hits(500).then(|| chance.between(500, 10_000)),
         };
         let command = self.command();
-        let asked = self
-            .call(async |engine| engine.execute(id, command, kind, limits, may_queue).await)
-            .await;
+        let asked =
+            self.call(async |engine| engine.execute(id, command, kind, limits, may_queue).await).await;
         let Some(Ok(execution)) = asked else { return };
-        self.common
-            .checker
-            .say(|| format!("user {} was given {execution}", self.name));
+        self.common.checker.say(|| format!("user {} was given {execution}", self.name));
         self.promises.with(|made| made.executions.push((id, execution)));
         if chance.hits(300) {
             let until = self.common.clock.now().after_ms(15_000);
-            self.call(async |engine| engine.wait_execution(id, execution, until).await)
-                .await;
+            self.call(async |engine| engine.wait_execution(id, execution, until).await).await;
         }
     }
 
     async fn stop(&self, id: SandboxId) {
         let (forced, wait_ms) = (self.common.chance.hits(300), self.common.chance.below(30_000));
-        let stop = self
-            .call(async |engine| engine.stop(id, Cause::StoppedByUser, forced, wait_ms).await)
-            .await;
+        let stop =
+            self.call(async |engine| engine.stop(id, Cause::StoppedByUser, forced, wait_ms).await).await;
         if let Some(Ok(Stop::Gone { .. })) = stop {
             self.common.checker.told_gone(id);
         }
     }
 
     async fn cancel(&self, id: SandboxId) {
-        let own: Vec<_> = self.promises.with(|made| {
-            made.executions
-                .iter()
-                .filter(|(of, _)| *of == id)
-                .copied()
-                .collect()
-        });
+        let own: Vec<_> =
+            self.promises.with(|made| made.executions.iter().filter(|(of, _)| *of == id).copied().collect());
         if let Some((_, execution)) = self.common.chance.one_of(&own) {
             self.call(async |engine| engine.cancel(id, execution).await).await;
         }
@@ -153,8 +130,7 @@ impl User {
 
     async fn restart_or_forget(&self, id: SandboxId) {
         if self.common.chance.hits(700) {
-            self.call(async |engine| engine.restart(id, Cause::Cancelled).await)
-                .await;
+            self.call(async |engine| engine.restart(id, Cause::Cancelled).await).await;
             return;
         }
         // It may be forgotten even if the answer is lost.
@@ -173,26 +149,16 @@ impl User {
             .any(|sandbox| sandbox.id == id && matches!(sandbox.lease, Lease::Quarantined { .. }));
         if quarantined && !there.iter().any(|physical| physical.body.sandbox == id) {
             let reason = "the host was taken apart".to_owned();
-            let attested = self
-                .call(async |engine| engine.attest(id, "operator".into(), reason).await)
-                .await;
+            let attested = self.call(async |engine| engine.attest(id, "operator".into(), reason).await).await;
             if let Some(Err(ApplyError::Refused(refusal))) = attested {
-                self.common
-                    .checker
-                    .say(|| format!("attesting {id} was refused: {refusal}"));
+                self.common.checker.say(|| format!("attesting {id} was refused: {refusal}"));
             }
         }
     }
 
     fn spec(&self) -> Spec {
         let memory_mb = Some(self.common.chance.between(1, 100));
-        Spec {
-            limits: Limits {
-                memory_mb,
-                ..Limits::default()
-            },
-            ..Spec::default()
-        }
+        Spec { limits: Limits { memory_mb, ..Limits::default() }, ..Spec::default() }
     }
 
     fn key(&self, wish: u64) -> Option<IdempotencyKey> {
@@ -242,9 +208,6 @@ impl User {
             4 => vec!["hang".into()],
             _ => vec!["no-such-program".into()],
         };
-        Command {
-            argv: words,
-            ..Command::default()
-        }
+        Command { argv: words, ..Command::default() }
     }
 }

@@ -49,13 +49,11 @@ impl Gate {
     }
 
     pub(crate) fn crash_in(&self, steps: u64) {
-        self.last_step
-            .store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
+        self.last_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
     }
 
     pub(crate) fn pause_in(&self, steps: u64) {
-        self.sleepy_step
-            .store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
+        self.sleepy_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
     }
 
     /// Nothing more happens to this node.

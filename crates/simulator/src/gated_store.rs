@@ -42,20 +42,13 @@ enum Fate {
 impl GatedStore {
     fn fate(&self) -> Fate {
         if self.disk.full.load(Ordering::Relaxed) {
-            return Fate::NotWritten(StoreError::DiskFull {
-                source: "the disk is full".into(),
-            });
+            return Fate::NotWritten(StoreError::DiskFull { source: "the disk is full".into() });
         }
-        if !self
-            .chance
-            .hits(self.disk.faults_per_mille.load(Ordering::Relaxed))
-        {
+        if !self.chance.hits(self.disk.faults_per_mille.load(Ordering::Relaxed)) {
             return Fate::Written;
         }
         match self.chance.below(3) {
-            0 => Fate::NotWritten(StoreError::Busy {
-                source: "somebody holds the lock".into(),
-            }),
+            0 => Fate::NotWritten(StoreError::Busy { source: "somebody holds the lock".into() }),
             1 => Fate::NotWritten(unclear()),
             _ => Fate::Unclear,
         }
@@ -89,9 +82,7 @@ impl GatedStore {
 }
 
 fn unclear() -> StoreError {
-    StoreError::Unclear {
-        source: "the disk failed".into(),
-    }
+    StoreError::Unclear { source: "the disk failed".into() }
 }
 
 #[async_trait]

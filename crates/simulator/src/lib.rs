@@ -48,10 +48,7 @@ const STUCK_MS: u64 = 20_000;
 
 /// Runs one seed to its end.
 pub fn run(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<Run> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(run_inside(seed, guards, traced))
 }
 
@@ -61,10 +58,7 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
     let world = Arc::new(FakeWorld::default());
     let checker = Arc::new(Checker::new(world.clone(), clock.clone(), traced));
     let store: Arc<dyn Store> = Arc::new(InlineStore::in_memory(u128::from(seed))?);
-    let admission = AdmissionLimits {
-        sandboxes: Some(chance.between(2, 6)),
-        ..AdmissionLimits::default()
-    };
+    let admission = AdmissionLimits { sandboxes: Some(chance.between(2, 6)), ..AdmissionLimits::default() };
     let common = Arc::new(Common {
         storm: Arc::new(Storm::new(chance.clone(), clock.clone())),
         doubts_the_paused: chance.hits(300),
@@ -79,11 +73,8 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
         guards,
         admission,
     });
-    let slots: Arc<Vec<Slot>> = Arc::new(
-        (0..common.chance.between(1, 3))
-            .map(|_| Slot::new(common.clone()))
-            .collect(),
-    );
+    let slots: Arc<Vec<Slot>> =
+        Arc::new((0..common.chance.between(1, 3)).map(|_| Slot::new(common.clone())).collect());
     play(&common, &slots).await;
     let hash = hash_of_history(common.store.as_ref()).await?;
     let checker = &common.checker;
@@ -101,19 +92,11 @@ async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
         slot.start().await;
     }
     let promises = Arc::new(Promises::default());
-    let mischief = Mischief {
-        common: common.clone(),
-        slots: slots.clone(),
-    };
+    let mischief = Mischief { common: common.clone(), slots: slots.clone() };
     let watch = tokio::spawn(watch_for_stuck(common.clone(), slots.clone()));
     let mut crowd = tokio::task::JoinSet::new();
     for name in 0..common.chance.between(1, 4) {
-        let user = User {
-            common: common.clone(),
-            slots: slots.clone(),
-            promises: promises.clone(),
-            name,
-        };
+        let user = User { common: common.clone(), slots: slots.clone(), promises: promises.clone(), name };
         crowd.spawn(user.live(common.chance.between(5, 30), 8_000));
     }
     mischief.rage(common.chance.below(40), 6_000).await;
@@ -133,10 +116,7 @@ async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
         tokio::time::sleep(Duration::from_millis(EVERY_MS)).await;
         let now = common.clock.now();
         let jumped = now != last.after_ms(EVERY_MS);
-        let up = slots
-            .iter()
-            .filter_map(Slot::running)
-            .any(|running| !running.gate.is_paused());
+        let up = slots.iter().filter_map(Slot::running).any(|running| !running.gate.is_paused());
         let failing = common.disk.faults_per_mille.load(Ordering::Relaxed) > 0;
         let full = common.disk.full.load(Ordering::Relaxed);
         if jumped || !up || failing || full {
@@ -150,9 +130,7 @@ async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
 /// Every sandbox is stopped, and then everything must go.
 async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
     let Some(running) = slots.iter().find_map(Slot::running) else {
-        return common
-            .checker
-            .violate("no node is left, although it is calm".into());
+        return common.checker.violate("no node is left, although it is calm".into());
     };
     let began = tokio::time::Instant::now();
     while began.elapsed() < PATIENCE && common.checker.violation().is_none() {
@@ -166,10 +144,7 @@ async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
                 remove_by_hand(common, sandbox.id);
             }
             // What cannot be asked now is asked again.
-            let _ = running
-                .engine
-                .stop(sandbox.id, Cause::StoppedByUser, true, 0)
-                .await;
+            let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, true, 0).await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
@@ -214,13 +189,8 @@ async fn check_rows(common: &Arc<Common>) {
 /// What was acknowledged is there, and ended.
 async fn check_promises(common: &Arc<Common>, promises: &Promises) {
     let checker = &common.checker;
-    let (sandboxes, forgotten, executions) = promises.with(|made| {
-        (
-            made.sandboxes.clone(),
-            made.forgotten.clone(),
-            made.executions.clone(),
-        )
-    });
+    let (sandboxes, forgotten, executions) =
+        promises.with(|made| (made.sandboxes.clone(), made.forgotten.clone(), made.executions.clone()));
     for id in sandboxes {
         if !forgotten.contains(&id) && !matches!(common.store.load(id).await, Ok(Some(_))) {
             checker.violate(format!("{id} was acknowledged and is lost"));

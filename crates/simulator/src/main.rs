@@ -1,9 +1,6 @@
 //! Runs seeds, and says which of them broke a promise and how to replay it.
 
-#![allow(
-    clippy::print_stdout,
-    reason = "a program for a terminal: what it prints is what it is for"
-)]
+#![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -44,13 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn guard_named(name: &str) -> anyhow::Result<Guard> {
-    let known = || {
-        Guard::ALL
-            .iter()
-            .map(|guard| format!("{guard:?}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let known = || Guard::ALL.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>().join(", ");
     let guard = Guard::ALL.into_iter().find(|guard| format!("{guard:?}") == name);
     guard.with_context(|| format!("no guard is called `{name}`; there are {}", known()))
 }
@@ -88,24 +79,17 @@ fn run_all(options: &Options, guards: Guards) -> anyhow::Result<ExitCode> {
                 if run.violation.is_some() {
                     // The rest need not run: one failing seed is enough to look at.
                     next.store(end, Ordering::Relaxed);
-                    broken
-                        .lock()
-                        .map_err(|_| anyhow::anyhow!("a worker panicked"))?
-                        .push(run);
+                    broken.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?.push(run);
                 }
             }
         };
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            worker
-                .join()
-                .map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
         }
         Ok(())
     })?;
-    let broken = broken
-        .into_inner()
-        .map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+    let broken = broken.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
     Ok(report(options, &broken, commits.into_inner(), hash.into_inner()))
 }
 
@@ -117,16 +101,9 @@ fn report(options: &Options, broken: &[Run], commits: u64, hash: u64) -> ExitCod
         );
         return ExitCode::SUCCESS;
     };
-    let without = options
-        .without
-        .as_ref()
-        .map(|guard| format!(" --without {guard}"))
-        .unwrap_or_default();
+    let without = options.without.as_ref().map(|guard| format!(" --without {guard}")).unwrap_or_default();
     let violation = first.violation.clone().unwrap_or_default();
-    println!(
-        "seed {} breaks a promise after {} commits: {violation}",
-        first.seed, first.commits
-    );
+    println!("seed {} breaks a promise after {} commits: {violation}", first.seed, first.commits);
     println!("replay it with: cargo xtask sim --seed {}{without}", first.seed);
     ExitCode::FAILURE
 }

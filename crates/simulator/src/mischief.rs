@@ -54,11 +54,7 @@ impl Mischief {
         let favourites: Vec<_> = (0..3).filter_map(|_| chance.one_of(&KINDS)).collect();
         for _ in 0..misfortunes {
             tokio::time::sleep(Duration::from_millis(chance.below(up_to_ms))).await;
-            let kind = if chance.hits(600) {
-                chance.one_of(&favourites)
-            } else {
-                chance.one_of(&KINDS)
-            };
+            let kind = if chance.hits(600) { chance.one_of(&favourites) } else { chance.one_of(&KINDS) };
             match kind.unwrap_or(Kind::Repair) {
                 Kind::Crash => self.crash_one(),
                 Kind::Pause => self.pause_or_resume_one(),
@@ -113,9 +109,7 @@ impl Mischief {
             self.common.checker.say(|| format!("node {node} wakes up"));
             running.gate.resume();
         } else {
-            self.common
-                .checker
-                .say(|| format!("node {node} falls asleep soon"));
+            self.common.checker.say(|| format!("node {node} falls asleep soon"));
             running.gate.pause_in(self.common.chance.between(1, 60));
         }
     }
@@ -141,20 +135,14 @@ impl Mischief {
     fn kill_a_body(&self) {
         let there = self.common.world.everything(self.common.clock.now());
         if let Some(physical) = self.common.chance.one_of(&there) {
-            self.common
-                .checker
-                .say(|| format!("the body {:?} dies", physical.body));
-            self.common
-                .world
-                .kill_body(physical.body, self.common.chance.hits(500));
+            self.common.checker.say(|| format!("the body {:?} dies", physical.body));
+            self.common.world.kill_body(physical.body, self.common.chance.hits(500));
         }
     }
 
     fn fill_or_empty_the_disk(&self) {
         let full = !self.common.disk.full.fetch_not(Ordering::Relaxed);
-        self.common
-            .checker
-            .say(|| format!("the disk is {}", if full { "full" } else { "no longer full" }));
+        self.common.checker.say(|| format!("the disk is {}", if full { "full" } else { "no longer full" }));
     }
 
     fn make_the_disk_fail(&self) {
@@ -164,11 +152,7 @@ impl Mischief {
 
     fn jump(&self) {
         let ahead = i64::try_from(self.common.chance.below(90_000)).unwrap_or(0);
-        let ms = if self.common.chance.hits(700) {
-            ahead
-        } else {
-            -ahead / 10
-        };
+        let ms = if self.common.chance.hits(700) { ahead } else { -ahead / 10 };
         self.common.checker.say(|| format!("the clock jumps by {ms} ms"));
         self.common.clock.jump(ms);
     }

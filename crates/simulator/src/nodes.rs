@@ -44,10 +44,7 @@ pub(crate) struct Running {
 
 impl Slot {
     pub(crate) fn new(common: Arc<Common>) -> Self {
-        Self {
-            common,
-            running: Mutex::default(),
-        }
+        Self { common, running: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Running>> {
@@ -71,22 +68,14 @@ impl Slot {
             guards: common.guards,
         };
         let fake = FakeProvider::new(common.world.clone(), common.storm.clone(), common.guards);
-        let provider = GatedProvider {
-            fake,
-            gate: gate.clone(),
-            checker: common.checker.clone(),
-        };
+        let provider = GatedProvider { fake, gate: gate.clone(), checker: common.checker.clone() };
         let (roster, doubts_the_paused) = (common.roster.clone(), common.doubts_the_paused);
         let parts = Parts {
             store: Arc::new(store),
             provider: Arc::new(provider),
             clock: common.clock.clone(),
             ids: common.ids.clone(),
-            census: Arc::new(SimCensus {
-                roster,
-                gate: gate.clone(),
-                doubts_the_paused,
-            }),
+            census: Arc::new(SimCensus { roster, gate: gate.clone(), doubts_the_paused }),
         };
         let config = Config {
             admission: common.admission,
@@ -99,19 +88,14 @@ impl Slot {
         };
         if let Ok(engine) = Engine::begin(parts, config).await {
             common.checker.say(|| format!("node {} begins", engine.node()));
-            *self.lock() = Some(Running {
-                engine: Arc::new(engine),
-                gate,
-            });
+            *self.lock() = Some(Running { engine: Arc::new(engine), gate });
         }
     }
 
     /// The process is gone at this instant.
     pub(crate) fn crash(&self) {
         if let Some(running) = self.lock().take() {
-            self.common
-                .checker
-                .say(|| format!("node {} crashes", running.engine.node()));
+            self.common.checker.say(|| format!("node {} crashes", running.engine.node()));
             running.gate.crash();
             running.gate.resume();
         }
@@ -120,9 +104,7 @@ impl Slot {
     /// The process ends in order and its sandboxes are handed over.
     pub(crate) async fn shut_down(&self) {
         let Some(running) = self.lock().take() else { return };
-        self.common
-            .checker
-            .say(|| format!("node {} shuts down", running.engine.node()));
+        self.common.checker.say(|| format!("node {} shuts down", running.engine.node()));
         if let Some(engine) = Arc::into_inner(running.engine) {
             // What it could not say in time, its absence says.
             let _ = engine.shutdown(OnExit::Keep, 0).await;

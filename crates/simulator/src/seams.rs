@@ -24,10 +24,7 @@ const DAWN: i64 = 1_700_000_000_000;
 
 impl SimClock {
     pub(crate) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            jumped_ms: AtomicI64::new(0),
-        }
+        Self { began: Instant::now(), jumped_ms: AtomicI64::new(0) }
     }
 
     pub(crate) fn jump(&self, ms: i64) {
@@ -89,16 +86,8 @@ pub(crate) struct SimCensus {
 impl Census for SimCensus {
     fn me(&self, id: NodeId) -> Node {
         let mut gates = self.roster.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates
-            .entry(id)
-            .or_insert_with(|| (self.gate.clone(), self.roster.boot()));
-        Node {
-            id,
-            host: "host".into(),
-            boot_id: self.roster.boot().to_string(),
-            pid: 1,
-            started: 1,
-        }
+        gates.entry(id).or_insert_with(|| (self.gate.clone(), self.roster.boot()));
+        Node { id, host: "host".into(), boot_id: self.roster.boot().to_string(), pid: 1, started: 1 }
     }
 
     fn fate_of(&self, other: &NodeSeen, _now: Timestamp, _dead_after_ms: u64) -> Fate {

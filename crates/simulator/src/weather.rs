@@ -32,12 +32,7 @@ impl Storm {
     pub(crate) fn new(chance: Chance, clock: Arc<SimClock>) -> Self {
         let faults_per_mille = chance.one_of(&[0, 10, 50, 150, 300]).unwrap_or(0).into();
         let slowness_ms = chance.one_of(&[0, 20, 300, 3_000]).unwrap_or(0).into();
-        Self {
-            chance,
-            clock,
-            faults_per_mille,
-            slowness_ms,
-        }
+        Self { chance, clock, faults_per_mille, slowness_ms }
     }
 
     pub(crate) fn calm_down(&self) {
@@ -58,22 +53,13 @@ impl Weather for Storm {
     fn forecast(&self, _call: Call) -> Forecast {
         let slowness = self.slowness_ms.load(Ordering::Relaxed);
         let wait = || {
-            if slowness == 0 {
-                0
-            } else {
-                self.chance.below(slowness)
-            }
+            if slowness == 0 { 0 } else { self.chance.below(slowness) }
         };
         let (before_ms, halfway_ms, after_ms) = (wait(), wait(), wait());
         let faults = [Fault::Fails, Fault::HalfDone, Fault::AnswerLost, Fault::LookFails];
         let struck = self.chance.hits(self.faults_per_mille.load(Ordering::Relaxed));
         let fault = if struck { self.chance.one_of(&faults) } else { None };
-        Forecast {
-            before_ms,
-            halfway_ms,
-            after_ms,
-            fault,
-        }
+        Forecast { before_ms, halfway_ms, after_ms, fault }
     }
 }
 

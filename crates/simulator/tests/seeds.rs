@@ -29,11 +29,7 @@ fn the_same_seed_gives_the_same_history_and_another_seed_another() {
     for seed in 1..=10 {
         let (first, again, other) = (whole(seed), whole(seed), whole(seed + 1_000));
 
-        assert_eq!(
-            (first.hash, first.commits),
-            (again.hash, again.commits),
-            "seed {seed}"
-        );
+        assert_eq!((first.hash, first.commits), (again.hash, again.commits), "seed {seed}");
         assert_ne!(first.hash, other.hash);
     }
 }
@@ -55,10 +51,6 @@ fn a_lifecycle_without_one_of_its_guards_is_caught_and_replays_by_its_seed() {
 
         let caught = caught.unwrap_or_else(|| panic!("nobody misses {guard:?}"));
         println!("{guard:?}: seed {}", caught.seed);
-        assert_eq!(
-            broken(caught.seed).violation,
-            caught.violation,
-            "{guard:?} does not replay"
-        );
+        assert_eq!(broken(caught.seed).violation, caught.violation, "{guard:?} does not replay");
     }
 }

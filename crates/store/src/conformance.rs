@@ -1,10 +1,7 @@
 //! What every store promises, as tests over the trait. A store joins by naming itself in one macro:
 //! `pinfold_store::conformance!(make)`, where `make` gives a fresh [`Subject`].
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "tests, although they live where other crates can reach them"
-)]
+#![allow(clippy::unwrap_used, reason = "tests, although they live where other crates can reach them")]
 
 mod commits;
 mod creating;

@@ -55,15 +55,9 @@ impl SqliteStore {
 
     pub fn open_with(directory: &Path, patience: Patience) -> Result<Self, OpenError> {
         let (writer, place) = Writer::start(directory, patience)?;
-        let readers = Readers::over(place.path.clone(), patience).map_err(|error| OpenError::Failed {
-            path: place.path,
-            source: Box::new(error),
-        })?;
-        Ok(Self {
-            instance: place.instance,
-            readers,
-            writer,
-        })
+        let readers = Readers::over(place.path.clone(), patience)
+            .map_err(|error| OpenError::Failed { path: place.path, source: Box::new(error) })?;
+        Ok(Self { instance: place.instance, readers, writer })
     }
 
     /// Where the rows disagree with each other. Nowhere, if all is well; it reads everything.

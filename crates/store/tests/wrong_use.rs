@@ -20,12 +20,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn world(store: SqliteStore) -> World {
-    World {
-        store: Arc::new(store),
-        now: NOON,
-        node: NODE,
-        policy: pinfold_lifecycle::Policy::default(),
-    }
+    World { store: Arc::new(store), now: NOON, node: NODE, policy: pinfold_lifecycle::Policy::default() }
 }
 
 /// A directory with a store that has some sandboxes in it, closed.
@@ -54,10 +49,7 @@ fn refusal(directory: &Path) -> OpenError {
 }
 
 fn tamper(directory: &Path, sql: &str) {
-    rusqlite::Connection::open(directory.join(FILE))
-        .unwrap()
-        .execute_batch(sql)
-        .unwrap();
+    rusqlite::Connection::open(directory.join(FILE)).unwrap().execute_batch(sql).unwrap();
 }
 
 #[test]
@@ -68,10 +60,7 @@ fn an_older_program_refuses_a_newer_schema() {
 
     let error = refusal(directory.path());
 
-    assert!(
-        matches!(error, OpenError::NewerSchema { found: 99, .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     assert!(error.to_string().contains("use the newer program"));
     assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
     tamper(directory.path(), "PRAGMA user_version = 1");
@@ -84,16 +73,9 @@ fn a_program_that_is_running_notices_a_newer_schema() {
     let world = world(SqliteStore::open(directory.path()).unwrap());
     tamper(directory.path(), "PRAGMA user_version = 2");
 
-    let answer = block_on(
-        world
-            .store
-            .create(world.new_sandbox(99), AdmissionLimits::default()),
-    );
+    let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
 
-    assert!(matches!(
-        answer,
-        Err(CreateError::Store(StoreError::Failed { .. }))
-    ));
+    assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
     tamper(directory.path(), "PRAGMA user_version = 1");
     assert_eq!(count(directory.path()), 50);
 }
@@ -101,17 +83,11 @@ fn a_program_that_is_running_notices_a_newer_schema() {
 #[test]
 fn a_schema_that_somebody_else_made_is_refused() {
     let directory = filled();
-    tamper(
-        directory.path(),
-        "UPDATE schema_migrations SET checksum = 'another'",
-    );
+    tamper(directory.path(), "UPDATE schema_migrations SET checksum = 'another'");
 
     let error = refusal(directory.path());
 
-    assert!(
-        matches!(error, OpenError::ForeignMigration { version: 1, .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, OpenError::ForeignMigration { version: 1, .. }), "{error:?}");
 }
 
 #[test]
@@ -129,11 +105,7 @@ fn a_damaged_file_is_refused_and_left_as_it_is() {
 
         let error = refusal(directory.path());
 
-        assert!(
-            matches!(error, OpenError::Damaged { .. }),
-            "{} bytes: {error:?}",
-            damaged.len()
-        );
+        assert!(matches!(error, OpenError::Damaged { .. }), "{} bytes: {error:?}", damaged.len());
         assert!(error.to_string().contains("restore it from a backup"));
         assert_eq!(fs::read(&file).unwrap(), damaged);
     }
@@ -151,12 +123,7 @@ fn a_file_that_was_cut_short_beside_its_log_is_refused() {
     }
     let file = copy.path().join(FILE);
     let length = fs::metadata(&file).unwrap().len();
-    fs::File::options()
-        .write(true)
-        .open(&file)
-        .unwrap()
-        .set_len(length / 2)
-        .unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
 
     let error = refusal(copy.path());
 
@@ -198,10 +165,7 @@ fn the_child_opens_and_says_what_happened() {
         return;
     };
     match SqliteStore::open(&directory) {
-        Err(error) => println!(
-            "\nunopened: {}\n",
-            format!("{error:?}").split(' ').next().unwrap()
-        ),
+        Err(error) => println!("\nunopened: {}\n", format!("{error:?}").split(' ').next().unwrap()),
         Ok(store) => match std::env::var_os(FILLER) {
             None => println!("\nopened\n"),
             Some(filler) => {
@@ -223,19 +187,13 @@ fn fill(world: &World, filler: &Path) {
                 Err(error) => break error,
             }
         };
-        assert!(
-            matches!(refused, CreateError::Store(StoreError::DiskFull { .. })),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, CreateError::Store(StoreError::DiskFull { .. })), "{refused:?}");
         for id in 1..=written {
             assert!(world.store.load(SandboxId(id)).await.unwrap().is_some());
         }
         fs::remove_file(filler).unwrap();
         world.create(written + 1).await;
-        assert_eq!(
-            world.store.totals().await.unwrap().created,
-            u64::try_from(written).unwrap() + 1
-        );
+        assert_eq!(world.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
         assert!(written > 0);
     });
 }
@@ -244,17 +202,8 @@ fn fill(world: &World, filler: &Path) {
 fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     let unshare = |command: &mut Command| -> Output {
         let user = fs::metadata("/proc/self").map(|entry| std::os::unix::fs::MetadataExt::uid(&entry));
-        command.arg(if user.is_ok_and(|user| user == 0) {
-            "-m"
-        } else {
-            "-Urm"
-        });
-        command
-            .stdin(Stdio::null())
-            .args(["sh", "-ec"])
-            .arg(script)
-            .output()
-            .unwrap()
+        command.arg(if user.is_ok_and(|user| user == 0) { "-m" } else { "-Urm" });
+        command.stdin(Stdio::null()).args(["sh", "-ec"]).arg(script).output().unwrap()
     };
     let child = format!(
         "{} the_child_opens_and_says_what_happened --exact --nocapture",
@@ -265,13 +214,7 @@ fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     if said.contains("running 1 test") {
         return Some(said);
     }
-    skip(
-        test,
-        &format!(
-            "no mounts of its own: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ),
-    );
+    skip(test, &format!("no mounts of its own: {}", String::from_utf8_lossy(&output.stderr).trim()));
     None
 }
 
@@ -336,10 +279,7 @@ fn a_disk_that_fills_up_refuses_writes_until_there_is_room() {
 
 #[test]
 fn a_filesystem_without_locks_is_refused() {
-    let strace = Command::new("strace")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
+    let strace = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
         return skip("a_filesystem_without_locks_is_refused", "strace is not installed");
     }

@@ -14,10 +14,7 @@ struct Need {
     package: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need {
-    program: "strace",
-    package: "strace",
-}];
+const NEEDS: &[Need] = &[Need { program: "strace", package: "strace" }];
 
 /// Cargo's own commands that a minimal installation of Rust leaves out.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -33,11 +30,7 @@ pub(super) fn install_what_is_missing(lints_too: bool) {
 }
 
 fn missing_packages(needs: &[Need], is_installed: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    needs
-        .iter()
-        .filter(|need| !is_installed(need.program))
-        .map(|need| need.package)
-        .collect()
+    needs.iter().filter(|need| !is_installed(need.program)).map(|need| need.package).collect()
 }
 
 fn install_packages(packages: &[&str]) {
@@ -77,9 +70,7 @@ fn install_components() {
             continue;
         }
         println!("rustup component add {component}");
-        let added = Command::new("rustup")
-            .args(["component", "add", component])
-            .status();
+        let added = Command::new("rustup").args(["component", "add", component]).status();
         if !added.is_ok_and(|status| status.success()) {
             println!("could not install {component}: `cargo {subcommand}` will fail");
         }
@@ -107,14 +98,8 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_installed() {
         let needs = [
-            Need {
-                program: "strace",
-                package: "strace",
-            },
-            Need {
-                program: "initdb",
-                package: "postgresql",
-            },
+            Need { program: "strace", package: "strace" },
+            Need { program: "initdb", package: "postgresql" },
         ];
 
         let packages = missing_packages(&needs, |program| program == "strace");

@@ -26,10 +26,7 @@ impl Skips {
 
     fn at(path: PathBuf) -> Result<Self> {
         fs::write(&path, "").with_context(|| format!("could not create `{}`", path.display()))?;
-        Ok(Self {
-            path,
-            seen: Vec::new(),
-        })
+        Ok(Self { path, seen: Vec::new() })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -41,11 +38,7 @@ impl Skips {
         let text = fs::read_to_string(&self.path)
             .with_context(|| format!("could not read `{}`", self.path.display()))?;
         let before = self.seen.len();
-        self.seen = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .map(str::to_owned)
-            .collect();
+        self.seen = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
         Ok(self.seen.len().saturating_sub(before))
     }
 
@@ -76,10 +69,7 @@ mod tests {
         let second = skips.new_lines().unwrap();
 
         assert_eq!((first, second), (1, 1));
-        assert_eq!(
-            skips.lines(),
-            ["crash: strace is missing", "locks: no such filesystem"]
-        );
+        assert_eq!(skips.lines(), ["crash: strace is missing", "locks: no such filesystem"]);
         drop(skips);
         assert!(!path.exists());
     }

@@ -25,26 +25,10 @@ pub(super) enum What {
 }
 
 pub(super) const STAGES: &[Stage] = &[
-    Stage {
-        name: "formatting",
-        when: When::OnlyAll,
-        what: What::Cargo(lint::FORMATTING),
-    },
-    Stage {
-        name: "clippy",
-        when: When::OnlyAll,
-        what: What::Cargo(lint::CLIPPY),
-    },
-    Stage {
-        name: "tidy",
-        when: When::Always,
-        what: What::Check(tidy::run),
-    },
-    Stage {
-        name: "tests",
-        when: When::Always,
-        what: What::Harness,
-    },
+    Stage { name: "formatting", when: When::OnlyAll, what: What::Cargo(lint::FORMATTING) },
+    Stage { name: "clippy", when: When::OnlyAll, what: What::Cargo(lint::CLIPPY) },
+    Stage { name: "tidy", when: When::Always, what: What::Check(tidy::run) },
+    Stage { name: "tests", when: When::Always, what: What::Harness },
     Stage {
         name: "model checker",
         when: When::Always,
@@ -53,6 +37,15 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "simulator",
         when: When::Always,
-        what: What::Cargo(&["run", "--release", "--locked", "--package", "pinfold-simulator", "--", "--seeds", "2000"]),
+        what: What::Cargo(&[
+            "run",
+            "--release",
+            "--locked",
+            "--package",
+            "pinfold-simulator",
+            "--",
+            "--seeds",
+            "2000",
+        ]),
     },
 ];

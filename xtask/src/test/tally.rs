@@ -11,26 +11,16 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn of_one(passed: bool) -> Self {
-        Self {
-            passed: usize::from(passed),
-            failed: usize::from(!passed),
-            skipped: 0,
-        }
+        Self { passed: usize::from(passed), failed: usize::from(!passed), skipped: 0 }
     }
 
     /// Reads a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
     pub(super) fn from_harness_line(line: &str) -> Option<Self> {
         let (_verdict, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
         let count_of = |what: &str| {
-            counts
-                .split("; ")
-                .find_map(|count| count.strip_suffix(what)?.trim_end().parse().ok())
+            counts.split("; ").find_map(|count| count.strip_suffix(what)?.trim_end().parse().ok())
         };
-        Some(Self {
-            passed: count_of("passed")?,
-            failed: count_of("failed")?,
-            skipped: count_of("ignored")?,
-        })
+        Some(Self { passed: count_of("passed")?, failed: count_of("failed")?, skipped: count_of("ignored")? })
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -52,11 +42,7 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -70,46 +56,25 @@ mod tests {
 
         let tally = Tally::from_harness_line(line);
 
-        assert_eq!(
-            tally,
-            Some(Tally {
-                passed: 3,
-                failed: 2,
-                skipped: 1
-            })
-        );
+        assert_eq!(tally, Some(Tally { passed: 3, failed: 2, skipped: 1 }));
     }
 
     #[test]
     fn other_lines_are_not_counted() {
-        for line in [
-            "running 3 tests",
-            "test result: ok.",
-            "test a::b ... ok",
-            "note: test result: ok. 1 passed",
-        ] {
+        for line in
+            ["running 3 tests", "test result: ok.", "test a::b ... ok", "note: test result: ok. 1 passed"]
+        {
             assert_eq!(Tally::from_harness_line(line), None, "{line}");
         }
     }
 
     #[test]
     fn a_test_that_skipped_itself_is_not_a_pass() {
-        let mut tally = Tally {
-            passed: 5,
-            failed: 1,
-            skipped: 0,
-        };
+        let mut tally = Tally { passed: 5, failed: 1, skipped: 0 };
 
         tally.move_to_skipped(2);
 
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 3,
-                failed: 1,
-                skipped: 2
-            }
-        );
+        assert_eq!(tally, Tally { passed: 3, failed: 1, skipped: 2 });
     }
 
     #[test]

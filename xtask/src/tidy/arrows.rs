@@ -32,17 +32,11 @@ fn disagreements(real: &Arrows, document: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (from, targets) in real {
         let Some(allowed) = drawn.get(from) else {
-            problems.push(Problem::in_file(
-                DOCUMENT,
-                format!("the table has no line for `{from}`"),
-            ));
+            problems.push(Problem::in_file(DOCUMENT, format!("the table has no line for `{from}`")));
             continue;
         };
         for to in targets.difference(allowed) {
-            problems.push(Problem::in_file(
-                DOCUMENT,
-                format!("the table does not allow `{from} -> {to}`"),
-            ));
+            problems.push(Problem::in_file(DOCUMENT, format!("the table does not allow `{from} -> {to}`")));
         }
     }
     problems
@@ -54,10 +48,7 @@ fn arrows_from_document(document: &str) -> Option<Arrows> {
     let (table, _) = rest.split_once(END)?;
     let lines = table.lines().filter_map(|line| line.split_once("->"));
     let arrows = lines.map(|(from, targets)| {
-        let targets = targets
-            .split(',')
-            .map(str::trim)
-            .filter(|target| *target != "nothing");
+        let targets = targets.split(',').map(str::trim).filter(|target| *target != "nothing");
         (from.trim().to_owned(), targets.map(str::to_owned).collect())
     });
     Some(arrows.collect())
@@ -66,14 +57,10 @@ fn arrows_from_document(document: &str) -> Option<Arrows> {
 /// Development dependencies are left out: tests may look at anything.
 fn arrows_from_metadata(metadata: &str) -> Result<Arrows> {
     let metadata: Value = serde_json::from_str(metadata).context("could not read cargo's metadata")?;
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo's metadata has no packages")?;
+    let packages = metadata["packages"].as_array().context("cargo's metadata has no packages")?;
     let mut arrows = Arrows::new();
     for package in packages {
-        let dependencies = package["dependencies"]
-            .as_array()
-            .context("a package has no dependencies")?;
+        let dependencies = package["dependencies"].as_array().context("a package has no dependencies")?;
         let ours = dependencies
             .iter()
             .filter(|dependency| dependency["path"].is_string() && dependency["kind"].is_null())
@@ -108,10 +95,7 @@ mod tests {
 
     fn problems(table: &str) -> Vec<String> {
         let real = arrows_from_metadata(METADATA).unwrap();
-        disagreements(&real, &document(table))
-            .iter()
-            .map(Problem::to_string)
-            .collect()
+        disagreements(&real, &document(table)).iter().map(Problem::to_string).collect()
     }
 
     #[test]
@@ -125,20 +109,14 @@ mod tests {
     fn an_arrow_that_is_not_drawn_is_found() {
         let table = "lifecycle -> nothing\nstore -> lifecycle\nxtask -> nothing";
 
-        assert_eq!(
-            problems(table),
-            ["ARCHITECTURE.md: the table does not allow `store -> provider`"]
-        );
+        assert_eq!(problems(table), ["ARCHITECTURE.md: the table does not allow `store -> provider`"]);
     }
 
     #[test]
     fn a_crate_that_is_not_drawn_is_found() {
         let table = "lifecycle -> nothing\nstore -> lifecycle, provider";
 
-        assert_eq!(
-            problems(table),
-            ["ARCHITECTURE.md: the table has no line for `xtask`"]
-        );
+        assert_eq!(problems(table), ["ARCHITECTURE.md: the table has no line for `xtask`"]);
     }
 
     #[test]

@@ -22,11 +22,7 @@ pub(super) fn every_path_in_a_document_exists(repository: &Repository) -> Result
             .map(|(line, target)| (line, resolve(&document.path, target)));
         for (line, path) in named_in_code.chain(linked) {
             if !repository.has(&path) {
-                problems.push(Problem::at_line(
-                    &document.path,
-                    line,
-                    format!("there is no `{path}`"),
-                ));
+                problems.push(Problem::at_line(&document.path, line, format!("there is no `{path}`")));
             }
         }
     }
@@ -37,15 +33,8 @@ pub(super) fn every_path_in_a_document_exists(repository: &Repository) -> Result
 fn paths_in_code(code: &str) -> impl Iterator<Item = &str> {
     code.split_whitespace()
         .map(|word| word.trim_end_matches([',', ';', ':', '.', ')']))
-        .filter(|word| {
-            OUR_DIRECTORIES
-                .iter()
-                .any(|directory| word.starts_with(directory))
-        })
-        .filter(|word| {
-            word.chars()
-                .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
-        })
+        .filter(|word| OUR_DIRECTORIES.iter().any(|directory| word.starts_with(directory)))
+        .filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)))
 }
 
 /// Readers follow a link from the directory of the document it is in.
@@ -97,11 +86,7 @@ fn xtask_calls(code: &str) -> impl Iterator<Item = (&str, &str)> {
 fn first_name(text: &str) -> (&str, &str) {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let end = text.find(|c| !is_name(c)).unwrap_or(text.len());
-    if text.starts_with('-') {
-        ("", text)
-    } else {
-        text.split_at(end)
-    }
+    if text.starts_with('-') { ("", text) } else { text.split_at(end) }
 }
 
 #[cfg(test)]
@@ -115,11 +100,7 @@ mod tests {
                       [guide](docs/guide.md) [lost](docs/lost.md) [web](https://example.org/docs/x.md)\n";
         let guide =
             "[up](../README.md) [beside](beside.md), `crates/*/src`, `crates/NAME…`, `docs/guide.md`.\n";
-        let files = [
-            ("README.md", readme),
-            ("docs/guide.md", guide),
-            ("crates/here/src/lib.rs", ""),
-        ];
+        let files = [("README.md", readme), ("docs/guide.md", guide), ("crates/here/src/lib.rs", "")];
 
         let problems = problems_in(every_path_in_a_document_exists, &files);
 

@@ -11,10 +11,7 @@ pub(super) fn every_source_file_opens_with_a_header(repository: &Repository) -> 
     let problems = repository.rust_sources().filter_map(|file| {
         let header = file.text.lines().take_while(|line| line.starts_with("//!"));
         match header.count() {
-            0 => Some(Problem::in_file(
-                &file.path,
-                "does not open with `//!` lines that say what it is for",
-            )),
+            0 => Some(Problem::in_file(&file.path, "does not open with `//!` lines that say what it is for")),
             1..=LONGEST_HEADER => None,
             n => Some(Problem::in_file(
                 &file.path,
@@ -59,9 +56,6 @@ mod tests {
             &[("xtask/src/five.rs", &five), ("xtask/src/six.rs", &six)],
         );
 
-        assert_eq!(
-            problems,
-            ["xtask/src/six.rs: opens with 6 `//!` lines; 5 are enough"]
-        );
+        assert_eq!(problems, ["xtask/src/six.rs: opens with 6 `//!` lines; 5 are enough"]);
     }
 }

@@ -19,16 +19,9 @@ const IN_SOURCES: &[&str] = &[
 pub(super) fn nothing_is_left_unfinished(repository: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for file in repository.written_files() {
-        let in_sources = if file.path.ends_with(".rs") {
-            IN_SOURCES
-        } else {
-            &[]
-        };
+        let in_sources = if file.path.ends_with(".rs") { IN_SOURCES } else { &[] };
         for (number, line) in file.lines() {
-            let found = IN_ANY_FILE
-                .iter()
-                .chain(in_sources)
-                .filter(|leftover| has_word(line, leftover));
+            let found = IN_ANY_FILE.iter().chain(in_sources).filter(|leftover| has_word(line, leftover));
             problems.extend(
                 found.map(|leftover| Problem::at_line(&file.path, number, format!("`{leftover}` is left"))),
             );
@@ -57,10 +50,7 @@ mod tests {
     fn scripts_and_documents_are_searched_for_notes_to_self() {
         let note = format!("# {}: say more\n", IN_ANY_FILE[0]);
 
-        let problems = problems_in(
-            nothing_is_left_unfinished,
-            &[("README.md", &note), (".ci/run", &note)],
-        );
+        let problems = problems_in(nothing_is_left_unfinished, &[("README.md", &note), (".ci/run", &note)]);
 
         assert_eq!(problems.len(), 2);
     }

@@ -53,10 +53,7 @@ mod tests {
     fn code_is_found_in_spans_and_in_fenced_blocks() {
         let text = "Run `one` and `two three`.\n```sh\nfour `five`\n```\nnot this, but `six`\n";
 
-        assert_eq!(
-            code_in(text),
-            [(1, "one"), (1, "two three"), (3, "four `five`"), (5, "six")]
-        );
+        assert_eq!(code_in(text), [(1, "one"), (1, "two three"), (3, "four `five`"), (5, "six")]);
     }
 
     #[test]

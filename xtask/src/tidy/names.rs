@@ -6,32 +6,18 @@ use super::Problem;
 use super::repository::Repository;
 
 /// Names that say nothing, under which anything may gather.
-const EMPTY_NAMES: &[&str] = &[
-    "util", "utils", "common", "helper", "helpers", "manager", "managers", "misc",
-];
+const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "managers", "misc"];
 
 pub(super) fn no_module_hides_behind_mod_rs(repository: &Repository) -> Result<Vec<Problem>> {
-    let hidden = repository
-        .rust_sources()
-        .filter(|file| file.path.ends_with("/mod.rs"));
-    Ok(hidden
-        .map(|file| Problem::in_file(&file.path, "write `x.rs` beside `x/` instead"))
-        .collect())
+    let hidden = repository.rust_sources().filter(|file| file.path.ends_with("/mod.rs"));
+    Ok(hidden.map(|file| Problem::in_file(&file.path, "write `x.rs` beside `x/` instead")).collect())
 }
 
 pub(super) fn every_module_is_named_for_what_it_holds(repository: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for file in repository.rust_sources() {
-        for name in file
-            .path
-            .trim_end_matches(".rs")
-            .split('/')
-            .filter(|name| EMPTY_NAMES.contains(name))
-        {
-            problems.push(Problem::in_file(
-                &file.path,
-                format!("`{name}` says nothing about what is in it"),
-            ));
+        for name in file.path.trim_end_matches(".rs").split('/').filter(|name| EMPTY_NAMES.contains(name)) {
+            problems.push(Problem::in_file(&file.path, format!("`{name}` says nothing about what is in it")));
         }
         for (number, line) in file.lines() {
             if let Some(name) = declared_module(line).filter(|name| EMPTY_NAMES.contains(name)) {
@@ -65,10 +51,7 @@ mod tests {
 
         let problems = problems_in(no_module_hides_behind_mod_rs, &files);
 
-        assert_eq!(
-            problems,
-            ["crates/a/src/lease/mod.rs: write `x.rs` beside `x/` instead"]
-        );
+        assert_eq!(problems, ["crates/a/src/lease/mod.rs: write `x.rs` beside `x/` instead"]);
     }
 
     #[test]
@@ -76,10 +59,7 @@ mod tests {
         let files = [
             ("crates/a/src/utils.rs", ""),
             ("crates/a/tests/common/start.rs", ""),
-            (
-                "crates/a/src/lib.rs",
-                "pub(crate) mod helpers {\nmod manager;\nmod commonly_used;\n",
-            ),
+            ("crates/a/src/lib.rs", "pub(crate) mod helpers {\nmod manager;\nmod commonly_used;\n"),
         ];
 
         let problems = problems_in(every_module_is_named_for_what_it_holds, &files);

@@ -47,34 +47,21 @@ fn crates_not_allowed(tree: &str) -> Vec<Problem> {
     let mut strangers: Vec<&str> = crates.filter(|name| !ALLOWED_CRATES.contains(name)).collect();
     strangers.sort_unstable();
     strangers.dedup();
-    strangers
-        .iter()
-        .map(|name| Problem::in_file(MANIFEST, format!("depends on `{name}`")))
-        .collect()
+    strangers.iter().map(|name| Problem::in_file(MANIFEST, format!("depends on `{name}`"))).collect()
 }
 
 pub(super) fn lifecycle_sources_touch_nothing_outside(repository: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
-    for file in repository
-        .rust_sources()
-        .filter(|file| file.path.starts_with(SOURCES))
-    {
+    for file in repository.rust_sources().filter(|file| file.path.starts_with(SOURCES)) {
         for (number, line) in file.lines() {
             let problem = |what: &str| Problem::at_line(&file.path, number, format!("mentions `{what}`"));
             let modules = IMPURE_MODULES.iter().map(|module| format!("std::{module}"));
-            problems.extend(
-                modules
-                    .filter(|module| has_word(line, module))
-                    .map(|module| problem(&module)),
-            );
+            problems.extend(modules.filter(|module| has_word(line, module)).map(|module| problem(&module)));
             let macros = IMPURE_MACROS.iter().filter(|name| has_word(line, name));
             problems.extend(macros.map(|name| problem(name)));
         }
         for module in modules_imported_in_groups(&file.text) {
-            problems.push(Problem::in_file(
-                &file.path,
-                format!("mentions `std::{module}` in a group"),
-            ));
+            problems.push(Problem::in_file(&file.path, format!("mentions `std::{module}` in a group")));
         }
     }
     Ok(problems)
@@ -82,10 +69,7 @@ pub(super) fn lifecycle_sources_touch_nothing_outside(repository: &Repository) -
 
 /// The impure ones among `use std::{fmt, io::Read}`, where a search for `std::io` would find nothing.
 fn modules_imported_in_groups(text: &str) -> Vec<&str> {
-    let groups = text
-        .split("std::{")
-        .skip(1)
-        .filter_map(|rest| rest.split(';').next());
+    let groups = text.split("std::{").skip(1).filter_map(|rest| rest.split(';').next());
     let names = groups.flat_map(|group| group.split([',', '{', '}'])).map(|item| {
         let item = item.trim_start();
         &item[..item.find(|c| !is_word(c)).unwrap_or(item.len())]
@@ -116,30 +100,17 @@ mod tests {
 
     #[test]
     fn a_source_that_reaches_outside_is_found() {
-        let lines = [
-            "std::fs",
-            "std::net",
-            "std::io",
-            "std::process",
-            "std::env",
-            "std::thread",
-            "std::time",
-        ];
+        let lines =
+            ["std::fs", "std::net", "std::io", "std::process", "std::env", "std::thread", "std::time"];
         for outside in lines.iter().chain(["println!", "eprintln!"].iter()) {
             let text = format!("//! Header.\nlet x = {outside}(1);\n");
 
             let problems = problems_in(
                 lifecycle_sources_touch_nothing_outside,
-                &[
-                    ("crates/lifecycle/src/lib.rs", &text),
-                    ("crates/store/src/lib.rs", &text),
-                ],
+                &[("crates/lifecycle/src/lib.rs", &text), ("crates/store/src/lib.rs", &text)],
             );
 
-            assert_eq!(
-                problems,
-                [format!("crates/lifecycle/src/lib.rs:2: mentions `{outside}`")]
-            );
+            assert_eq!(problems, [format!("crates/lifecycle/src/lib.rs:2: mentions `{outside}`")]);
         }
     }
 
@@ -148,14 +119,9 @@ mod tests {
         let text =
             "use std::{\n    collections::BTreeMap,\n    time::Duration,\n};\nuse std::{fmt, ops::Not};\n";
 
-        let problems = problems_in(
-            lifecycle_sources_touch_nothing_outside,
-            &[("crates/lifecycle/src/lib.rs", text)],
-        );
+        let problems =
+            problems_in(lifecycle_sources_touch_nothing_outside, &[("crates/lifecycle/src/lib.rs", text)]);
 
-        assert_eq!(
-            problems,
-            ["crates/lifecycle/src/lib.rs: mentions `std::time` in a group"]
-        );
+        assert_eq!(problems, ["crates/lifecycle/src/lib.rs: mentions `std::time` in a group"]);
     }
 }

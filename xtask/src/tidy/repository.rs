@@ -25,10 +25,7 @@ pub(super) struct Repository {
 
 impl Repository {
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut repository = Self {
-            files: Vec::new(),
-            paths: BTreeSet::new(),
-        };
+        let mut repository = Self { files: Vec::new(), paths: BTreeSet::new() };
         repository.read_directory(root, "")?;
         repository.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(repository)
@@ -36,15 +33,9 @@ impl Repository {
 
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        let mut repository = Self {
-            files: Vec::new(),
-            paths: BTreeSet::new(),
-        };
+        let mut repository = Self { files: Vec::new(), paths: BTreeSet::new() };
         for (path, text) in files {
-            repository.files.push(File {
-                path: (*path).to_owned(),
-                text: (*text).to_owned(),
-            });
+            repository.files.push(File { path: (*path).to_owned(), text: (*text).to_owned() });
             for (end, _) in path.match_indices('/') {
                 repository.paths.insert(path[..end].to_owned());
             }
@@ -62,11 +53,7 @@ impl Repository {
             if NOT_OURS.contains(&name.as_str()) {
                 continue;
             }
-            let path = if below.is_empty() {
-                name
-            } else {
-                format!("{below}/{name}")
-            };
+            let path = if below.is_empty() { name } else { format!("{below}/{name}") };
             let kind = entry.file_type().with_context(unreadable)?;
             if kind.is_dir() {
                 self.read_directory(root, &path)?;
@@ -81,10 +68,7 @@ impl Repository {
     fn read_file(&mut self, root: &Path, path: &str) -> Result<()> {
         let bytes = fs::read(root.join(path)).with_context(|| format!("could not read `{path}`"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            self.files.push(File {
-                path: path.to_owned(),
-                text,
-            });
+            self.files.push(File { path: path.to_owned(), text });
         }
         Ok(())
     }
@@ -101,17 +85,12 @@ impl Repository {
 
     /// Everything that people write: the lock file is cargo's.
     pub(super) fn written_files(&self) -> impl Iterator<Item = &File> {
-        self.files
-            .iter()
-            .filter(|file| !file.path.ends_with("Cargo.lock"))
+        self.files.iter().filter(|file| !file.path.ends_with("Cargo.lock"))
     }
 
     pub(super) fn rust_sources(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| {
-            file.path.ends_with(".rs")
-                && SOURCE_DIRECTORIES
-                    .iter()
-                    .any(|start| file.path.starts_with(start))
+            file.path.ends_with(".rs") && SOURCE_DIRECTORIES.iter().any(|start| file.path.starts_with(start))
         })
     }
 
@@ -128,10 +107,7 @@ impl Repository {
 impl File {
     /// Lines with their numbers, which begin at one as editors count.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
@@ -147,11 +123,7 @@ mod tests {
         assert!(repository.has("xtask/src/tidy/repository.rs"));
         assert!(repository.has("xtask/src/"));
         assert!(!repository.has("target"));
-        assert!(
-            repository
-                .rust_sources()
-                .any(|file| file.path == "xtask/src/main.rs")
-        );
+        assert!(repository.rust_sources().any(|file| file.path == "xtask/src/main.rs"));
         assert!(repository.documents().any(|file| file.path == "README.md"));
     }
 }

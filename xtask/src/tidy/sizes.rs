@@ -8,9 +8,7 @@ use super::repository::Repository;
 const LONGEST_FILE: usize = 600;
 
 pub(super) fn no_source_file_is_too_long(repository: &Repository) -> Result<Vec<Problem>> {
-    let sources = repository
-        .rust_sources()
-        .filter(|file| !is_only_tests(&file.path));
+    let sources = repository.rust_sources().filter(|file| !is_only_tests(&file.path));
     let problems = sources.filter_map(|file| {
         let lines = file.text.lines().count();
         let text = format!("has {lines} lines; past {LONGEST_FILE}, look for a seam");
@@ -42,9 +40,6 @@ mod tests {
 
         let problems = problems_in(no_source_file_is_too_long, &files);
 
-        assert_eq!(
-            problems,
-            ["crates/a/src/long.rs: has 601 lines; past 600, look for a seam"]
-        );
+        assert_eq!(problems, ["crates/a/src/long.rs: has 601 lines; past 600, look for a seam"]);
     }
 }

@@ -75,10 +75,7 @@ mod tests {
 
             let problems = problems_in(the_repository_stands_alone, &[("crates/a/src/lib.rs", &text)]);
 
-            assert_eq!(
-                problems,
-                [format!("crates/a/src/lib.rs:1: names `{requirement}`")]
-            );
+            assert_eq!(problems, [format!("crates/a/src/lib.rs:1: names `{requirement}`")]);
         }
     }
 

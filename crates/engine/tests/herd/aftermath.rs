@@ -25,10 +25,7 @@ pub(crate) fn check(directory: &Path, told: &Told) {
         told.sandboxes.len() > 20 && told.executions.len() > 100,
         "the herd hardly did anything: {told:?}"
     );
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         nothing_acknowledged_is_lost(directory, told).await;
         let (engine, store) = begin(directory, Wind::Calm).await;
@@ -44,16 +41,10 @@ async fn nothing_acknowledged_is_lost(directory: &Path, told: &Told) {
     let store = SqliteStore::open(&directory.join("store")).unwrap();
     assert_eq!(store.disagreements().unwrap(), [] as [String; 0]);
     for id in &told.sandboxes {
-        assert!(
-            store.load(*id).await.unwrap().is_some(),
-            "{id} was acknowledged and is lost"
-        );
+        assert!(store.load(*id).await.unwrap().is_some(), "{id} was acknowledged and is lost");
     }
     for id in &told.executions {
-        assert!(
-            store.execution(*id).await.unwrap().is_some(),
-            "{id} was acknowledged and is lost"
-        );
+        assert!(store.execution(*id).await.unwrap().is_some(), "{id} was acknowledged and is lost");
     }
     for id in &told.gone {
         let row = store.load(*id).await.unwrap();
@@ -72,22 +63,14 @@ async fn nothing_acknowledged_is_lost(directory: &Path, told: &Told) {
         };
         let leased = !row.sandbox.lease.is_free() && row.sandbox.generation() == physical.body.generation;
         assert!(leased, "a body without a lease: {physical:?} {row:?}");
-        let bodies = there
-            .iter()
-            .filter(|other| other.alive && other.body.sandbox == physical.body.sandbox);
+        let bodies = there.iter().filter(|other| other.alive && other.body.sandbox == physical.body.sandbox);
         assert_eq!(bodies.count(), 1, "two bodies: {physical:?}");
     }
 }
 
 async fn everything_is_adopted(engine: &Engine, store: &SqliteStore) {
     until("every dead node is forgotten", async || {
-        let others: Vec<NodeId> = store
-            .nodes()
-            .await
-            .unwrap()
-            .into_iter()
-            .map(|seen| seen.node.id)
-            .collect();
+        let others: Vec<NodeId> = store.nodes().await.unwrap().into_iter().map(|seen| seen.node.id).collect();
         others == [engine.node()]
     })
     .await;
@@ -98,15 +81,9 @@ async fn everything_is_adopted(engine: &Engine, store: &SqliteStore) {
 
 async fn everything_can_be_ended(engine: &Engine, store: &SqliteStore, told: &Told) {
     for stored in rows(store, Filter::Present).await {
-        engine
-            .stop(stored.sandbox.id, Cause::StoppedByUser, true, 0)
-            .await
-            .unwrap();
+        engine.stop(stored.sandbox.id, Cause::StoppedByUser, true, 0).await.unwrap();
     }
-    until("nothing is present", async || {
-        rows(store, Filter::Present).await.is_empty()
-    })
-    .await;
+    until("nothing is present", async || rows(store, Filter::Present).await.is_empty()).await;
     let totals = store.totals().await.unwrap();
     assert_eq!(totals.created, totals.destroyed);
     assert_eq!(store.disagreements().unwrap(), [] as [String; 0]);
@@ -125,10 +102,7 @@ async fn rows(store: &SqliteStore, filter: Filter) -> Vec<Stored> {
     .collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test of real processes takes real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
 async fn until(what: &str, met: impl AsyncFn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !met().await {

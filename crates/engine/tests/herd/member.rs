@@ -15,10 +15,7 @@ use pinfold_store::{Filter, Row, SqliteStore, Store};
 
 pub(crate) fn live(directory: &Path) {
     end_with_the_parent();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let (engine, store) = begin(directory, Wind::Gusty).await;
         loop {
@@ -40,10 +37,7 @@ pub(crate) async fn begin(directory: &Path, wind: Wind) -> (Engine, Arc<SqliteSt
     let clock = Arc::new(HostClock::anchored(directory, census.boot_id()).unwrap());
     let store = Arc::new(SqliteStore::open(&directory.join("store")).unwrap());
     let world = Arc::new(FakeWorld::on_file(directory.join("world.json")));
-    let weather = Arc::new(HostWeather {
-        clock: clock.clone(),
-        wind,
-    });
+    let weather = Arc::new(HostWeather { clock: clock.clone(), wind });
     let parts = Parts {
         store: store.clone(),
         provider: Arc::new(FakeProvider::new(world, weather, Guards::default())),
@@ -51,11 +45,7 @@ pub(crate) async fn begin(directory: &Path, wind: Wind) -> (Engine, Arc<SqliteSt
         ids: Arc::new(RandomIds),
         census: Arc::new(census),
     };
-    let config = Config {
-        heartbeat_ms: 500,
-        reconcile_every_ms: 5_000,
-        ..Config::default()
-    };
+    let config = Config { heartbeat_ms: 500, reconcile_every_ms: 5_000, ..Config::default() };
     (Engine::begin(parts, config).await.unwrap(), store)
 }
 
@@ -89,13 +79,7 @@ async fn create(engine: &Engine) {
         queue_length: 3,
         ..Policy::default()
     };
-    if let Ok(id) = engine
-        .create(CreateAsk {
-            policy,
-            ..CreateAsk::default()
-        })
-        .await
-    {
+    if let Ok(id) = engine.create(CreateAsk { policy, ..CreateAsk::default() }).await {
         say("created", &id.to_string());
     }
 }
@@ -106,18 +90,9 @@ async fn execute(engine: &Engine, id: SandboxId) {
         1 => vec!["work".into(), fastrand::u64(1..3_000).to_string(), "0".into()],
         _ => vec!["hang".into()],
     };
-    let limits = ExecutionLimits {
-        timeout_ms: Some(4_000),
-        inactivity_ms: None,
-    };
-    let command = Command {
-        argv,
-        ..Command::default()
-    };
-    if let Ok(execution) = engine
-        .execute(id, command, ExecutionKind::Run, limits, true)
-        .await
-    {
+    let limits = ExecutionLimits { timeout_ms: Some(4_000), inactivity_ms: None };
+    let command = Command { argv, ..Command::default() };
+    if let Ok(execution) = engine.execute(id, command, ExecutionKind::Run, limits, true).await {
         say("accepted", &execution.to_string());
     }
 }
@@ -130,9 +105,7 @@ async fn stop(engine: &Engine, id: SandboxId) {
 
 /// One write, so that a line is whole or not there.
 fn say(what: &str, id: &str) {
-    std::io::stdout()
-        .write_all(format!("{what} {id}\n").as_bytes())
-        .unwrap();
+    std::io::stdout().write_all(format!("{what} {id}\n").as_bytes()).unwrap();
     std::io::stdout().flush().unwrap();
 }
 
@@ -166,11 +139,6 @@ impl Weather for HostWeather {
             faults[fastrand::usize(0..faults.len())]
         });
         let wait = || fastrand::u64(0..10);
-        Forecast {
-            before_ms: wait(),
-            halfway_ms: wait(),
-            after_ms: wait(),
-            fault,
-        }
+        Forecast { before_ms: wait(), halfway_ms: wait(), after_ms: wait(), fault }
     }
 }

@@ -52,11 +52,7 @@ impl Herd {
 
     fn start(&self) -> Member {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "a_member_of_the_herd_works_where_it_is_told_to",
-                "--nocapture",
-            ])
+            .args(["--exact", "a_member_of_the_herd_works_where_it_is_told_to", "--nocapture"])
             .env(DIRECTORY, &self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,17 +65,11 @@ impl Herd {
                 sender.send(line).unwrap();
             }
         });
-        Member {
-            child,
-            listener: Some(listener),
-        }
+        Member { child, listener: Some(listener) }
     }
 
     /// Every now and then one of them dies without a word, and another takes its place.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a test of real processes takes real time"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
     pub(crate) fn be_hunted_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -97,10 +87,7 @@ impl Herd {
             member.kill();
         }
         drop(self.lines.0);
-        let mut told = Told {
-            deaths: self.deaths,
-            ..Told::default()
-        };
+        let mut told = Told { deaths: self.deaths, ..Told::default() };
         for line in self.lines.1 {
             told.take(&line);
         }

@@ -11,10 +11,7 @@ use crate::stage::{MINUTE, SECOND, Stage};
 
 fn places(sandboxes: u64) -> Config {
     Config {
-        admission: AdmissionLimits {
-            sandboxes: Some(sandboxes),
-            ..AdmissionLimits::default()
-        },
+        admission: AdmissionLimits { sandboxes: Some(sandboxes), ..AdmissionLimits::default() },
         ..Config::default()
     }
 }
@@ -25,19 +22,13 @@ fn with_key(request: &str) -> CreateAsk {
         request: request.into(),
         expires_at: DAWN.after_ms(60 * MINUTE),
     };
-    CreateAsk {
-        key: Some(key),
-        ..CreateAsk::default()
-    }
+    CreateAsk { key: Some(key), ..CreateAsk::default() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sixty_four_creates_at_once_for_five_places_admit_exactly_five() {
     let stage = Stage::new();
-    let (one, other) = (
-        stage.begin_with(places(5)).await,
-        stage.begin_with(places(5)).await,
-    );
+    let (one, other) = (stage.begin_with(places(5)).await, stage.begin_with(places(5)).await);
 
     let creates = (0..64).map(|turn| if turn % 2 == 0 { &one } else { &other });
     let answers = join_all(creates.map(|engine| engine.create(CreateAsk::default()))).await;
@@ -59,11 +50,7 @@ async fn a_place_is_free_again_only_after_a_proven_stop() {
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
     stage.ask_to_stop(&engine, id).await;
-    stage
-        .until(id, SECOND, |sandbox| {
-            matches!(sandbox.lease, Lease::StopWaiting { .. })
-        })
-        .await;
+    stage.until(id, SECOND, |sandbox| matches!(sandbox.lease, Lease::StopWaiting { .. })).await;
 
     let too_early = engine.create(CreateAsk::default()).await;
     stage.stop(&engine, id).await;
@@ -78,24 +65,10 @@ async fn a_place_is_free_again_only_after_a_proven_stop() {
 #[tokio::test(start_paused = true)]
 async fn memory_that_is_taken_is_not_given_twice() {
     let stage = Stage::new();
-    let admission = AdmissionLimits {
-        memory_mb: Some(1_000),
-        ..AdmissionLimits::default()
-    };
-    let engine = stage
-        .begin_with(Config {
-            admission,
-            ..Config::default()
-        })
-        .await;
+    let admission = AdmissionLimits { memory_mb: Some(1_000), ..AdmissionLimits::default() };
+    let engine = stage.begin_with(Config { admission, ..Config::default() }).await;
     let asking = |memory_mb| CreateAsk {
-        spec: Spec {
-            limits: Limits {
-                memory_mb: Some(memory_mb),
-                ..Limits::default()
-            },
-            ..Spec::default()
-        },
+        spec: Spec { limits: Limits { memory_mb: Some(memory_mb), ..Limits::default() }, ..Spec::default() },
         ..CreateAsk::default()
     };
 
@@ -104,11 +77,7 @@ async fn memory_that_is_taken_is_not_given_twice() {
     let fits = engine.create(asking(300)).await;
     stage.stop(&engine, first).await;
 
-    let scarcity = Scarcity::Memory {
-        taken: 700,
-        asked: 400,
-        limit: 1_000,
-    };
+    let scarcity = Scarcity::Memory { taken: 700, asked: 400, limit: 1_000 };
     assert!(matches!(too_much, Err(CreateError::Scarce(told)) if told == scarcity));
     assert!(fits.is_ok());
     assert_eq!(stage.store.totals().await.unwrap().taken.memory_mb, 300);
@@ -117,10 +86,7 @@ async fn memory_that_is_taken_is_not_given_twice() {
 #[tokio::test(start_paused = true)]
 async fn the_same_key_gives_the_same_sandbox_through_every_engine() {
     let stage = Stage::new();
-    let (one, other) = (
-        stage.begin_with(places(1)).await,
-        stage.begin_with(places(1)).await,
-    );
+    let (one, other) = (stage.begin_with(places(1)).await, stage.begin_with(places(1)).await);
 
     let first = one.create(with_key("a")).await.unwrap();
     let again = other.create(with_key("a")).await.unwrap();
@@ -180,15 +146,7 @@ async fn created_less_destroyed_is_what_is_there_at_every_step() {
     stage.assert_sum().await;
     stage.wait_ready(&engine, first).await.unwrap();
     stage.assert_sum().await;
-    let second = stage
-        .ready(
-            &engine,
-            Policy {
-                stop_attempts: 1,
-                ..Policy::default()
-            },
-        )
-        .await;
+    let second = stage.ready(&engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
     stage.assert_sum().await;
     engine.restart(first, Cause::StoppedByUser).await.unwrap();
     stage.assert_sum().await;

@@ -57,38 +57,20 @@ async fn a_launch_that_always_fails_is_tried_as_often_as_the_policy_says() {
     let engine = stage.begin().await;
     stage.weather.always(Call::Start, fault(Fault::HalfDone));
 
-    let id = stage
-        .create(
-            &engine,
-            Policy {
-                launches: 4,
-                ..Policy::default()
-            },
-        )
-        .await;
+    let id = stage.create(&engine, Policy { launches: 4, ..Policy::default() }).await;
     let waited = stage.wait_ready(&engine, id).await;
     stage.stop(&engine, id).await;
 
     assert_eq!(waited, Err(Cause::StartFailed));
     assert_eq!(stage.weather.calls(Call::Start), 4);
-    assert_eq!(
-        stage
-            .times(id, |fact| matches!(fact, Fact::LaunchBegan { .. }))
-            .await
-            .len(),
-        4
-    );
+    assert_eq!(stage.times(id, |fact| matches!(fact, Fact::LaunchBegan { .. })).await.len(), 4);
     assert_eq!(stage.state(id).await, State::Failed);
     stage.assert_nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_launch_that_hangs_ends_at_the_start_deadline_and_its_stop_is_decided_before_anybody_is_told() {
-    for launch in [
-        hangs(),
-        halfway(hangs().before_ms),
-        answered_after(hangs().before_ms),
-    ] {
+    for launch in [hangs(), halfway(hangs().before_ms), answered_after(hangs().before_ms)] {
         let stage = Stage::new();
         let engine = stage.begin().await;
         stage.weather.next(Call::Start, launch);
@@ -100,10 +82,7 @@ async fn a_launch_that_hangs_ends_at_the_start_deadline_and_its_stop_is_decided_
 
         assert_eq!(waited, Err(Cause::StartDeadline));
         assert_eq!(told_at, 60 * SECOND);
-        assert!(
-            matches!(lease, Lease::Stopping { .. } | Lease::Free { .. }),
-            "{lease:?}"
-        );
+        assert!(matches!(lease, Lease::Stopping { .. } | Lease::Free { .. }), "{lease:?}");
         stage.assert_nothing_is_left().await;
     }
 }
@@ -152,18 +131,10 @@ async fn a_body_that_cannot_be_asked_for_a_minute_is_ended() {
     stage.weather.always(Call::Ping, hangs());
     stage.weather.always(Call::Probe, hangs());
 
-    let ended = stage
-        .until(id, 120 * SECOND, |sandbox| sandbox.is_settled())
-        .await;
+    let ended = stage.until(id, 120 * SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!(
-        stage
-            .times(id, |fact| *fact
-                == Fact::EndDecided {
-                    cause: Cause::ProviderError
-                })
-            .await
-            .len(),
+        stage.times(id, |fact| *fact == Fact::EndDecided { cause: Cause::ProviderError }).await.len(),
         1
     );
     assert_eq!(ended.generation(), Generation(1));
@@ -178,9 +149,7 @@ async fn a_restart_makes_a_new_body_after_the_old_one_is_gone() {
     stage.weather.next(Call::Stop, slow(3 * SECOND));
 
     engine.restart(id, Cause::StoppedByUser).await.unwrap();
-    stage
-        .until(id, 10 * SECOND, |sandbox| sandbox.generation() == Generation(2))
-        .await;
+    stage.until(id, 10 * SECOND, |sandbox| sandbox.generation() == Generation(2)).await;
     stage.wait_ready(&engine, id).await.unwrap();
 
     assert_eq!(stage.times(id, is_ready).await, [0, 3 * SECOND]);

@@ -29,10 +29,7 @@ async fn a_launch_that_a_crash_interrupts_is_finished_by_the_next_engine_with_on
         stage.wait_ready(&next, id).await.unwrap();
 
         let sandbox = stage.sandbox(id).await;
-        assert_eq!(
-            (sandbox.generation(), sandbox.owner),
-            (Generation(generation), next.node())
-        );
+        assert_eq!((sandbox.generation(), sandbox.owner), (Generation(generation), next.node()));
         assert_eq!(stage.bodies().len(), 1);
         stage.assert_sum().await;
     }
@@ -117,11 +114,7 @@ async fn a_cancel_that_a_crash_interrupts_is_finished() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_a_crash_interrupts_is_finished_and_keeps_its_cause() {
-    for stop in [
-        slow(10 * SECOND),
-        halfway(4 * SECOND),
-        answered_after(10 * SECOND),
-    ] {
+    for stop in [slow(10 * SECOND), halfway(4 * SECOND), answered_after(10 * SECOND)] {
         let stage = Stage::new();
         let engine = stage.begin().await;
         let id = stage.ready(&engine, Policy::default()).await;
@@ -133,9 +126,7 @@ async fn a_stop_that_a_crash_interrupts_is_finished_and_keeps_its_cause() {
         let _next = stage.begin().await;
         stage.until(id, 5 * SECOND, |sandbox| sandbox.is_settled()).await;
 
-        let ended = Fact::Ended {
-            cause: Cause::StoppedByUser,
-        };
+        let ended = Fact::Ended { cause: Cause::StoppedByUser };
         assert_eq!(stage.times(id, |fact| *fact == ended).await.len(), 1);
         stage.assert_nothing_is_left().await;
     }
@@ -153,13 +144,7 @@ async fn what_was_asked_of_a_dead_engine_by_its_neighbour_is_adopted_too() {
     stage.crash(neighbour);
     let stop = stage.stop(&owner, id).await;
 
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::StoppedByUser,
-            ..
-        }
-    ));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::StoppedByUser, .. }));
     assert!(stage.now() <= 4 * SECOND, "{}", stage.now());
 }
 

@@ -11,10 +11,7 @@ use crate::seams::{fault, hangs, slow};
 use crate::stage::{SECOND, Stage, words};
 
 fn one_place() -> Policy {
-    Policy {
-        side_by_side: 1,
-        ..Policy::default()
-    }
+    Policy { side_by_side: 1, ..Policy::default() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,10 +35,7 @@ async fn an_execution_that_is_asked_for_before_the_sandbox_is_ready_runs_when_it
 async fn an_execution_whose_start_answer_is_lost_is_found_running_by_a_look() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let accepting = Policy {
-        accept_ms: Some(10 * SECOND),
-        ..Policy::default()
-    };
+    let accepting = Policy { accept_ms: Some(10 * SECOND), ..Policy::default() };
     let id = stage.ready(&engine, accepting).await;
     stage.weather.next(Call::Exec, fault(Fault::AnswerLost));
 
@@ -65,10 +59,7 @@ async fn an_execution_whose_start_answer_is_lost_ends_at_its_start_deadline_with
         let execution = stage.run(&engine, id, "hang").await;
         let outcome = stage.outcome(&engine, id, execution).await;
 
-        assert_eq!(
-            (outcome.kind, outcome.cause),
-            (OutcomeKind::Failed, Cause::StartDeadline)
-        );
+        assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Failed, Cause::StartDeadline));
         assert_eq!(stage.now(), 30 * SECOND);
         assert_eq!(stage.running(), 0);
     }
@@ -101,10 +92,7 @@ async fn an_execution_that_the_provider_refuses_ends_failed_with_the_reason() {
     let execution = stage.run(&engine, id, "fly").await;
     let outcome = stage.outcome(&engine, id, execution).await;
 
-    assert_eq!(
-        (outcome.kind, outcome.cause),
-        (OutcomeKind::Failed, Cause::StartFailed)
-    );
+    assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Failed, Cause::StartFailed));
     assert!(outcome.detail.unwrap().contains("fly"));
     assert!(stage.sandbox(id).await.executions.is_empty());
 }
@@ -117,19 +105,11 @@ async fn one_more_than_there_are_places_is_queued_or_refused_as_it_wishes() {
     let first = stage.run(&engine, id, "sleep 5").await;
 
     let limits = ExecutionLimits::default();
-    let impatient = engine
-        .execute(id, words("true"), ExecutionKind::Run, limits, false)
-        .await;
+    let impatient = engine.execute(id, words("true"), ExecutionKind::Run, limits, false).await;
     let second = stage.run(&engine, id, "exit 2").await;
     let outcome = stage.outcome(&engine, id, second).await;
 
-    assert!(matches!(
-        impatient,
-        Err(ApplyError::Refused(Refusal::Busy {
-            running: 1,
-            places: 1
-        }))
-    ));
+    assert!(matches!(impatient, Err(ApplyError::Refused(Refusal::Busy { running: 1, places: 1 }))));
     assert_eq!(outcome, Outcome::exited(2));
     assert_eq!(stage.outcome(&engine, id, first).await, Outcome::exited(0));
     assert_eq!(stage.store.executions(id).await.unwrap().len(), 2);
@@ -145,10 +125,7 @@ async fn an_execution_that_finds_no_place_by_its_start_deadline_ends() {
     let queued = stage.run(&engine, id, "true").await;
     let outcome = stage.outcome(&engine, id, queued).await;
 
-    assert_eq!(
-        (outcome.kind, outcome.cause),
-        (OutcomeKind::Failed, Cause::StartDeadline)
-    );
+    assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Failed, Cause::StartDeadline));
     assert_eq!(stage.now(), 30 * SECOND);
     assert_eq!(stage.running(), 1);
 }
@@ -161,10 +138,7 @@ async fn a_job_runs_beside_what_takes_all_places() {
     stage.run(&engine, id, "hang").await;
 
     let limits = ExecutionLimits::default();
-    let job = engine
-        .execute(id, words("sleep 1"), ExecutionKind::Job, limits, false)
-        .await
-        .unwrap();
+    let job = engine.execute(id, words("sleep 1"), ExecutionKind::Job, limits, false).await.unwrap();
     let outcome = stage.outcome(&engine, id, job).await;
 
     assert_eq!(outcome, Outcome::exited(0));
@@ -199,10 +173,7 @@ async fn an_outcome_can_be_read_after_the_end_of_the_sandbox() {
 
     assert_eq!(stage.outcome(&other, id, short).await, Outcome::exited(4));
     let ended = stage.outcome(&other, id, long).await;
-    assert_eq!(
-        (ended.kind, ended.cause),
-        (OutcomeKind::Cancelled, Cause::StoppedByUser)
-    );
+    assert_eq!((ended.kind, ended.cause), (OutcomeKind::Cancelled, Cause::StoppedByUser));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,9 +21,7 @@ async fn a_shutdown_that_keeps_hands_live_sandboxes_and_their_executions_to_the_
     engine.shutdown(OnExit::Keep, MINUTE).await.unwrap();
     let kept = stage.running();
     let next = stage.begin().await;
-    let adopted = stage
-        .until(id, SECOND, |sandbox| sandbox.owner == next.node())
-        .await;
+    let adopted = stage.until(id, SECOND, |sandbox| sandbox.owner == next.node()).await;
     let outcome = stage.outcome(&next, id, execution).await;
 
     assert_eq!(kept, 1);
@@ -40,9 +38,7 @@ async fn an_engine_that_has_said_good_bye_is_taken_over_by_one_that_is_there_alr
     let id = stage.ready(&leaving, Policy::default()).await;
 
     leaving.shutdown(OnExit::Keep, MINUTE).await.unwrap();
-    stage
-        .until(id, 3 * SECOND, |sandbox| sandbox.owner == staying.node())
-        .await;
+    stage.until(id, 3 * SECOND, |sandbox| sandbox.owner == staying.node()).await;
 
     let nodes = stage.store.nodes().await.unwrap();
     assert_eq!(nodes.len(), 1);
@@ -53,10 +49,7 @@ async fn an_engine_that_has_said_good_bye_is_taken_over_by_one_that_is_there_alr
 async fn a_shutdown_that_stops_proves_everything_of_its_own_gone() {
     let stage = Stage::new();
     let (engine, other) = (stage.begin().await, stage.begin().await);
-    let own = [
-        stage.ready(&engine, Policy::default()).await,
-        stage.ready(&engine, Policy::default()).await,
-    ];
+    let own = [stage.ready(&engine, Policy::default()).await, stage.ready(&engine, Policy::default()).await];
     let of_the_other = stage.ready(&other, Policy::default()).await;
     let execution = stage.run(&engine, own[0], "hang").await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
@@ -65,21 +58,9 @@ async fn a_shutdown_that_stops_proves_everything_of_its_own_gone() {
 
     for id in own {
         let life = stage.sandbox(id).await.life;
-        assert!(
-            matches!(
-                life,
-                Life::Ended {
-                    cause: Cause::Shutdown,
-                    ..
-                }
-            ),
-            "{life:?}"
-        );
+        assert!(matches!(life, Life::Ended { cause: Cause::Shutdown, .. }), "{life:?}");
     }
-    assert_eq!(
-        stage.outcome(&other, own[0], execution).await.cause,
-        Cause::Shutdown
-    );
+    assert_eq!(stage.outcome(&other, own[0], execution).await.cause, Cause::Shutdown);
     assert_eq!(stage.bodies().len(), 1);
     assert_eq!(stage.state(of_the_other).await, State::Ready);
 }
@@ -97,15 +78,7 @@ async fn a_shutdown_does_not_wait_for_ever_and_leaves_the_rest_to_the_next_engin
     stage.until(id, 10 * SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!(left_at, 2 * SECOND);
-    assert_eq!(
-        stage
-            .times(id, |fact| *fact
-                == Fact::Ended {
-                    cause: Cause::Shutdown
-                })
-            .await,
-        [5 * SECOND]
-    );
+    assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Shutdown }).await, [5 * SECOND]);
     stage.assert_nothing_is_left().await;
 }
 
@@ -115,10 +88,7 @@ async fn an_owner_that_is_stopped_in_its_tracks_holds_up_no_deadline() {
     let (owner, its_clock) = stage.begin_pausable().await;
     let other = stage.begin().await;
     let id = stage.ready(&owner, Policy::default()).await;
-    let limits = ExecutionLimits {
-        timeout_ms: Some(10 * SECOND),
-        inactivity_ms: None,
-    };
+    let limits = ExecutionLimits { timeout_ms: Some(10 * SECOND), inactivity_ms: None };
     let execution = stage.run_within(&owner, id, "hang", limits).await;
     stage.pass_ms(SECOND).await;
 
@@ -126,15 +96,9 @@ async fn an_owner_that_is_stopped_in_its_tracks_holds_up_no_deadline() {
     let outcome = stage.outcome(&other, id, execution).await;
     let ended_at = stage.now();
 
-    assert_eq!(
-        (outcome.kind, outcome.cause),
-        (OutcomeKind::TimedOut, Cause::TimeLimit)
-    );
+    assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::TimedOut, Cause::TimeLimit));
     // The owner's own second, and one poll.
-    assert!(
-        (11 * SECOND..=11 * SECOND + 200).contains(&ended_at),
-        "{ended_at}"
-    );
+    assert!((11 * SECOND..=11 * SECOND + 200).contains(&ended_at), "{ended_at}");
     assert_eq!(stage.running(), 0);
 }
 
@@ -143,10 +107,7 @@ async fn an_owner_that_wakes_up_late_changes_nothing() {
     let stage = Stage::new();
     let (owner, its_clock) = stage.begin_pausable().await;
     let other = stage.begin().await;
-    let short_lived = Policy {
-        max_life_ms: 20 * SECOND,
-        ..Policy::default()
-    };
+    let short_lived = Policy { max_life_ms: 20 * SECOND, ..Policy::default() };
     let id = stage.ready(&owner, short_lived).await;
     let execution = stage.run(&owner, id, "hang").await;
     stage.pass_ms(SECOND).await;
@@ -158,10 +119,7 @@ async fn an_owner_that_wakes_up_late_changes_nothing() {
     stage.pass_ms(MINUTE).await;
 
     assert_eq!(stage.sandbox(id).await, ended);
-    assert_eq!(
-        stage.outcome(&other, id, execution).await.kind,
-        OutcomeKind::TimedOut
-    );
+    assert_eq!(stage.outcome(&other, id, execution).await.kind, OutcomeKind::TimedOut);
     stage.assert_nothing_is_left().await;
 }
 
@@ -177,9 +135,7 @@ async fn an_owner_that_was_taken_for_dead_has_lost_its_sandboxes_when_it_wakes_u
 
     its_clock.pause();
     stage.census.declare_dead(owner.node());
-    stage
-        .until(id, 5 * SECOND, |sandbox| sandbox.owner == other.node())
-        .await;
+    stage.until(id, 5 * SECOND, |sandbox| sandbox.owner == other.node()).await;
     its_clock.go_on();
     stage.pass_ms(SECOND).await;
     let outcome = stage.outcome(&owner, id, execution).await;

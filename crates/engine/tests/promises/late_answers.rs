@@ -80,10 +80,7 @@ async fn engines_that_write_to_one_sandbox_at_the_same_time_lose_no_wish() {
     let executions = futures_util::future::join_all(wishes).await;
 
     for execution in &executions {
-        assert_eq!(
-            stage.outcome(&engines[0], id, *execution).await,
-            Outcome::exited(0)
-        );
+        assert_eq!(stage.outcome(&engines[0], id, *execution).await, Outcome::exited(0));
     }
     assert_eq!(stage.weather.calls(Call::Exec), 40);
     assert_eq!(stage.store.executions(id).await.unwrap().len(), 40);

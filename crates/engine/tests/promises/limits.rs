@@ -9,17 +9,11 @@ use crate::seams::{fault, hangs, slow};
 use crate::stage::{MINUTE, SECOND, Stage};
 
 fn within(seconds: u64) -> ExecutionLimits {
-    ExecutionLimits {
-        timeout_ms: Some(seconds * SECOND),
-        inactivity_ms: None,
-    }
+    ExecutionLimits { timeout_ms: Some(seconds * SECOND), inactivity_ms: None }
 }
 
 fn quiet_for(seconds: u64) -> ExecutionLimits {
-    ExecutionLimits {
-        timeout_ms: None,
-        inactivity_ms: Some(seconds * SECOND),
-    }
+    ExecutionLimits { timeout_ms: None, inactivity_ms: Some(seconds * SECOND) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,10 +25,7 @@ async fn an_execution_ends_at_its_time_limit_and_its_sandbox_goes_on() {
     let execution = stage.run_within(&engine, id, "work 60000 0", within(10)).await;
     let outcome = stage.outcome(&engine, id, execution).await;
 
-    assert_eq!(
-        (outcome.kind, outcome.cause),
-        (OutcomeKind::TimedOut, Cause::TimeLimit)
-    );
+    assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::TimedOut, Cause::TimeLimit));
     assert_eq!(stage.now(), 10 * SECOND);
     assert_eq!(stage.running(), 0);
     assert_eq!(stage.state(id).await, State::Ready);
@@ -52,10 +43,7 @@ async fn a_silent_execution_ends_for_inactivity_and_a_chatty_one_does_not() {
     let silent_until = stage.now();
     let of_the_chatty = stage.outcome(&engine, id, chatty).await;
 
-    assert_eq!(
-        (of_the_silent.kind, of_the_silent.cause),
-        (OutcomeKind::TimedOut, Cause::Inactivity)
-    );
+    assert_eq!((of_the_silent.kind, of_the_silent.cause), (OutcomeKind::TimedOut, Cause::Inactivity));
     assert_eq!(silent_until, 5 * SECOND);
     assert_eq!(of_the_chatty, Outcome::exited(0));
     assert_eq!(stage.now(), 2 * MINUTE);
@@ -80,33 +68,16 @@ async fn a_look_that_fails_does_not_take_an_execution_for_silent() {
 async fn a_cancelled_execution_ends_with_its_process_and_the_rest_goes_on() {
     let stage = Stage::new();
     let (engine, other) = (stage.begin().await, stage.begin().await);
-    let id = stage
-        .ready(
-            &engine,
-            Policy {
-                side_by_side: 2,
-                ..Policy::default()
-            },
-        )
-        .await;
-    let (kept, running) = (
-        stage.run(&engine, id, "sleep 9").await,
-        stage.run(&engine, id, "hang").await,
-    );
+    let id = stage.ready(&engine, Policy { side_by_side: 2, ..Policy::default() }).await;
+    let (kept, running) = (stage.run(&engine, id, "sleep 9").await, stage.run(&engine, id, "hang").await);
     let queued = stage.run(&engine, id, "hang").await;
     stage.pass_ms(SECOND).await;
 
     other.cancel(id, queued).await.unwrap();
     other.cancel(id, running).await.unwrap();
-    let outcomes = [
-        stage.outcome(&engine, id, queued).await,
-        stage.outcome(&engine, id, running).await,
-    ];
+    let outcomes = [stage.outcome(&engine, id, queued).await, stage.outcome(&engine, id, running).await];
 
-    assert!(
-        outcomes.iter().all(|ended| ended.kind == OutcomeKind::Cancelled),
-        "{outcomes:?}"
-    );
+    assert!(outcomes.iter().all(|ended| ended.kind == OutcomeKind::Cancelled), "{outcomes:?}");
     assert_eq!(stage.running(), 1);
     assert_eq!(stage.outcome(&engine, id, kept).await, Outcome::exited(0));
     assert_eq!(stage.now(), 9 * SECOND);
@@ -120,10 +91,7 @@ async fn a_cancel_of_an_execution_that_never_was_says_so() {
 
     let cancelled = engine.cancel(id, pinfold_lifecycle::ExecutionId(7)).await;
 
-    assert!(matches!(
-        cancelled,
-        Err(ApplyError::Refused(Refusal::NoSuchExecution))
-    ));
+    assert!(matches!(cancelled, Err(ApplyError::Refused(Refusal::NoSuchExecution))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,13 +125,7 @@ async fn an_execution_that_cannot_be_ended_alone_is_ended_with_its_sandbox() {
 
     assert_eq!(outcome.kind, OutcomeKind::Cancelled);
     assert_eq!(stage.now(), 10 * SECOND);
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::ProviderError,
-            ..
-        }
-    ));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::ProviderError, .. }));
     stage.assert_nothing_is_left().await;
 }
 
@@ -177,21 +139,14 @@ async fn a_one_shot_sandbox_ends_with_its_execution_and_takes_its_cause() {
     for (command, cause, state) in cases {
         let stage = Stage::new();
         let engine = stage.begin().await;
-        let one_shot = Policy {
-            one_shot: true,
-            ..Policy::default()
-        };
+        let one_shot = Policy { one_shot: true, ..Policy::default() };
         let id = stage.create(&engine, one_shot).await;
 
         let execution = stage.run_within(&engine, id, command, within(10)).await;
         stage.until(id, MINUTE, |sandbox| sandbox.is_settled()).await;
 
         assert_eq!(stage.state(id).await, state, "{command}");
-        assert_eq!(
-            stage.times(id, |fact| *fact == Fact::Ended { cause }).await.len(),
-            1,
-            "{command}"
-        );
+        assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause }).await.len(), 1, "{command}");
         assert_eq!(stage.outcome(&engine, id, execution).await.cause, cause);
         stage.assert_nothing_is_left().await;
     }
@@ -201,14 +156,8 @@ async fn a_one_shot_sandbox_ends_with_its_execution_and_takes_its_cause() {
 async fn a_sandbox_that_nobody_uses_ends_as_idle_and_one_that_is_kept_alive_later() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let idle = Policy {
-        idle_ms: Some(20 * SECOND),
-        ..Policy::default()
-    };
-    let (left, kept) = (
-        stage.ready(&engine, idle.clone()).await,
-        stage.ready(&engine, idle).await,
-    );
+    let idle = Policy { idle_ms: Some(20 * SECOND), ..Policy::default() };
+    let (left, kept) = (stage.ready(&engine, idle.clone()).await, stage.ready(&engine, idle).await);
     stage.pass_ms(15 * SECOND).await;
 
     engine.keep_alive(kept).await.unwrap();
@@ -223,11 +172,7 @@ async fn a_sandbox_that_nobody_uses_ends_as_idle_and_one_that_is_kept_alive_late
 async fn a_busy_sandbox_is_not_idle_but_its_maximum_life_ends_it() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let short_lived = Policy {
-        idle_ms: Some(10 * SECOND),
-        max_life_ms: MINUTE,
-        ..Policy::default()
-    };
+    let short_lived = Policy { idle_ms: Some(10 * SECOND), max_life_ms: MINUTE, ..Policy::default() };
     let id = stage.ready(&engine, short_lived).await;
 
     let execution = stage.run(&engine, id, "hang").await;
@@ -235,13 +180,7 @@ async fn a_busy_sandbox_is_not_idle_but_its_maximum_life_ends_it() {
     let stop = stage.stop(&engine, id).await;
 
     assert_eq!((outcome.kind, stage.now()), (OutcomeKind::TimedOut, MINUTE));
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::MaxLife,
-            ..
-        }
-    ));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::MaxLife, .. }));
     stage.assert_nothing_is_left().await;
 }
 
@@ -249,14 +188,8 @@ async fn a_busy_sandbox_is_not_idle_but_its_maximum_life_ends_it() {
 async fn a_sandbox_that_accepts_no_work_in_time_is_ended_and_one_that_works_is_not() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let accepting = Policy {
-        accept_ms: Some(10 * SECOND),
-        ..Policy::default()
-    };
-    let (idle, busy) = (
-        stage.ready(&engine, accepting.clone()).await,
-        stage.ready(&engine, accepting).await,
-    );
+    let accepting = Policy { accept_ms: Some(10 * SECOND), ..Policy::default() };
+    let (idle, busy) = (stage.ready(&engine, accepting.clone()).await, stage.ready(&engine, accepting).await);
     stage.weather.next(Call::Exec, hangs());
     stage.run(&engine, idle, "hang").await;
     stage.run(&engine, busy, "hang").await;
@@ -264,12 +197,7 @@ async fn a_sandbox_that_accepts_no_work_in_time_is_ended_and_one_that_works_is_n
     stage.until(idle, MINUTE, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!(
-        stage
-            .times(idle, |fact| *fact
-                == Fact::Ended {
-                    cause: Cause::StartDeadline
-                })
-            .await,
+        stage.times(idle, |fact| *fact == Fact::Ended { cause: Cause::StartDeadline }).await,
         [10 * SECOND]
     );
     assert_eq!(stage.state(busy).await, State::Running);

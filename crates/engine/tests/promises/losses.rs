@@ -23,13 +23,7 @@ async fn a_body_that_disappears_ends_its_sandbox_and_its_executions_as_lost() {
     let stop = stage.stop(&engine, id).await;
 
     assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Lost, Cause::Lost));
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::Lost,
-            ..
-        }
-    ));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::Lost, .. }));
     assert!(stage.now() < 3 * SECOND);
     stage.assert_nothing_is_left().await;
 }
@@ -43,12 +37,7 @@ async fn an_idle_body_that_disappears_is_missed_by_the_next_routine_probe() {
     stage.world.kill_body(body_of(&stage.sandbox(id).await), false);
     stage.until(id, MINUTE, |sandbox| sandbox.is_settled()).await;
 
-    assert_eq!(
-        stage
-            .times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost })
-            .await,
-        [15 * SECOND]
-    );
+    assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost }).await, [15 * SECOND]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,26 +85,14 @@ async fn what_a_restart_of_the_host_took_ends_with_that_cause() {
     let outcome = stage.outcome(&next, id, execution).await;
     let stop = stage.stop(&next, id).await;
 
-    assert_eq!(
-        (outcome.kind, outcome.cause),
-        (OutcomeKind::Lost, Cause::HostRestarted)
-    );
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::HostRestarted,
-            ..
-        }
-    ));
+    assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Lost, Cause::HostRestarted));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::HostRestarted, .. }));
     stage.assert_nothing_is_left().await;
 }
 
 /// As a defective disk or a careless hand would.
 fn spoil(stage: &Stage) {
-    stage
-        .store
-        .tamper("UPDATE sandboxes SET state = '{\"half\":'")
-        .unwrap();
+    stage.store.tamper("UPDATE sandboxes SET state = '{\"half\":'").unwrap();
 }
 
 async fn lease(stage: &Stage, id: SandboxId) -> Lease {
@@ -133,12 +110,7 @@ async fn a_row_that_cannot_be_read_is_shown_and_the_next_touch_quarantines_it() 
     let touched = engine.keep_alive(id).await;
 
     assert!(matches!(shown.as_slice(), [Row::Unreadable(row)] if row.id == id));
-    assert!(matches!(
-        touched,
-        Err(ApplyError::Refused(Refusal::Ending {
-            cause: Cause::ProviderError
-        }))
-    ));
+    assert!(matches!(touched, Err(ApplyError::Refused(Refusal::Ending { cause: Cause::ProviderError }))));
     let lease = lease(&stage, id).await;
     let why = StopFailure::UnreadableRow { why: String::new() };
     assert!(
@@ -159,22 +131,13 @@ async fn a_row_that_cannot_be_read_is_found_by_its_deadline_and_freed_only_when_
     spoil(&stage);
     stage.pass_ms(MINUTE).await;
     let quarantined = stage.state(id).await;
-    let while_it_is_there = engine
-        .stop(id, Cause::StoppedByUser, false, MINUTE)
-        .await
-        .unwrap();
+    let while_it_is_there = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await.unwrap();
     stage.world.kill_body(body, false);
     let after_it_is_gone = stage.stop(&engine, id).await;
 
     assert_eq!(quarantined, State::Quarantined);
     assert_eq!(while_it_is_there, Stop::Pending);
-    assert!(matches!(
-        after_it_is_gone,
-        Stop::Gone {
-            cause: Cause::ProviderError,
-            ..
-        }
-    ));
+    assert!(matches!(after_it_is_gone, Stop::Gone { cause: Cause::ProviderError, .. }));
     stage.assert_nothing_is_left().await;
 }
 
@@ -190,9 +153,7 @@ async fn an_execution_of_a_row_that_cannot_be_read_ends_too() {
     spoil(&stage);
     stage.world.kill_body(body, false);
     engine.forget(id).await.unwrap_or_default();
-    let history = stage
-        .times(id, |fact| matches!(fact, Fact::Quarantined { .. }))
-        .await;
+    let history = stage.times(id, |fact| matches!(fact, Fact::Quarantined { .. })).await;
 
     assert_eq!(history.len(), 1);
     stage.pass_ms(MINUTE).await;
@@ -214,13 +175,7 @@ async fn a_row_that_cannot_be_read_stays_when_its_owner_dies() {
     let stop = next.stop(id, Cause::StoppedByUser, false, SECOND).await.unwrap();
 
     assert_eq!(stop, Stop::Pending);
-    assert!(matches!(
-        stage.sandbox(id).await.life,
-        Life::Ending {
-            cause: Cause::ProviderError,
-            ..
-        }
-    ));
+    assert!(matches!(stage.sandbox(id).await.life, Life::Ending { cause: Cause::ProviderError, .. }));
     assert_eq!(stage.bodies().len(), 1);
     stage.assert_sum().await;
 }

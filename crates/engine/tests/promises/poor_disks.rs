@@ -13,8 +13,7 @@ impl Stage {
     /// Every write fails like this for so long.
     fn spoil_disk(&self, how: WriteFault, for_ms: u64) {
         let (clock, until) = (self.clock.clone(), self.clock.now().after_ms(for_ms));
-        self.store
-            .fail_writes(move || (clock.now() < until).then_some(how));
+        self.store.fail_writes(move || (clock.now() < until).then_some(how));
     }
 }
 
@@ -32,13 +31,7 @@ async fn an_answer_that_comes_while_the_disk_is_full_is_delivered_when_it_is_not
     let stop = stage.stop(&engine, id).await;
 
     assert_eq!(meanwhile, State::Terminating);
-    assert!(matches!(
-        stop,
-        Stop::Gone {
-            cause: Cause::StoppedByUser,
-            ..
-        }
-    ));
+    assert!(matches!(stop, Stop::Gone { cause: Cause::StoppedByUser, .. }));
     assert!(stage.now() <= 23 * SECOND, "{}", stage.now());
     assert_eq!(stage.weather.calls(Call::Stop), 1);
     stage.assert_nothing_is_left().await;
@@ -70,14 +63,8 @@ async fn a_wish_on_a_full_disk_is_answered_with_the_reason_and_changes_nothing()
     let created = engine.create(CreateAsk::default()).await;
     let stopped = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await;
 
-    assert!(matches!(
-        created,
-        Err(CreateError::Store(StoreError::DiskFull { .. }))
-    ));
-    assert!(matches!(
-        stopped,
-        Err(ApplyError::Store(StoreError::DiskFull { .. }))
-    ));
+    assert!(matches!(created, Err(CreateError::Store(StoreError::DiskFull { .. }))));
+    assert!(matches!(stopped, Err(ApplyError::Store(StoreError::DiskFull { .. }))));
     assert_eq!(stage.sandbox(id).await, before);
     assert_eq!(stage.store.totals().await.unwrap().created, 1);
 }
@@ -86,10 +73,7 @@ async fn a_wish_on_a_full_disk_is_answered_with_the_reason_and_changes_nothing()
 async fn a_deadline_that_falls_due_while_the_disk_is_full_is_enforced_when_it_is_not() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let short_lived = Policy {
-        max_life_ms: 10 * SECOND,
-        ..Policy::default()
-    };
+    let short_lived = Policy { max_life_ms: 10 * SECOND, ..Policy::default() };
     let id = stage.ready(&engine, short_lived).await;
 
     stage.spoil_disk(WriteFault::DiskFull, 15 * SECOND);
@@ -149,13 +133,7 @@ async fn a_stop_whose_commit_is_unclear_is_carried_out() {
 
         let stop = stage.stop(&engine, id).await;
 
-        assert!(matches!(
-            stop,
-            Stop::Gone {
-                cause: Cause::StoppedByUser,
-                ..
-            }
-        ));
+        assert!(matches!(stop, Stop::Gone { cause: Cause::StoppedByUser, .. }));
         assert!(stage.now() <= 4 * SECOND, "{unclear:?}: {}", stage.now());
         assert_eq!(stage.weather.calls(Call::Stop), 1);
     }
@@ -207,10 +185,7 @@ async fn a_cancel_whose_commit_is_unclear_is_granted() {
     for unclear in UNCLEAR {
         let stage = Stage::new();
         let engine = stage.begin().await;
-        let one_place = Policy {
-            side_by_side: 1,
-            ..Policy::default()
-        };
+        let one_place = Policy { side_by_side: 1, ..Policy::default() };
         let id = stage.ready(&engine, one_place).await;
         stage.run(&engine, id, "hang").await;
         let queued = stage.run(&engine, id, "hang").await;
@@ -219,10 +194,7 @@ async fn a_cancel_whose_commit_is_unclear_is_granted() {
 
         engine.cancel(id, queued).await.unwrap();
 
-        assert_eq!(
-            stage.outcome(&engine, id, queued).await.kind,
-            OutcomeKind::Cancelled
-        );
+        assert_eq!(stage.outcome(&engine, id, queued).await.kind, OutcomeKind::Cancelled);
     }
 }
 
@@ -231,24 +203,13 @@ async fn an_attestation_whose_commit_is_unclear_is_granted() {
     for unclear in UNCLEAR {
         let stage = Stage::new();
         let engine = stage.begin().await;
-        let id = stage
-            .ready(
-                &engine,
-                Policy {
-                    stop_attempts: 1,
-                    ..Policy::default()
-                },
-            )
-            .await;
+        let id = stage.ready(&engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
         stage.weather.always(Call::Stop, fault(Fault::Fails));
         stage.ask_to_stop(&engine, id).await;
         stage.pass_ms(SECOND).await;
         stage.store.fail_next_writes(1, unclear);
 
-        engine
-            .attest(id, "ada".into(), "the host burnt down".into())
-            .await
-            .unwrap();
+        engine.attest(id, "ada".into(), "the host burnt down".into()).await.unwrap();
 
         assert_eq!(stage.store.totals().await.unwrap().attested, 1);
     }

@@ -31,13 +31,7 @@ async fn a_body_without_a_record_is_stopped_and_counted() {
     assert_eq!(report.bodies_without_record, [stray]);
     let totals = stage.store.totals().await.unwrap();
     assert_eq!((totals.created, totals.destroyed), (1, 1));
-    assert_eq!(
-        stage
-            .times(NOBODY, |fact| *fact == Fact::Ended { cause: Cause::Orphan })
-            .await
-            .len(),
-        1
-    );
+    assert_eq!(stage.times(NOBODY, |fact| *fact == Fact::Ended { cause: Cause::Orphan }).await.len(), 1);
     stage.assert_nothing_is_left().await;
 }
 
@@ -45,24 +39,14 @@ async fn a_body_without_a_record_is_stopped_and_counted() {
 async fn a_dry_run_says_the_same_as_a_repair_and_changes_nothing() {
     let stage = Stage::new();
     let engine = stage.begin().await;
-    let (live, lost) = (
-        stage.ready(&engine, Policy::default()).await,
-        stage.ready(&engine, Policy::default()).await,
-    );
+    let (live, lost) =
+        (stage.ready(&engine, Policy::default()).await, stage.ready(&engine, Policy::default()).await);
     stage.make_stray(NOBODY, 1).await;
     stage.world.kill_body(body_of(&stage.sandbox(lost).await), false);
-    let before = (
-        stage.bodies(),
-        stage.sandbox(live).await,
-        stage.sandbox(lost).await,
-    );
+    let before = (stage.bodies(), stage.sandbox(live).await, stage.sandbox(lost).await);
 
     let said = engine.reconcile(Reconcile::DryRun).await.unwrap();
-    let after = (
-        stage.bodies(),
-        stage.sandbox(live).await,
-        stage.sandbox(lost).await,
-    );
+    let after = (stage.bodies(), stage.sandbox(live).await, stage.sandbox(lost).await);
     let done = engine.reconcile(Reconcile::Repair).await.unwrap();
 
     assert_eq!(after, before);
@@ -83,11 +67,7 @@ async fn reconciling_twice_does_nothing_more() {
 
     let again = engine.reconcile(Reconcile::Repair).await.unwrap();
 
-    let nothing = ReconcileReport {
-        bodies: 1,
-        records: 1,
-        ..ReconcileReport::default()
-    };
+    let nothing = ReconcileReport { bodies: 1, records: 1, ..ReconcileReport::default() };
     assert_eq!(again, nothing);
     assert_eq!(stage.history(id).await, before);
     assert_eq!(stage.store.totals().await.unwrap(), totals);
@@ -175,13 +155,7 @@ async fn more_records_than_one_page_holds_are_all_read() {
     stage.until(last, SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!((complete.records, complete.bodies), (520, 520));
-    assert_eq!(
-        (
-            complete.records_without_body.len(),
-            complete.bodies_without_record.len()
-        ),
-        (0, 0)
-    );
+    assert_eq!((complete.records_without_body.len(), complete.bodies_without_record.len()), (0, 0));
     assert_eq!(one_is_lost.records_without_body, [last]);
     assert_eq!(stage.store.totals().await.unwrap().present(), 519);
 }
@@ -197,10 +171,7 @@ async fn a_discovery_that_fails_changes_nothing() {
 
     let report = engine.reconcile(Reconcile::Repair).await;
 
-    assert!(matches!(
-        report,
-        Err(ReconcileError::Discover(DiscoverError::LookFailed { .. }))
-    ));
+    assert!(matches!(report, Err(ReconcileError::Discover(DiscoverError::LookFailed { .. }))));
     assert_eq!((stage.bodies(), stage.sandbox(id).await), before);
 }
 

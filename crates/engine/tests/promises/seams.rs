@@ -27,18 +27,12 @@ pub(crate) struct StageClock {
 
 impl StageClock {
     pub(crate) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            paused: watch::Sender::new(false),
-        }
+        Self { began: Instant::now(), paused: watch::Sender::new(false) }
     }
 
     /// The same time, as another process sees it.
     pub(crate) fn of_another_process(&self) -> Self {
-        Self {
-            began: self.began,
-            paused: watch::Sender::new(false),
-        }
+        Self { began: self.began, paused: watch::Sender::new(false) }
     }
 
     pub(crate) fn pause(&self) {
@@ -99,13 +93,7 @@ impl StageCensus {
 impl Census for StageCensus {
     fn me(&self, id: NodeId) -> Node {
         self.fates.lock().unwrap().entry(id).or_insert(Fate::Alive);
-        Node {
-            id,
-            host: "stage".into(),
-            boot_id: "first".into(),
-            pid: 1,
-            started: 1,
-        }
+        Node { id, host: "stage".into(), boot_id: "first".into(), pid: 1, started: 1 }
     }
 
     fn fate_of(&self, other: &NodeSeen, _now: Timestamp, _dead_after_ms: u64) -> Fate {
@@ -124,12 +112,7 @@ pub(crate) struct StageWeather {
 
 impl StageWeather {
     pub(crate) fn over(clock: StageClock) -> Arc<Self> {
-        Arc::new(Self {
-            clock,
-            next: Mutex::default(),
-            lasting: Mutex::default(),
-            calls: Mutex::default(),
-        })
+        Arc::new(Self { clock, next: Mutex::default(), lasting: Mutex::default(), calls: Mutex::default() })
     }
 
     /// The next call of this kind that nothing is foretold for yet.
@@ -179,34 +162,22 @@ impl Weather for StageWeather {
 const FOR_EVER_MS: u64 = 10 * 86_400_000;
 
 pub(crate) fn fault(fault: Fault) -> Forecast {
-    Forecast {
-        fault: Some(fault),
-        ..Forecast::default()
-    }
+    Forecast { fault: Some(fault), ..Forecast::default() }
 }
 
 /// Nothing is done for so long.
 pub(crate) fn slow(before_ms: u64) -> Forecast {
-    Forecast {
-        before_ms,
-        ..Forecast::default()
-    }
+    Forecast { before_ms, ..Forecast::default() }
 }
 
 /// Half of it is done for so long.
 pub(crate) fn halfway(halfway_ms: u64) -> Forecast {
-    Forecast {
-        halfway_ms,
-        ..Forecast::default()
-    }
+    Forecast { halfway_ms, ..Forecast::default() }
 }
 
 /// It is done, and the answer takes so long.
 pub(crate) fn answered_after(after_ms: u64) -> Forecast {
-    Forecast {
-        after_ms,
-        ..Forecast::default()
-    }
+    Forecast { after_ms, ..Forecast::default() }
 }
 
 pub(crate) fn hangs() -> Forecast {

@@ -45,10 +45,7 @@ impl Stage {
 
     /// For plays of many minutes: it seldom looks what others do, which changes no deadline.
     pub(crate) async fn begin_patient(&self) -> Engine {
-        let config = Config {
-            poll_ms: 10 * SECOND,
-            ..Config::default()
-        };
+        let config = Config { poll_ms: 10 * SECOND, ..Config::default() };
         self.begin_with(config).await
     }
 
@@ -63,10 +60,8 @@ impl Stage {
 
     /// An engine that sees the rows through another store than the stage does.
     pub(crate) async fn begin_on(&self, store: impl Store) -> Engine {
-        let parts = Parts {
-            store: Arc::new(store),
-            ..self.parts(self.provider(&self.weather), self.clock.clone())
-        };
+        let parts =
+            Parts { store: Arc::new(store), ..self.parts(self.provider(&self.weather), self.clock.clone()) };
         Engine::begin(parts, Config::default()).await.unwrap()
     }
 
@@ -114,10 +109,7 @@ impl Stage {
     }
 
     pub(crate) async fn create(&self, engine: &Engine, policy: Policy) -> SandboxId {
-        let ask = CreateAsk {
-            policy,
-            ..CreateAsk::default()
-        };
+        let ask = CreateAsk { policy, ..CreateAsk::default() };
         engine.create(ask).await.unwrap()
     }
 
@@ -193,33 +185,21 @@ impl Stage {
             if like_this(&sandbox) {
                 return sandbox;
             }
-            assert!(
-                self.now() < deadline,
-                "not like this after {within_ms} ms: {sandbox:?}"
-            );
+            assert!(self.now() < deadline, "not like this after {within_ms} ms: {sandbox:?}");
             self.pass_ms(100).await;
         }
     }
 
     /// What is recorded of a sandbox, each with its milliseconds since the stage was set.
     pub(crate) async fn history(&self, id: SandboxId) -> Vec<(u64, Fact)> {
-        let rows = self
-            .store
-            .history(Some(id), Seq::default(), 10_000)
-            .await
-            .unwrap();
-        rows.into_iter()
-            .map(|row| (row.record.at.ms_since(DAWN), row.record.fact))
-            .collect()
+        let rows = self.store.history(Some(id), Seq::default(), 10_000).await.unwrap();
+        rows.into_iter().map(|row| (row.record.at.ms_since(DAWN), row.record.fact)).collect()
     }
 
     /// When a fact like this was recorded.
     pub(crate) async fn times(&self, id: SandboxId, like_this: impl Fn(&Fact) -> bool) -> Vec<u64> {
         let history = self.history(id).await.into_iter();
-        history
-            .filter(|(_, fact)| like_this(fact))
-            .map(|(at, _)| at)
-            .collect()
+        history.filter(|(_, fact)| like_this(fact)).map(|(at, _)| at).collect()
     }
 
     pub(crate) fn bodies(&self) -> Vec<Physical> {
@@ -232,10 +212,7 @@ impl Stage {
 
     /// A body comes into being that no record speaks of.
     pub(crate) async fn make_stray(&self, sandbox: SandboxId, generation: u64) -> Body {
-        let body = Body {
-            sandbox,
-            generation: Generation(generation),
-        };
+        let body = Body { sandbox, generation: Generation(generation) };
         let calm = StageWeather::over(self.clock.clone());
         let start = Start {
             body,
@@ -273,17 +250,11 @@ impl StartPermit for Anything {
 }
 
 pub(crate) fn words(command: &str) -> Command {
-    Command {
-        argv: command.split(' ').map(str::to_owned).collect(),
-        ..Command::default()
-    }
+    Command { argv: command.split(' ').map(str::to_owned).collect(), ..Command::default() }
 }
 
 pub(crate) fn body_of(sandbox: &Sandbox) -> Body {
-    Body {
-        sandbox: sandbox.id,
-        generation: sandbox.generation(),
-    }
+    Body { sandbox: sandbox.id, generation: sandbox.generation() }
 }
 
 fn met<T: std::fmt::Debug>(waited: Waited<T>) -> T {

@@ -23,11 +23,7 @@ fn assert_gone(stop: &Stop, expected: Cause) {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_while_the_sandbox_is_being_made_leaves_nothing() {
-    for launch in [
-        slow(10 * SECOND),
-        halfway(10 * SECOND),
-        answered_after(10 * SECOND),
-    ] {
+    for launch in [slow(10 * SECOND), halfway(10 * SECOND), answered_after(10 * SECOND)] {
         let stage = Stage::new();
         let engine = stage.begin().await;
         stage.weather.next(Call::Start, launch);
@@ -53,10 +49,7 @@ async fn a_launch_that_wakes_up_after_the_stop_makes_no_body() {
     ];
     for (step, launch, stopped_after) in steps {
         let stage = Stage::new();
-        let unaware = Config {
-            poll_ms: 60 * MINUTE,
-            ..Config::default()
-        };
+        let unaware = Config { poll_ms: 60 * MINUTE, ..Config::default() };
         let (launching, stopping) = (stage.begin_with(unaware).await, stage.begin().await);
         stage.weather.next(Call::Start, launch);
         let id = stage.create(&launching, Policy::default()).await;
@@ -81,10 +74,7 @@ async fn a_stop_can_be_asked_through_an_engine_that_is_not_the_owner() {
     let stop = stage.stop(&other, id).await;
 
     assert_gone(&stop, Cause::StoppedByUser);
-    assert_eq!(
-        stage.outcome(&owner, id, execution).await.cause,
-        Cause::StoppedByUser
-    );
+    assert_eq!(stage.outcome(&owner, id, execution).await.cause, Cause::StoppedByUser);
     stage.assert_nothing_is_left().await;
 }
 
@@ -136,17 +126,12 @@ async fn a_forced_stop_cuts_the_grace_of_one_under_way_short() {
 #[tokio::test(start_paused = true)]
 async fn a_launch_that_hangs_gives_its_place_to_the_next_one_when_it_is_stopped() {
     let stage = Stage::new();
-    let narrow = Config {
-        launches: 1,
-        ..Config::default()
-    };
+    let narrow = Config { launches: 1, ..Config::default() };
     let (engine, other) = (stage.begin_with(narrow).await, stage.begin().await);
     stage.weather.next(Call::Start, hangs());
     stage.weather.next(Call::Start, hangs());
-    let (first, second) = (
-        stage.create(&engine, Policy::default()).await,
-        stage.create(&engine, Policy::default()).await,
-    );
+    let (first, second) =
+        (stage.create(&engine, Policy::default()).await, stage.create(&engine, Policy::default()).await);
     let third = stage.create(&engine, Policy::default()).await;
     stage.pass_ms(SECOND).await;
 
@@ -182,31 +167,15 @@ async fn stop_waiting(stage: &Stage, engine: &Engine) -> SandboxId {
     let id = stage.ready(engine, Policy::default()).await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
     stage.ask_to_stop(engine, id).await;
-    stage
-        .until(id, SECOND, |sandbox| {
-            matches!(sandbox.lease, Lease::StopWaiting { .. })
-        })
-        .await;
+    stage.until(id, SECOND, |sandbox| matches!(sandbox.lease, Lease::StopWaiting { .. })).await;
     id
 }
 
 async fn quarantined(stage: &Stage, engine: &Engine) -> SandboxId {
-    let id = stage
-        .ready(
-            engine,
-            Policy {
-                stop_attempts: 1,
-                ..Policy::default()
-            },
-        )
-        .await;
+    let id = stage.ready(engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
     stage.ask_to_stop(engine, id).await;
-    stage
-        .until(id, SECOND, |sandbox| {
-            matches!(sandbox.lease, Lease::Quarantined { .. })
-        })
-        .await;
+    stage.until(id, SECOND, |sandbox| matches!(sandbox.lease, Lease::Quarantined { .. })).await;
     id
 }
 
@@ -250,15 +219,7 @@ async fn work_for_a_sandbox_that_is_ending_or_has_ended_is_refused_with_the_caus
     let engine = stage.begin().await;
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.next(Call::Stop, slow(5 * SECOND));
-    let work = || {
-        engine.execute(
-            id,
-            words("true"),
-            ExecutionKind::Run,
-            ExecutionLimits::default(),
-            true,
-        )
-    };
+    let work = || engine.execute(id, words("true"), ExecutionKind::Run, ExecutionLimits::default(), true);
     stage.ask_to_stop(&engine, id).await;
 
     let while_ending = work().await;
@@ -280,9 +241,7 @@ async fn a_stop_of_what_never_was_says_so() {
     let stage = Stage::new();
     let engine = stage.begin().await;
 
-    let stop = engine
-        .stop(SandboxId(7), Cause::StoppedByUser, false, MINUTE)
-        .await;
+    let stop = engine.stop(SandboxId(7), Cause::StoppedByUser, false, MINUTE).await;
 
     assert!(matches!(stop, Err(ApplyError::Missing)));
 }

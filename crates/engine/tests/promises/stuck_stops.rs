@@ -15,9 +15,7 @@ use crate::stage::{MINUTE, SECOND, Stage, body_of, words};
 const ATTEMPTS: [u64; 5] = [0, 5 * SECOND, 15 * SECOND, 45 * SECOND, 165 * SECOND];
 
 async fn attempts(stage: &Stage, id: SandboxId) -> Vec<u64> {
-    stage
-        .times(id, |fact| matches!(fact, Fact::StopBegan { .. }))
-        .await
+    stage.times(id, |fact| matches!(fact, Fact::StopBegan { .. })).await
 }
 
 fn is_quarantined(sandbox: &pinfold_lifecycle::Sandbox) -> bool {
@@ -31,22 +29,14 @@ async fn a_stop_whose_look_fails_is_tried_again_with_growing_waits_and_then_quar
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.always(Call::Stop, fault(Fault::LookFails));
 
-    let stop = engine
-        .stop(id, Cause::StoppedByUser, false, 30 * SECOND)
-        .await
-        .unwrap();
+    let stop = engine.stop(id, Cause::StoppedByUser, false, 30 * SECOND).await.unwrap();
     let meanwhile = stage.state(id).await;
     stage.until(id, 10 * MINUTE, is_quarantined).await;
 
     assert_eq!(stop, Stop::Pending);
     assert_eq!(meanwhile, State::Terminating);
     assert_eq!(attempts(&stage, id).await, ATTEMPTS);
-    assert_eq!(
-        stage
-            .times(id, |fact| matches!(fact, Fact::Quarantined { .. }))
-            .await,
-        [ATTEMPTS[4]]
-    );
+    assert_eq!(stage.times(id, |fact| matches!(fact, Fact::Quarantined { .. })).await, [ATTEMPTS[4]]);
     assert_eq!(stage.store.totals().await.unwrap().present(), 1);
 }
 
@@ -78,15 +68,10 @@ async fn what_is_quarantined_is_looked_at_every_ten_minutes_and_freed_when_a_loo
     stage.world.kill_body(body_of(&quarantined), false);
     stage.until(id, 10 * MINUTE, |sandbox| sandbox.is_settled()).await;
 
-    let looks = stage
-        .times(id, |fact| matches!(fact, Fact::LookedInQuarantine { .. }))
-        .await;
+    let looks = stage.times(id, |fact| matches!(fact, Fact::LookedInQuarantine { .. })).await;
     assert_eq!(still, State::Quarantined);
     assert_eq!(looks, [ATTEMPTS[4] + 10 * MINUTE]);
-    assert_eq!(
-        stage.times(id, |fact| matches!(fact, Fact::Ended { .. })).await,
-        [ATTEMPTS[4] + 20 * MINUTE]
-    );
+    assert_eq!(stage.times(id, |fact| matches!(fact, Fact::Ended { .. })).await, [ATTEMPTS[4] + 20 * MINUTE]);
     assert_eq!(stage.weather.calls(Call::Stop), 5);
     stage.assert_nothing_is_left().await;
 }
@@ -95,15 +80,7 @@ async fn what_is_quarantined_is_looked_at_every_ten_minutes_and_freed_when_a_loo
 async fn a_look_that_fails_frees_nothing_in_quarantine() {
     let stage = Stage::new();
     let engine = stage.begin_patient().await;
-    let id = stage
-        .ready(
-            &engine,
-            Policy {
-                stop_attempts: 1,
-                ..Policy::default()
-            },
-        )
-        .await;
+    let id = stage.ready(&engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
     stage.weather.always(Call::Observe, fault(Fault::LookFails));
     stage.ask_to_stop(&engine, id).await;
@@ -155,20 +132,11 @@ async fn a_body_that_is_still_there_after_the_kill_is_not_called_gone() {
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.next(Call::Stop, fault(Fault::HalfDone));
 
-    let at_first = engine
-        .stop(id, Cause::StoppedByUser, false, SECOND)
-        .await
-        .unwrap();
+    let at_first = engine.stop(id, Cause::StoppedByUser, false, SECOND).await.unwrap();
     let in_the_end = stage.stop(&engine, id).await;
 
     assert_eq!(at_first, Stop::Pending);
-    assert!(matches!(
-        in_the_end,
-        Stop::Gone {
-            cause: Cause::StoppedByUser,
-            ..
-        }
-    ));
+    assert!(matches!(in_the_end, Stop::Gone { cause: Cause::StoppedByUser, .. }));
     assert_eq!(attempts(&stage, id).await, ATTEMPTS[..2]);
     stage.assert_nothing_is_left().await;
 }
@@ -177,15 +145,7 @@ async fn a_body_that_is_still_there_after_the_kill_is_not_called_gone() {
 async fn an_attestation_frees_what_is_quarantined_and_says_who_gave_it() {
     let stage = Stage::new();
     let engine = stage.begin_patient().await;
-    let id = stage
-        .ready(
-            &engine,
-            Policy {
-                stop_attempts: 1,
-                ..Policy::default()
-            },
-        )
-        .await;
+    let id = stage.ready(&engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
     stage.weather.always(Call::Stop, fault(Fault::LookFails));
     stage.weather.always(Call::Observe, fault(Fault::LookFails));
     let attest = || engine.attest(id, "ada".into(), "the host burnt down".into());
@@ -195,20 +155,12 @@ async fn an_attestation_frees_what_is_quarantined_and_says_who_gave_it() {
 
     attest().await.unwrap();
 
-    assert!(matches!(
-        too_early,
-        Err(ApplyError::Refused(Refusal::NotQuarantined))
-    ));
+    assert!(matches!(too_early, Err(ApplyError::Refused(Refusal::NotQuarantined))));
     let Stop::Gone { receipt, .. } = stage.stop(&engine, id).await else {
         panic!("not gone");
     };
     assert_eq!(receipt.attested.unwrap().by, "ada");
-    assert!(
-        receipt
-            .checks
-            .iter()
-            .all(|check| check.result == Finding::Unknown)
-    );
+    assert!(receipt.checks.iter().all(|check| check.result == Finding::Unknown));
     assert_eq!(stage.store.totals().await.unwrap().attested, 1);
     stage.assert_nothing_is_left().await;
 }
@@ -225,24 +177,11 @@ async fn forgetting_a_live_sandbox_completes_by_itself_and_a_second_wish_drives_
     stage.pass_ms(SECOND).await;
     let meanwhile = stage.state(id).await;
     engine.forget(id).await.unwrap();
-    let work = engine
-        .execute(
-            id,
-            words("true"),
-            ExecutionKind::Run,
-            ExecutionLimits::default(),
-            true,
-        )
-        .await;
+    let work = engine.execute(id, words("true"), ExecutionKind::Run, ExecutionLimits::default(), true).await;
     stage.pass_ms(15 * SECOND).await;
 
     assert_eq!(meanwhile, State::Terminating);
-    assert!(matches!(
-        work,
-        Err(ApplyError::Refused(Refusal::Ending {
-            cause: Cause::StoppedByUser
-        }))
-    ));
+    assert!(matches!(work, Err(ApplyError::Refused(Refusal::Ending { cause: Cause::StoppedByUser }))));
     assert!(stage.store.load(id).await.unwrap().is_none());
     assert_eq!(attempts(&stage, id).await, ATTEMPTS[..3]);
     assert!(matches!(engine.forget(id).await, Err(ApplyError::Missing)));

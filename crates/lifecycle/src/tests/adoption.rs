@@ -4,12 +4,7 @@ use super::*;
 
 fn adopted(mut scene: Scene) -> Scene {
     scene.node = ELSEWHERE;
-    scene
-        .ask(Ask::Adopt {
-            dead: HERE,
-            rebooted: false,
-        })
-        .unwrap();
+    scene.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
     scene
 }
 
@@ -38,15 +33,8 @@ fn the_one_whole_body_that_was_leased_is_used_again() {
 
 #[test]
 fn anything_but_the_leased_body_is_stopped_first() {
-    let half = BodySeen {
-        whole: false,
-        ..body(1, vec![])
-    };
-    let findings = [
-        vec![half],
-        vec![body(2, vec![])],
-        vec![body(1, vec![]), body(1, vec![])],
-    ];
+    let half = BodySeen { whole: false, ..body(1, vec![]) };
+    let findings = [vec![half], vec![body(2, vec![])], vec![body(1, vec![]), body(1, vec![])]];
 
     for found in findings {
         let mut scene = adopted(Scene::created(Policy::default()));
@@ -106,12 +94,7 @@ fn a_body_lost_with_its_host_says_so() {
     let mut scene = Scene::live(Policy::default());
     scene.node = ELSEWHERE;
 
-    scene
-        .ask(Ask::Adopt {
-            dead: HERE,
-            rebooted: true,
-        })
-        .unwrap();
+    scene.ask(Ask::Adopt { dead: HERE, rebooted: true }).unwrap();
     scene.looked(absent());
 
     assert_eq!(scene.cause(), Some(Cause::HostRestarted));
@@ -125,10 +108,7 @@ fn an_owner_that_wakes_up_late_changes_nothing() {
     let before = scene.sandbox.clone();
 
     scene.node = HERE;
-    scene.tell(Event::Stopped {
-        ticket: old,
-        outcome: gone(),
-    });
+    scene.tell(Event::Stopped { ticket: old, outcome: gone() });
 
     assert_eq!(scene.sandbox, before);
 }

@@ -10,10 +10,7 @@ fn no_limits() -> ExecutionLimits {
 }
 
 fn silent_for(inactivity_ms: u64) -> ExecutionLimits {
-    ExecutionLimits {
-        inactivity_ms: Some(inactivity_ms),
-        ..no_limits()
-    }
+    ExecutionLimits { inactivity_ms: Some(inactivity_ms), ..no_limits() }
 }
 
 #[test]
@@ -26,10 +23,7 @@ fn one_execution_too_many_waits_for_a_place() {
 
     assert_eq!(while_first_runs, [Work::Watch { execution: FIRST }]);
     assert_eq!(scene.work(), [Work::Exec { execution: SECOND }]);
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::Exited, Cause::Completed))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
 }
 
 #[test]
@@ -39,10 +33,7 @@ fn a_queued_execution_ends_with_a_reason_at_its_start_deadline() {
 
     scene.wait_ms(30_000);
 
-    assert_eq!(
-        scene.outcome(SECOND),
-        Some((OutcomeKind::Failed, Cause::StartDeadline))
-    );
+    assert_eq!(scene.outcome(SECOND), Some((OutcomeKind::Failed, Cause::StartDeadline)));
     assert_eq!(scene.outcome(FIRST), None);
 }
 
@@ -70,10 +61,7 @@ fn a_refused_start_ends_failed_with_the_reason() {
         why: "no such program".into(),
     });
 
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::Failed, Cause::StartFailed))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Failed, Cause::StartFailed)));
     assert_eq!(scene.status(), State::Ready);
 }
 
@@ -93,68 +81,36 @@ fn a_cancel_while_starting_waits_for_the_proof_that_nothing_runs() {
     let mut scene = Scene::live(Policy::default());
     scene.execute(FIRST, no_limits());
 
-    scene
-        .ask(Ask::Cancel {
-            id: FIRST,
-            cause: Cause::Cancelled,
-        })
-        .unwrap();
+    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
     let before_the_proof = scene.outcome(FIRST);
     let ticket = scene.duty(|work| work == Work::Kill { execution: FIRST }).ticket;
-    scene.tell(Event::ExecutionGone {
-        ticket,
-        execution: FIRST,
-    });
+    scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
 
     assert_eq!(before_the_proof, None);
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::Cancelled, Cause::Cancelled))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
 fn an_exit_that_comes_after_the_cancel_does_not_rewrite_the_outcome() {
     let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
     let watch = scene.duty(|_| true).ticket;
-    scene
-        .ask(Ask::Cancel {
-            id: FIRST,
-            cause: Cause::Cancelled,
-        })
-        .unwrap();
+    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
-    scene.tell(Event::ExecutionEnded {
-        ticket: watch,
-        execution: FIRST,
-        outcome: Outcome::exited(0),
-    });
+    scene.tell(Event::ExecutionEnded { ticket: watch, execution: FIRST, outcome: Outcome::exited(0) });
 
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::Cancelled, Cause::Cancelled))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
 fn an_execution_past_its_time_limit_is_ended() {
-    let limits = ExecutionLimits {
-        timeout_ms: Some(9_000),
-        ..no_limits()
-    };
+    let limits = ExecutionLimits { timeout_ms: Some(9_000), ..no_limits() };
     let mut scene = Scene::running(Policy::default(), FIRST, limits);
 
     scene.wait_ms(9_000);
     let ticket = scene.duty(|work| work == Work::Kill { execution: FIRST }).ticket;
-    scene.tell(Event::ExecutionGone {
-        ticket,
-        execution: FIRST,
-    });
+    scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
 
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::TimedOut, Cause::TimeLimit))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::TimedOut, Cause::TimeLimit)));
 }
 
 #[test]
@@ -164,9 +120,7 @@ fn silence_is_judged_by_a_look() {
 
     scene.wait_ms(8_000);
     let at_the_deadline = scene.work();
-    let silent = Seen::Running {
-        last_activity_at: began,
-    };
+    let silent = Seen::Running { last_activity_at: began };
     scene.looked(present(vec![body(1, vec![(FIRST, silent)])]));
 
     assert_eq!(at_the_deadline, [Work::Look, Work::Watch { execution: FIRST }]);
@@ -178,9 +132,7 @@ fn an_execution_that_was_seen_to_be_active_goes_on() {
     let mut scene = Scene::running(Policy::default(), FIRST, silent_for(8_000));
 
     scene.wait_ms(8_000);
-    let active = Seen::Running {
-        last_activity_at: scene.now,
-    };
+    let active = Seen::Running { last_activity_at: scene.now };
     scene.looked(present(vec![body(1, vec![(FIRST, active)])]));
 
     assert_eq!(scene.work(), [Work::Watch { execution: FIRST }]);
@@ -192,12 +144,7 @@ fn a_job_runs_beside_the_executions() {
     let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
 
     scene
-        .ask(Ask::Execute {
-            id: SECOND,
-            kind: ExecutionKind::Job,
-            limits: no_limits(),
-            may_queue: false,
-        })
+        .ask(Ask::Execute { id: SECOND, kind: ExecutionKind::Job, limits: no_limits(), may_queue: false })
         .unwrap();
 
     assert!(scene.work().contains(&Work::Exec { execution: SECOND }));
@@ -214,13 +161,7 @@ fn one_who_will_not_queue_is_refused_while_all_places_are_taken() {
         may_queue: false,
     });
 
-    assert_eq!(
-        refusal,
-        Err(Refusal::Busy {
-            running: 1,
-            places: 1
-        })
-    );
+    assert_eq!(refusal, Err(Refusal::Busy { running: 1, places: 1 }));
     assert_eq!(scene.sandbox.executions.len(), 1);
 }
 
@@ -238,12 +179,8 @@ fn asking_twice_for_the_same_execution_is_one_execution() {
 fn an_ending_sandbox_takes_no_work() {
     let mut scene = Scene::stopping(Policy::default());
 
-    let refusal = scene.ask(Ask::Execute {
-        id: FIRST,
-        kind: ExecutionKind::Run,
-        limits: no_limits(),
-        may_queue: true,
-    });
+    let refusal =
+        scene.ask(Ask::Execute { id: FIRST, kind: ExecutionKind::Run, limits: no_limits(), may_queue: true });
 
     let cause = Cause::StoppedByUser;
     assert_eq!(refusal, Err(Refusal::Ending { cause }));
@@ -252,21 +189,13 @@ fn an_ending_sandbox_takes_no_work() {
 #[test]
 fn a_process_that_cannot_be_ended_is_ended_with_its_sandbox() {
     let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
-    scene
-        .ask(Ask::Cancel {
-            id: FIRST,
-            cause: Cause::Cancelled,
-        })
-        .unwrap();
+    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
     scene.wait_ms(10_000);
     scene.stopped(gone());
 
     assert_eq!(scene.cause(), Some(Cause::ProviderError));
-    assert_eq!(
-        scene.outcome(FIRST),
-        Some((OutcomeKind::Cancelled, Cause::Cancelled))
-    );
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
@@ -285,10 +214,7 @@ fn a_stop_ends_what_waits_at_once_and_what_runs_with_the_proof() {
 
 #[test]
 fn a_one_shot_sandbox_ends_with_its_last_execution_and_its_cause() {
-    let policy = Policy {
-        one_shot: true,
-        ..Policy::default()
-    };
+    let policy = Policy { one_shot: true, ..Policy::default() };
     let mut scene = Scene::running(policy, FIRST, no_limits());
 
     scene.exited(FIRST, 3);
@@ -301,9 +227,7 @@ fn a_one_shot_sandbox_ends_with_its_last_execution_and_its_cause() {
 #[test]
 fn a_look_that_began_before_an_execution_ran_does_not_call_it_lost() {
     let mut scene = Scene::live(Policy::default());
-    scene.tell(Event::Doubted {
-        why: "a mount is missing".into(),
-    });
+    scene.tell(Event::Doubted { why: "a mount is missing".into() });
     scene.execute(FIRST, no_limits());
     scene.started(FIRST);
 

@@ -3,9 +3,7 @@
 use super::*;
 
 fn broken_files() -> Probed {
-    Probed::Failed(ProbeFailure::Files {
-        why: "/home is not mounted".into(),
-    })
+    Probed::Failed(ProbeFailure::Files { why: "/home is not mounted".into() })
 }
 
 #[test]
@@ -26,9 +24,7 @@ fn a_failed_ping_leads_to_a_full_probe() {
     scene.wait_ms(15_000);
 
     let routine = scene.work();
-    scene.probed(Probed::Unknown {
-        why: "no answer".into(),
-    });
+    scene.probed(Probed::Unknown { why: "no answer".into() });
 
     assert_eq!(routine, [Work::Ping]);
     assert_eq!(scene.work(), [Work::Probe]);
@@ -49,10 +45,7 @@ fn an_unhealthy_young_sandbox_is_flagged_and_looked_at() {
 
 #[test]
 fn an_unhealthy_old_sandbox_is_ended() {
-    let mut scene = Scene::live(Policy {
-        idle_ms: None,
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { idle_ms: None, ..Policy::default() });
     scene.wait_ms(600_000);
     scene.probed(broken_files());
 
@@ -79,9 +72,7 @@ fn a_sandbox_that_passes_again_is_healthy_again() {
 #[test]
 fn doubt_that_lasts_ends_the_sandbox() {
     let mut scene = Scene::live(Policy::default());
-    scene.tell(Event::Doubted {
-        why: "a mount is missing".into(),
-    });
+    scene.tell(Event::Doubted { why: "a mount is missing".into() });
     scene.looked(unknown());
 
     let mut lasted_ms = 0;
@@ -99,9 +90,7 @@ fn doubt_that_lasts_ends_the_sandbox() {
 fn a_body_that_is_gone_is_lost_and_its_executions_with_it() {
     let id = ExecutionId(1);
     let mut scene = Scene::running(Policy::default(), id, ExecutionLimits::default());
-    scene.tell(Event::Doubted {
-        why: "its cgroup is empty".into(),
-    });
+    scene.tell(Event::Doubted { why: "its cgroup is empty".into() });
 
     scene.looked(absent());
 
@@ -112,10 +101,7 @@ fn a_body_that_is_gone_is_lost_and_its_executions_with_it() {
 
 #[test]
 fn a_sandbox_without_work_is_idle_after_a_while() {
-    let mut scene = Scene::live(Policy {
-        probe_every_ms: 86_400_000,
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { probe_every_ms: 86_400_000, ..Policy::default() });
 
     scene.wait_ms(600_000);
     scene.looked(present(vec![body(1, vec![])]));
@@ -125,16 +111,10 @@ fn a_sandbox_without_work_is_idle_after_a_while() {
 
 #[test]
 fn a_sandbox_that_used_its_cpu_is_not_idle() {
-    let mut scene = Scene::live(Policy {
-        probe_every_ms: 86_400_000,
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { probe_every_ms: 86_400_000, ..Policy::default() });
 
     scene.wait_ms(600_000);
-    let busy = BodySeen {
-        last_busy_at: Some(scene.now),
-        ..body(1, vec![])
-    };
+    let busy = BodySeen { last_busy_at: Some(scene.now), ..body(1, vec![]) };
     scene.looked(present(vec![busy]));
 
     assert_eq!(scene.sandbox.life, Life::Wanted);
@@ -143,10 +123,7 @@ fn a_sandbox_that_used_its_cpu_is_not_idle() {
 
 #[test]
 fn a_sandbox_that_is_kept_alive_is_idle_later() {
-    let mut scene = Scene::live(Policy {
-        probe_every_ms: 86_400_000,
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { probe_every_ms: 86_400_000, ..Policy::default() });
     scene.wait_ms(500_000);
 
     scene.ask(Ask::KeepAlive).unwrap();

@@ -58,10 +58,7 @@ fn a_failed_launch_is_stopped_before_the_next_one() {
     let mut scene = Scene::created(Policy::default());
     let ticket = scene.duty(|work| work == Work::Launch).ticket;
 
-    scene.tell(Event::LaunchFailed {
-        ticket,
-        why: "no space left".into(),
-    });
+    scene.tell(Event::LaunchFailed { ticket, why: "no space left".into() });
     let meanwhile = scene.work();
     scene.stopped(gone());
 
@@ -74,14 +71,8 @@ fn a_failed_launch_is_stopped_before_the_next_one() {
 fn a_restart_launches_only_after_the_old_body_is_proven_gone() {
     let mut scene = Scene::live(Policy::default());
 
-    scene
-        .ask(Ask::Restart {
-            cause: Cause::StoppedByUser,
-        })
-        .unwrap();
-    scene.stopped(StopOutcome::Unknown {
-        why: "no route".into(),
-    });
+    scene.ask(Ask::Restart { cause: Cause::StoppedByUser }).unwrap();
+    scene.stopped(StopOutcome::Unknown { why: "no route".into() });
     scene.wait_ms(5_000);
     let before_the_proof = scene.sandbox.generation();
     scene.stopped(gone());
@@ -122,10 +113,7 @@ fn launches_are_not_tried_for_ever() {
 
 #[test]
 fn a_sandbox_that_accepts_no_work_in_time_is_stopped() {
-    let mut scene = Scene::live(Policy {
-        accept_ms: Some(10_000),
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
 
     scene.wait_ms(10_000);
     scene.looked(present(vec![body(1, vec![])]));
@@ -136,16 +124,11 @@ fn a_sandbox_that_accepts_no_work_in_time_is_stopped() {
 #[test]
 fn work_whose_acceptance_was_never_heard_of_is_accepted_at_the_deadline() {
     let id = ExecutionId(1);
-    let mut scene = Scene::live(Policy {
-        accept_ms: Some(10_000),
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
     scene.execute(id, ExecutionLimits::default());
 
     scene.wait_ms(10_000);
-    let running = Seen::Running {
-        last_activity_at: scene.now,
-    };
+    let running = Seen::Running { last_activity_at: scene.now };
     scene.looked(present(vec![body(1, vec![(id, running)])]));
 
     assert_eq!(scene.status(), State::Running);
@@ -156,22 +139,12 @@ fn work_whose_acceptance_was_never_heard_of_is_accepted_at_the_deadline() {
 #[test]
 fn work_that_is_being_cancelled_was_accepted_nevertheless() {
     let id = ExecutionId(1);
-    let mut scene = Scene::live(Policy {
-        accept_ms: Some(5_000),
-        ..Policy::default()
-    });
+    let mut scene = Scene::live(Policy { accept_ms: Some(5_000), ..Policy::default() });
     scene.execute(id, ExecutionLimits::default());
-    scene
-        .ask(Ask::Cancel {
-            id,
-            cause: Cause::Cancelled,
-        })
-        .unwrap();
+    scene.ask(Ask::Cancel { id, cause: Cause::Cancelled }).unwrap();
 
     scene.wait_ms(5_000);
-    let running = Seen::Running {
-        last_activity_at: scene.now,
-    };
+    let running = Seen::Running { last_activity_at: scene.now };
     scene.looked(present(vec![body(1, vec![(id, running)])]));
 
     assert_eq!(scene.sandbox.life, Life::Wanted);

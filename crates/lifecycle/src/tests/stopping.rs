@@ -17,9 +17,7 @@ fn a_stop_ends_with_the_proof_that_nothing_is_left() {
 fn what_is_not_known_never_frees() {
     let mut scene = Scene::stopping(Policy::default());
 
-    scene.stopped(StopOutcome::Unknown {
-        why: "no route".into(),
-    });
+    scene.stopped(StopOutcome::Unknown { why: "no route".into() });
 
     assert!(!scene.sandbox.lease.is_free());
     assert_eq!(scene.status(), State::Terminating);
@@ -28,9 +26,7 @@ fn what_is_not_known_never_frees() {
 #[test]
 fn a_receipt_that_shows_no_absence_does_not_free() {
     let mut scene = Scene::stopping(Policy::default());
-    let StopOutcome::Gone(mut receipt) = gone() else {
-        unreachable!()
-    };
+    let StopOutcome::Gone(mut receipt) = gone() else { unreachable!() };
     receipt.checks[0].result = Finding::Unknown;
 
     scene.stopped(StopOutcome::Gone(receipt));
@@ -40,15 +36,10 @@ fn a_receipt_that_shows_no_absence_does_not_free() {
 
 #[test]
 fn the_waits_between_attempts_grow_and_the_last_one_repeats() {
-    let mut scene = Scene::stopping(Policy {
-        stop_attempts: 8,
-        ..Policy::default()
-    });
+    let mut scene = Scene::stopping(Policy { stop_attempts: 8, ..Policy::default() });
 
     let waits = std::iter::repeat_with(|| {
-        scene.stopped(StopOutcome::StillPresent {
-            what: "a mount".into(),
-        });
+        scene.stopped(StopOutcome::StillPresent { what: "a mount".into() });
         let Lease::StopWaiting { next_at, .. } = scene.sandbox.lease else {
             panic!("{:?}", scene.sandbox.lease)
         };
@@ -64,9 +55,7 @@ fn the_waits_between_attempts_grow_and_the_last_one_repeats() {
 #[test]
 fn asking_again_to_stop_or_forget_does_not_start_the_backoff_anew() {
     let mut scene = Scene::stopping(Policy::default());
-    scene.stopped(StopOutcome::StillPresent {
-        what: "a mount".into(),
-    });
+    scene.stopped(StopOutcome::StillPresent { what: "a mount".into() });
     scene.wait_ms(1_000);
     let waiting = scene.sandbox.lease.clone();
 
@@ -84,11 +73,7 @@ fn an_attempt_without_an_answer_ends_at_its_deadline() {
 
     assert!(matches!(
         scene.sandbox.lease,
-        Lease::StopWaiting {
-            attempts: 1,
-            last: StopFailure::DeadlinePassed,
-            ..
-        }
+        Lease::StopWaiting { attempts: 1, last: StopFailure::DeadlinePassed, .. }
     ));
 }
 
@@ -97,9 +82,7 @@ fn attempts_that_are_used_up_end_in_quarantine() {
     let mut scene = Scene::stopping(Policy::default());
 
     for wait_ms in [5_000, 10_000, 30_000, 120_000, 0] {
-        scene.stopped(StopOutcome::StillPresent {
-            what: "a mount".into(),
-        });
+        scene.stopped(StopOutcome::StillPresent { what: "a mount".into() });
         scene.wait_ms(wait_ms);
     }
 
@@ -125,16 +108,9 @@ fn a_look_frees_what_is_quarantined() {
 fn an_attestation_frees_and_its_receipt_stays_unknown() {
     let mut scene = Scene::quarantined();
 
-    scene
-        .ask(Ask::Attest {
-            by: "ops".into(),
-            reason: "the host was scrapped".into(),
-        })
-        .unwrap();
+    scene.ask(Ask::Attest { by: "ops".into(), reason: "the host was scrapped".into() }).unwrap();
 
-    let Life::Ended { receipt, .. } = &scene.sandbox.life else {
-        panic!("{:?}", scene.sandbox.life)
-    };
+    let Life::Ended { receipt, .. } = &scene.sandbox.life else { panic!("{:?}", scene.sandbox.life) };
     assert_eq!(receipt.attested.as_ref().unwrap().by, "ops");
     assert!(!receipt.proves_absence());
 }
@@ -143,10 +119,7 @@ fn an_attestation_frees_and_its_receipt_stays_unknown() {
 fn only_what_is_quarantined_can_be_attested_to() {
     let mut scene = Scene::stopping(Policy::default());
 
-    let refusal = scene.ask(Ask::Attest {
-        by: "ops".into(),
-        reason: "I am sure".into(),
-    });
+    let refusal = scene.ask(Ask::Attest { by: "ops".into(), reason: "I am sure".into() });
 
     assert_eq!(refusal, Err(Refusal::NotQuarantined));
 }
@@ -169,12 +142,7 @@ fn a_forced_stop_cuts_the_grace_short_and_keeps_the_attempt() {
     scene.wait_ms(1_000);
     let deadline = scene.duty(|_| true).deadline;
 
-    scene
-        .ask(Ask::Stop {
-            cause: Cause::StoppedByUser,
-            forced: true,
-        })
-        .unwrap();
+    scene.ask(Ask::Stop { cause: Cause::StoppedByUser, forced: true }).unwrap();
 
     assert_eq!(scene.work(), [Work::Stop { grace_ms: 0 }]);
     assert_eq!(scene.duty(|_| true).deadline, deadline);
@@ -185,12 +153,7 @@ fn a_forced_stop_cuts_the_grace_short_and_keeps_the_attempt() {
 fn the_first_cause_stays() {
     let mut scene = Scene::stopping(Policy::default());
 
-    scene
-        .ask(Ask::Stop {
-            cause: Cause::Shutdown,
-            forced: true,
-        })
-        .unwrap();
+    scene.ask(Ask::Stop { cause: Cause::Shutdown, forced: true }).unwrap();
     scene.stopped(gone());
 
     assert_eq!(scene.cause(), Some(Cause::StoppedByUser));
@@ -216,10 +179,7 @@ fn an_answer_to_an_earlier_attempt_is_recorded_and_changes_nothing() {
     scene.wait_ms(5_000);
     let second = scene.sandbox.clone();
 
-    scene.tell(Event::Stopped {
-        ticket: first,
-        outcome: gone(),
-    });
+    scene.tell(Event::Stopped { ticket: first, outcome: gone() });
 
     assert_eq!(scene.sandbox, second);
     assert!(scene.has(|fact| matches!(fact, Fact::LateAnswer { .. })));
@@ -228,11 +188,7 @@ fn an_answer_to_an_earlier_attempt_is_recorded_and_changes_nothing() {
 #[test]
 fn an_unreadable_row_is_quarantined_and_looked_at_at_once() {
     let policy = Policy::default();
-    let ctx = Context {
-        now: NOON,
-        node: HERE,
-        policy: &policy,
-    };
+    let ctx = Context { now: NOON, node: HERE, policy: &policy };
     let first = quarantine_unreadable(SandboxId(7), Generation(3), "bad json".into(), ctx);
     let mut scene = Scene::from(first, policy);
 
@@ -245,11 +201,7 @@ fn an_unreadable_row_is_quarantined_and_looked_at_at_once() {
 #[test]
 fn what_is_leased_again_asks_with_tickets_that_no_earlier_question_had() {
     let policy = Policy::default();
-    let ctx = Context {
-        now: NOON,
-        node: HERE,
-        policy: &policy,
-    };
+    let ctx = Context { now: NOON, node: HERE, policy: &policy };
     let earlier = Scene::stopping(Policy::default()).sandbox.last_ticket;
 
     let unreadable = quarantine_unreadable(SandboxId(7), Generation(1), "bad json".into(), ctx);
@@ -261,22 +213,14 @@ fn what_is_leased_again_asks_with_tickets_that_no_earlier_question_had() {
 
 #[test]
 fn every_final_state_has_a_cause() {
-    let causes = [
-        Cause::Idle,
-        Cause::Completed,
-        Cause::ProbeFailed,
-        Cause::EvictedEmergency,
-    ];
+    let causes = [Cause::Idle, Cause::Completed, Cause::ProbeFailed, Cause::EvictedEmergency];
 
     for cause in causes {
         let mut scene = Scene::live(Policy::default());
         scene.ask(Ask::Stop { cause, forced: false }).unwrap();
         scene.stopped(gone());
 
-        assert!(matches!(
-            scene.status(),
-            State::Completed | State::Failed | State::Terminated
-        ));
+        assert!(matches!(scene.status(), State::Completed | State::Failed | State::Terminated));
         assert_eq!(scene.cause(), Some(cause));
     }
 }

@@ -17,11 +17,7 @@ pub(super) async fn a_body_ends_itself_when_its_time_is_up(site: Site) {
     site.ground.pass_ms(time_ms).await;
 
     site.lifeless(body.sandbox).await;
-    assert_ne!(
-        site.provider.ping(body).await,
-        Probed::Passed,
-        "it answers after its end"
-    );
+    assert_ne!(site.provider.ping(body).await, Probed::Passed, "it answers after its end");
     site.stopped(body).await;
     site.absent(body.sandbox).await;
 }

@@ -14,10 +14,7 @@ pub(super) async fn an_execution_ends_with_its_exit_code(site: Site) {
 
     for (execution, code) in [(fails, 3), (succeeds, 0)] {
         let outcome = site.outcome(body, execution).await;
-        assert_eq!(
-            (outcome.kind, outcome.exit_code),
-            (OutcomeKind::Exited, Some(code))
-        );
+        assert_eq!((outcome.kind, outcome.exit_code), (OutcomeKind::Exited, Some(code)));
     }
 }
 
@@ -36,11 +33,7 @@ pub(super) async fn an_execution_that_was_not_started_is_not_waited_for(site: Si
     let body = site.started().await;
     let unknown = site.ground.fresh_execution();
 
-    let waited = within(
-        "a wait for nothing to be refused",
-        site.provider.wait(body, unknown),
-    )
-    .await;
+    let waited = within("a wait for nothing to be refused", site.provider.wait(body, unknown)).await;
 
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
 }
@@ -61,11 +54,7 @@ pub(super) async fn the_same_execution_is_started_once(site: Site) {
     site.runs(body, running).await;
     assert_eq!(site.outcome(body, ended).await.exit_code, Some(3));
     let executions = site.whole(body).await.executions;
-    assert_eq!(
-        executions.len(),
-        2,
-        "there are more processes than executions: {executions:?}"
-    );
+    assert_eq!(executions.len(), 2, "there are more processes than executions: {executions:?}");
 }
 
 pub(super) async fn an_execution_for_another_generation_is_refused(site: Site) {
@@ -75,17 +64,12 @@ pub(super) async fn an_execution_for_another_generation_is_refused(site: Site) {
 
     for generation in [1, 3] {
         let execution = site.ground.fresh_execution();
-        let answer = site
-            .exec(site.body(sandbox, generation), execution, Deed::Succeed)
-            .await;
+        let answer = site.exec(site.body(sandbox, generation), execution, Deed::Succeed).await;
         refused(&answer, "an execution for another generation");
     }
 
     let executions = site.whole(body).await.executions;
-    assert!(
-        executions.is_empty(),
-        "it was refused and runs all the same: {executions:?}"
-    );
+    assert!(executions.is_empty(), "it was refused and runs all the same: {executions:?}");
 }
 
 pub(super) async fn an_execution_in_no_body_is_refused(site: Site) {
@@ -94,9 +78,7 @@ pub(super) async fn an_execution_in_no_body_is_refused(site: Site) {
     site.stopped(ended).await;
 
     for body in [never_was, ended] {
-        let answer = site
-            .exec(body, site.ground.fresh_execution(), Deed::Succeed)
-            .await;
+        let answer = site.exec(body, site.ground.fresh_execution(), Deed::Succeed).await;
         refused(&answer, "an execution in no body");
         site.absent(body.sandbox).await;
     }
@@ -115,10 +97,7 @@ pub(super) async fn a_command_that_cannot_be_found_fails(site: Site) {
         }
         Err(ExecError::Refused { .. }) => {
             let seen = site.seen(body, execution).await;
-            assert!(
-                !matches!(seen, Some(Seen::Running { .. })),
-                "it was refused and runs"
-            );
+            assert!(!matches!(seen, Some(Seen::Running { .. })), "it was refused and runs");
         }
         Err(ExecError::Unclear { why }) => panic!("nobody can say whether it runs: {why}"),
     }
@@ -171,11 +150,9 @@ pub(super) async fn neighbours_do_not_see_each_others_executions(site: Site) {
     let execution = site.run(body, Deed::RunUntilKilled).await;
 
     let seen = site.seen(neighbour, execution).await;
-    let waited = within(
-        "a wait for a neighbour's execution to be refused",
-        site.provider.wait(neighbour, execution),
-    )
-    .await;
+    let waited =
+        within("a wait for a neighbour's execution to be refused", site.provider.wait(neighbour, execution))
+            .await;
     site.provider.kill(neighbour, execution).await;
 
     assert_eq!(seen, None);

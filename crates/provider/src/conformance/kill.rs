@@ -58,10 +58,7 @@ pub(super) async fn an_execution_killed_before_its_start_is_never_started(site: 
         refused(&answer, "an execution that was killed before");
     }
     let seen = site.seen(body, execution).await;
-    assert!(
-        !matches!(seen, Some(Seen::Running { .. })),
-        "it was refused and runs"
-    );
+    assert!(!matches!(seen, Some(Seen::Running { .. })), "it was refused and runs");
 }
 
 /// The answer may be that it is refused or that it was started before; it does not run.
@@ -73,10 +70,7 @@ pub(super) async fn a_killed_execution_is_not_started_again(site: Site) {
 
     let _ = site.exec(body, execution, Deed::RunUntilKilled).await;
 
-    assert_eq!(
-        site.seen(body, execution).await,
-        Some(Seen::Ended(outcome.clone()))
-    );
+    assert_eq!(site.seen(body, execution).await, Some(Seen::Ended(outcome.clone())));
     assert_eq!(site.outcome(body, execution).await, outcome);
 }
 

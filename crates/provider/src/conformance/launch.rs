@@ -18,11 +18,7 @@ pub(super) async fn a_started_body_is_whole_alone_and_of_its_generation(site: Si
     site.start(body).await;
 
     let seen = site.whole(body).await;
-    assert!(
-        seen.executions.is_empty(),
-        "a new body has executions: {:?}",
-        seen.executions
-    );
+    assert!(seen.executions.is_empty(), "a new body has executions: {:?}", seen.executions);
 }
 
 pub(super) async fn starting_again_what_runs_makes_no_second_body(site: Site) {
@@ -44,10 +40,7 @@ pub(super) async fn two_launches_at_once_make_one_body(site: Site) {
 
     let (one, two) = tokio::join!(site.launch(body, &Granted), other.launch(body, &Granted));
 
-    assert!(
-        one.is_ok() || two.is_ok(),
-        "neither launch succeeded: {one:?}, {two:?}"
-    );
+    assert!(one.is_ok() || two.is_ok(), "neither launch succeeded: {one:?}, {two:?}");
     site.whole(body).await;
 }
 
@@ -71,10 +64,7 @@ pub(super) async fn the_permit_is_asked_when_the_mark_is_there(site: Site) {
     let looks = Mutex::new(Vec::new());
     let permit = Asks(|| async {
         let other = site.another_process();
-        let look = (
-            other.bodies(body.sandbox).await,
-            other.discovered(body.sandbox).await,
-        );
+        let look = (other.bodies(body.sandbox).await, other.discovered(body.sandbox).await);
         looks.lock().expect("no look panics while it is kept").push(look);
         true
     });
@@ -88,11 +78,7 @@ pub(super) async fn the_permit_is_asked_when_the_mark_is_there(site: Site) {
         assert!(!seen.is_empty(), "nothing was there when the permit was asked");
         let whole = seen.iter().any(|seen| seen.whole);
         assert!(!whole, "the body was whole before the permit was asked: {seen:?}");
-        assert_eq!(
-            found,
-            [Found { body, whole: false }],
-            "discovered when the permit was asked"
-        );
+        assert_eq!(found, [Found { body, whole: false }], "discovered when the permit was asked");
     }
 }
 
@@ -110,10 +96,7 @@ pub(super) async fn a_stop_between_mark_and_body_leaves_no_body(site: Site) {
 
     fails(&started, "a launch that was stopped half-way");
     let outcome = outcome.into_inner().expect("no stop panics while it is kept");
-    assert!(
-        matches!(outcome, Some(StopOutcome::Gone(_))),
-        "the stop came to {outcome:?}"
-    );
+    assert!(matches!(outcome, Some(StopOutcome::Gone(_))), "the stop came to {outcome:?}");
     site.absent(body.sandbox).await;
 }
 
@@ -124,14 +107,8 @@ pub(super) async fn a_half_made_body_is_found_and_stopped(site: Site) {
 
     let bodies = site.bodies(body.sandbox).await;
     assert!(!bodies.is_empty(), "the half that was made is not seen");
-    assert!(
-        bodies.iter().all(|seen| !seen.whole),
-        "half a body is called whole: {bodies:?}"
-    );
-    assert_eq!(
-        site.discovered(body.sandbox).await,
-        [Found { body, whole: false }]
-    );
+    assert!(bodies.iter().all(|seen| !seen.whole), "half a body is called whole: {bodies:?}");
+    assert_eq!(site.discovered(body.sandbox).await, [Found { body, whole: false }]);
     site.stopped(body).await;
     site.absent(body.sandbox).await;
 }
@@ -154,16 +131,10 @@ pub(super) async fn a_new_generation_knows_nothing_of_the_old_one(site: Site) {
     site.start(new).await;
 
     let seen = site.whole(new).await;
-    assert!(
-        seen.executions.is_empty(),
-        "it shows executions of the old one: {seen:?}"
-    );
+    assert!(seen.executions.is_empty(), "it shows executions of the old one: {seen:?}");
     let waited = site.provider.wait(new, execution).await;
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
-    fails(
-        &site.provider.usage(old).await,
-        "asking the old one for its usage",
-    );
+    fails(&site.provider.usage(old).await, "asking the old one for its usage");
 }
 
 /// Begins a launch and drops it while it waits for its permit, as a crash would.

@@ -43,10 +43,7 @@ pub(super) async fn a_probe_is_not_an_execution(site: Site) {
     assert_eq!(site.provider.probe(body).await, Probed::Passed);
 
     let executions = site.whole(body).await.executions;
-    assert!(
-        executions.is_empty(),
-        "the probe is listed among the executions: {executions:?}"
-    );
+    assert!(executions.is_empty(), "the probe is listed among the executions: {executions:?}");
 }
 
 pub(super) async fn usage_answers_for_a_live_body_only(site: Site) {
@@ -58,19 +55,13 @@ pub(super) async fn usage_answers_for_a_live_body_only(site: Site) {
     site.stopped(body).await;
     fails(&site.provider.usage(body).await, "the usage of what was stopped");
     let never_was = site.fresh_body();
-    fails(
-        &site.provider.usage(never_was).await,
-        "the usage of what never was",
-    );
+    fails(&site.provider.usage(never_was).await, "the usage of what never was");
 }
 
 pub(super) async fn capacity_answers(site: Site) {
     let capacity = site.provider.capacity().await;
 
-    assert!(
-        capacity.is_ok(),
-        "the host does not say what it has: {capacity:?}"
-    );
+    assert!(capacity.is_ok(), "the host does not say what it has: {capacity:?}");
 }
 
 async fn no_sign_of_life(site: &Site, body: Body) {

@@ -28,19 +28,12 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(ground: Arc<dyn Ground>) -> Self {
-        Self {
-            provider: ground.provider(),
-            ground,
-            used: Arc::default(),
-        }
+        Self { provider: ground.provider(), ground, used: Arc::default() }
     }
 
     /// The same place, seen from another process that knows nothing of this one.
     pub(super) fn another_process(&self) -> Self {
-        Self {
-            provider: self.ground.provider(),
-            ..self.clone()
-        }
+        Self { provider: self.ground.provider(), ..self.clone() }
     }
 
     /// Stops what is left, as well as the provider can.
@@ -59,14 +52,8 @@ impl Site {
     }
 
     pub(super) fn body(&self, sandbox: SandboxId, generation: u64) -> Body {
-        let body = Body {
-            sandbox,
-            generation: Generation(generation),
-        };
-        self.used
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(body);
+        let body = Body { sandbox, generation: Generation(generation) };
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).push(body);
         body
     }
 
@@ -85,12 +72,7 @@ impl Site {
         ends_at: Timestamp,
     ) -> Result<(), StartError> {
         let spec = self.ground.spec();
-        let start = Start {
-            body,
-            spec: &spec,
-            ends_at,
-            permit,
-        };
+        let start = Start { body, spec: &spec, ends_at, permit };
         self.provider.start(start).await
     }
 
@@ -114,10 +96,7 @@ impl Site {
             }
             Evidence::Absent(checks) => {
                 let all_absent = checks.iter().all(|check| check.result == Finding::Absent);
-                assert!(
-                    !checks.is_empty() && all_absent,
-                    "{sandbox} is called absent by {checks:?}"
-                );
+                assert!(!checks.is_empty() && all_absent, "{sandbox} is called absent by {checks:?}");
                 Vec::new()
             }
             Evidence::Unknown { why } => panic!("{sandbox} could not be looked at: {why}"),
@@ -130,10 +109,7 @@ impl Site {
         let [seen] = bodies.as_slice() else {
             panic!("{body:?} is not there, or not alone: {bodies:?}");
         };
-        assert_eq!(
-            seen.generation, body.generation,
-            "another generation is there: {seen:?}"
-        );
+        assert_eq!(seen.generation, body.generation, "another generation is there: {seen:?}");
         assert!(seen.whole, "{body:?} is not whole: {seen:?}");
         seen.clone()
     }
@@ -142,10 +118,7 @@ impl Site {
         let bodies = self.bodies(sandbox).await;
         assert!(bodies.is_empty(), "{sandbox} is not absent: {bodies:?}");
         let found = self.discovered(sandbox).await;
-        assert!(
-            found.is_empty(),
-            "{sandbox} is absent and yet discovered: {found:?}"
-        );
+        assert!(found.is_empty(), "{sandbox} is absent and yet discovered: {found:?}");
     }
 
     /// What is discovered of one sandbox; others may live on the same host.
@@ -171,11 +144,7 @@ impl Site {
 
     pub(super) async fn exec(&self, body: Body, execution: ExecutionId, deed: Deed) -> Result<(), ExecError> {
         let command = self.ground.command(deed);
-        let exec = Exec {
-            execution,
-            command: &command,
-            limits: ExecutionLimits::default(),
-        };
+        let exec = Exec { execution, command: &command, limits: ExecutionLimits::default() };
         self.provider.exec(body, exec).await
     }
 
@@ -202,10 +171,7 @@ impl Site {
 
     pub(super) async fn runs(&self, body: Body, execution: ExecutionId) {
         let seen = self.seen(body, execution).await;
-        assert!(
-            matches!(seen, Some(Seen::Running { .. })),
-            "{execution} is not seen running: {seen:?}"
-        );
+        assert!(matches!(seen, Some(Seen::Running { .. })), "{execution} is not seen running: {seen:?}");
     }
 
     /// Waits until a sandbox has no whole body, and nothing of it runs.
@@ -235,10 +201,7 @@ pub(super) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 
 /// That a call was refused, for certain.
 pub(super) fn refused(answer: &Result<(), ExecError>, what: &str) {
-    assert!(
-        matches!(answer, Err(ExecError::Refused { .. })),
-        "{what} was not refused: {answer:?}"
-    );
+    assert!(matches!(answer, Err(ExecError::Refused { .. })), "{what} was not refused: {answer:?}");
 }
 
 /// That an answer is an error, whatever it says.

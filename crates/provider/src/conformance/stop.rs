@@ -13,10 +13,7 @@ pub(super) async fn a_stopped_body_is_proven_gone(site: Site) {
     let receipt = site.stopped(body).await;
 
     assert_eq!(receipt.generation, body.generation);
-    assert!(
-        receipt.proves_absence(),
-        "the receipt does not prove it: {receipt:?}"
-    );
+    assert!(receipt.proves_absence(), "the receipt does not prove it: {receipt:?}");
     assert_eq!(receipt.attested, None, "a look needs nobody's word");
     site.absent(body.sandbox).await;
 }
@@ -27,10 +24,7 @@ pub(super) async fn stopping_twice_answers_gone_twice(site: Site) {
     site.stopped(body).await;
     let receipt = site.stopped(body).await;
 
-    assert!(
-        receipt.proves_absence(),
-        "the receipt does not prove it: {receipt:?}"
-    );
+    assert!(receipt.proves_absence(), "the receipt does not prove it: {receipt:?}");
     site.absent(body.sandbox).await;
 }
 
@@ -39,10 +33,7 @@ pub(super) async fn stopping_what_never_was_answers_gone(site: Site) {
 
     let receipt = site.stopped(body).await;
 
-    assert!(
-        receipt.proves_absence(),
-        "the receipt does not prove it: {receipt:?}"
-    );
+    assert!(receipt.proves_absence(), "the receipt does not prove it: {receipt:?}");
     site.absent(body.sandbox).await;
 }
 
@@ -56,10 +47,7 @@ pub(super) async fn a_stop_leaves_later_generations_alone(site: Site) {
     let outcome = site.stop(earlier).await;
 
     site.runs(later, execution).await;
-    assert!(
-        !matches!(outcome, StopOutcome::Gone(_)),
-        "a later body is there, and the answer is {outcome:?}"
-    );
+    assert!(!matches!(outcome, StopOutcome::Gone(_)), "a later body is there, and the answer is {outcome:?}");
 }
 
 /// A provider may refuse to make the second body beside the first.
@@ -74,10 +62,7 @@ pub(super) async fn a_stop_ends_earlier_generations_too(site: Site) {
 
     let receipt = site.stopped(later).await;
 
-    assert!(
-        receipt.proves_absence(),
-        "the receipt does not prove it: {receipt:?}"
-    );
+    assert!(receipt.proves_absence(), "the receipt does not prove it: {receipt:?}");
     site.absent(earlier.sandbox).await;
 }
 

@@ -25,23 +25,14 @@ impl Process {
             ["true"] => (Ends::At(now, Outcome::exited(0)), false),
             ["false"] => (Ends::At(now, Outcome::exited(1)), false),
             ["exit", code] => (Ends::At(now, Outcome::exited(number(code)?)), false),
-            ["sleep", seconds] => (
-                Ends::At(now.after_ms(number::<u64>(seconds)? * 1_000), Outcome::exited(0)),
-                false,
-            ),
-            ["work", ms, code] => (
-                Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)),
-                true,
-            ),
+            ["sleep", seconds] => {
+                (Ends::At(now.after_ms(number::<u64>(seconds)? * 1_000), Outcome::exited(0)), false)
+            }
+            ["work", ms, code] => (Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)), true),
             ["hang"] => (Ends::Never, false),
             _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
         };
-        Ok(Self {
-            started_at: now,
-            ends,
-            chatty,
-            killed_at: None,
-        })
+        Ok(Self { started_at: now, ends, chatty, killed_at: None })
     }
 
     pub(crate) fn outcome(&self, now: Timestamp) -> Option<Outcome> {
@@ -62,6 +53,5 @@ impl Process {
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, (Cause, String)> {
-    word.parse()
-        .map_err(|_| (Cause::StartFailed, format!("`{word}` is not a number")))
+    word.parse().map_err(|_| (Cause::StartFailed, format!("`{word}` is not a number")))
 }

@@ -30,11 +30,7 @@ const POLL_MS: u64 = 250;
 impl FakeProvider {
     #[must_use]
     pub fn new(world: Arc<FakeWorld>, weather: Arc<dyn Weather>, guards: Guards) -> Self {
-        Self {
-            world,
-            weather,
-            guards,
-        }
+        Self { world, weather, guards }
     }
 
     /// Begins a call: waits as the weather says, and gives its fate.
@@ -85,42 +81,22 @@ impl Provider for FakeProvider {
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
         let forecast = self.begin(Call::Discover).await;
-        if matches!(
-            forecast.fault,
-            Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)
-        ) {
-            return Err(DiscoverError::LookFailed {
-                what: "the world".into(),
-                why: "fog".into(),
-            });
+        if matches!(forecast.fault, Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)) {
+            return Err(DiscoverError::LookFailed { what: "the world".into(), why: "fog".into() });
         }
         let now = self.now();
         let found = {
             let contents = self.world.lock();
             let bodies = contents.bodies.iter();
-            bodies
-                .map(|(body, anatomy)| Found {
-                    body: *body,
-                    whole: anatomy.is_alive(now),
-                })
-                .collect()
+            bodies.map(|(body, anatomy)| Found { body: *body, whole: anatomy.is_alive(now) }).collect()
         };
-        self.answer(
-            forecast,
-            Ok(Discovered {
-                found,
-                unreadable: Vec::new(),
-            }),
-        )
-        .await
+        self.answer(forecast, Ok(Discovered { found, unreadable: Vec::new() })).await
     }
 
     async fn start(&self, start: Start<'_>) -> Result<(), StartError> {
         let forecast = self.begin(Call::Start).await;
         if forecast.fault == Some(Fault::Fails) {
-            return Err(StartError::Failed {
-                why: "no ground to build on".into(),
-            });
+            return Err(StartError::Failed { why: "no ground to build on".into() });
         }
         let mark = self.world.lock().mark(start.body);
         self.pause(forecast.halfway_ms).await;
@@ -130,9 +106,7 @@ impl Provider for FakeProvider {
         }
         self.pause(forecast.halfway_ms).await;
         if forecast.fault == Some(Fault::HalfDone) {
-            return Err(StartError::Failed {
-                why: "half of the body is missing".into(),
-            });
+            return Err(StartError::Failed { why: "half of the body is missing".into() });
         }
         match self.world.lock().marked(start.body, mark) {
             Some(anatomy) => anatomy.come_alive(start.ends_at, self.now()),
@@ -143,10 +117,7 @@ impl Provider for FakeProvider {
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
         let forecast = self.begin(Call::Observe).await;
-        if matches!(
-            forecast.fault,
-            Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)
-        ) {
+        if matches!(forecast.fault, Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)) {
             return Evidence::Unknown { why: "fog".into() };
         }
         let now = self.now();
@@ -155,20 +126,17 @@ impl Provider for FakeProvider {
             let own = contents.bodies.iter().filter(|(body, _)| body.sandbox == sandbox);
             own.map(|(body, anatomy)| seen(*body, anatomy, now)).collect()
         };
-        let evidence = if bodies.is_empty() {
-            Evidence::Absent(vec![nothing()])
-        } else {
-            Evidence::Present(bodies)
-        };
+        let evidence =
+            if bodies.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(bodies) };
         self.answer(forecast, evidence).await
     }
 
     async fn probe(&self, body: Body) -> Probed {
         let forecast = self.begin(Call::Probe).await;
         let probed = match (forecast.fault, self.reachable(body)) {
-            (Some(Fault::Fails), _) => Probed::Failed(ProbeFailure::Files {
-                why: "/workspace is missing".into(),
-            }),
+            (Some(Fault::Fails), _) => {
+                Probed::Failed(ProbeFailure::Files { why: "/workspace is missing".into() })
+            }
             (Some(Fault::LookFails | Fault::HalfDone), _) => Probed::Unknown { why: "fog".into() },
             (_, Err(why)) => Probed::Failed(ProbeFailure::Control { why }),
             (_, Ok(())) => Probed::Passed,
@@ -193,17 +161,13 @@ impl Provider for FakeProvider {
         match forecast.fault {
             Some(Fault::Fails) => return Err(refused("the keeper has no room")),
             Some(Fault::HalfDone) => {
-                return Err(ExecError::Unclear {
-                    why: "the line went dead".into(),
-                });
+                return Err(ExecError::Unclear { why: "the line went dead".into() });
             }
             Some(Fault::AnswerLost | Fault::LookFails) | None => {}
         }
         let started = self.world.lock().exec(body, exec, self.now());
         if forecast.fault == Some(Fault::LookFails) {
-            return Err(ExecError::Unclear {
-                why: "the line went dead".into(),
-            });
+            return Err(ExecError::Unclear { why: "the line went dead".into() });
         }
         self.answer(forecast, started).await
     }
@@ -214,14 +178,9 @@ impl Provider for FakeProvider {
             {
                 let mut contents = self.world.lock();
                 let Some(anatomy) = contents.alive(body, now) else {
-                    return Err(WaitError::Unreachable {
-                        why: "no keeper answers".into(),
-                    });
+                    return Err(WaitError::Unreachable { why: "no keeper answers".into() });
                 };
-                let process = anatomy
-                    .processes
-                    .get(&execution)
-                    .ok_or(WaitError::NoSuchExecution)?;
+                let process = anatomy.processes.get(&execution).ok_or(WaitError::NoSuchExecution)?;
                 if let Some(outcome) = process.outcome(now) {
                     return Ok(outcome);
                 }
@@ -233,9 +192,7 @@ impl Provider for FakeProvider {
     async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
         let forecast = self.begin(Call::Kill).await;
         if forecast.fault == Some(Fault::Fails) {
-            return Killed::Unknown {
-                why: "the line went dead".into(),
-            };
+            return Killed::Unknown { why: "the line went dead".into() };
         }
         self.world.lock().kill(body, execution, self.now());
         let killed = match forecast.fault {
@@ -248,29 +205,17 @@ impl Provider for FakeProvider {
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
         let forecast = self.begin(Call::Stop).await;
         if forecast.fault == Some(Fault::Fails) {
-            return StopOutcome::Unknown {
-                why: "the ground shakes".into(),
-            };
+            return StopOutcome::Unknown { why: "the ground shakes".into() };
         }
         self.pause(grace_ms.min(forecast.halfway_ms)).await;
         let leave_marks = forecast.fault == Some(Fault::HalfDone);
-        self.world
-            .lock()
-            .end_bodies(leave_marks, |found| self.is_covered(found, body));
+        self.world.lock().end_bodies(leave_marks, |found| self.is_covered(found, body));
         self.pause(forecast.halfway_ms).await;
-        let left = self
-            .world
-            .lock()
-            .bodies
-            .keys()
-            .filter(|found| found.sandbox == body.sandbox)
-            .count();
+        let left = self.world.lock().bodies.keys().filter(|found| found.sandbox == body.sandbox).count();
         let outcome = match (forecast.fault, left) {
             (Some(Fault::LookFails), _) => StopOutcome::Unknown { why: "fog".into() },
             (_, 0) => StopOutcome::Gone(Box::new(receipt(body, self.now()))),
-            (_, left) => StopOutcome::StillPresent {
-                what: format!("{left} bodies"),
-            },
+            (_, left) => StopOutcome::StillPresent { what: format!("{left} bodies") },
         };
         self.answer(forecast, outcome).await
     }
@@ -278,20 +223,13 @@ impl Provider for FakeProvider {
     async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
         let now = self.now();
         match self.world.lock().alive(body, now) {
-            Some(anatomy) => Ok(Usage {
-                processes: anatomy.running(now) as u64,
-                ..Usage::default()
-            }),
+            Some(anatomy) => Ok(Usage { processes: anatomy.running(now) as u64, ..Usage::default() }),
             None => Err(AskBodyError::NoSuchBody),
         }
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(Capacity {
-            memory_mb_left: Some(1_024),
-            disk_mb_left: Some(1_024),
-            processes_left: Some(1_024),
-        })
+        Ok(Capacity { memory_mb_left: Some(1_024), disk_mb_left: Some(1_024), processes_left: Some(1_024) })
     }
 
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
@@ -304,14 +242,9 @@ impl Provider for FakeProvider {
 
 impl Contents {
     fn exec(&mut self, body: Body, exec: Exec<'_>, now: Timestamp) -> Result<(), ExecError> {
-        let anatomy = self
-            .alive(body, now)
-            .ok_or_else(|| refused("there is no such body"))?;
+        let anatomy = self.alive(body, now).ok_or_else(|| refused("there is no such body"))?;
         if anatomy.killed.contains(&exec.execution) {
-            return Err(ExecError::Refused {
-                cause: Cause::Cancelled,
-                why: "it was killed before".into(),
-            });
+            return Err(ExecError::Refused { cause: Cause::Cancelled, why: "it was killed before".into() });
         }
         if let Entry::Vacant(place) = anatomy.processes.entry(exec.execution) {
             let process = Process::start(exec.command, now);
@@ -333,10 +266,7 @@ impl Contents {
 }
 
 fn refused(why: &str) -> ExecError {
-    ExecError::Refused {
-        cause: Cause::StartFailed,
-        why: why.to_owned(),
-    }
+    ExecError::Refused { cause: Cause::StartFailed, why: why.to_owned() }
 }
 
 fn seen(body: Body, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
@@ -344,29 +274,14 @@ fn seen(body: Body, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
     // What ran in a body has ended with it.
     let processes = anatomy.processes.iter().filter(|_| whole);
     let executions = processes.map(|(execution, process)| {
-        let running = Seen::Running {
-            last_activity_at: process.last_activity_at(now),
-        };
-        ExecutionSeen {
-            execution: *execution,
-            seen: process.outcome(now).map_or(running, Seen::Ended),
-        }
+        let running = Seen::Running { last_activity_at: process.last_activity_at(now) };
+        ExecutionSeen { execution: *execution, seen: process.outcome(now).map_or(running, Seen::Ended) }
     });
-    BodySeen {
-        generation: body.generation,
-        whole,
-        executions: executions.collect(),
-        last_busy_at: None,
-    }
+    BodySeen { generation: body.generation, whole, executions: executions.collect(), last_busy_at: None }
 }
 
 fn nothing() -> ReceiptCheck {
-    ReceiptCheck {
-        kind: "bodies".into(),
-        result: Finding::Absent,
-        means: "memory".into(),
-        detail: None,
-    }
+    ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "memory".into(), detail: None }
 }
 
 fn receipt(body: Body, now: Timestamp) -> Receipt {

@@ -51,10 +51,7 @@ impl FakeWorld {
     /// A world that several processes share, and that outlives them.
     #[must_use]
     pub fn on_file(file: PathBuf) -> Self {
-        Self {
-            contents: Mutex::default(),
-            file: Some(file),
-        }
+        Self { contents: Mutex::default(), file: Some(file) }
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
@@ -156,9 +153,6 @@ impl Anatomy {
         if !self.is_alive(now) {
             return 0;
         }
-        self.processes
-            .values()
-            .filter(|process| process.outcome(now).is_none())
-            .count()
+        self.processes.values().filter(|process| process.outcome(now).is_none()).count()
     }
 }

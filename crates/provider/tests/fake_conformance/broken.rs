@@ -91,26 +91,12 @@ impl Provider for Broken {
                 self.inner.start(start).await
             }
             How::RefusesToStartOverRemains if !self.bodies(body.sandbox).await.is_empty() => {
-                Err(StartError::Failed {
-                    why: "something is in the way".into(),
-                })
+                Err(StartError::Failed { why: "something is in the way".into() })
             }
-            How::IgnoresThePermit => {
-                self.inner
-                    .start(Start {
-                        permit: &Always(true),
-                        ..start
-                    })
-                    .await
-            }
+            How::IgnoresThePermit => self.inner.start(Start { permit: &Always(true), ..start }).await,
             How::AsksThePermitFirst => {
                 let permit = Always(permit.still_wanted().await);
-                self.inner
-                    .start(Start {
-                        permit: &permit,
-                        ..start
-                    })
-                    .await
+                self.inner.start(Start { permit: &permit, ..start }).await
             }
             How::StartsForEver => {
                 let ends_at = Timestamp(i64::MAX);
@@ -135,17 +121,11 @@ impl Provider for Broken {
             How::SeesNoExecutions => bodies.iter_mut().for_each(|body| body.executions.clear()),
             How::SeesAllExecutions => {
                 let all = self.all_executions().await;
-                bodies
-                    .iter_mut()
-                    .for_each(|body| body.executions.clone_from(&all));
+                bodies.iter_mut().for_each(|body| body.executions.clone_from(&all));
             }
             _ => {}
         }
-        if bodies.is_empty() {
-            Evidence::Absent(vec![nothing()])
-        } else {
-            Evidence::Present(bodies)
-        }
+        if bodies.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(bodies) }
     }
 
     async fn probe(&self, body: Body) -> Probed {
@@ -182,10 +162,7 @@ impl Provider for Broken {
             }
             How::RunsOneAtATime if self.all_executions().await.iter().any(is_running) => {
                 let why = "one after the other".into();
-                Err(ExecError::Refused {
-                    cause: Cause::StartFailed,
-                    why,
-                })
+                Err(ExecError::Refused { cause: Cause::StartFailed, why })
             }
             _ => self.inner.exec(body, exec).await,
         }
@@ -239,9 +216,7 @@ impl Provider for Broken {
                 return gone(body, vec![nothing()]);
             }
             How::FailsToStopNothing if before.is_empty() => {
-                return StopOutcome::Unknown {
-                    why: "there is nothing to stop".into(),
-                };
+                return StopOutcome::Unknown { why: "there is nothing to stop".into() };
             }
             How::StopsLaterOnes => {
                 let generation = Generation(u64::MAX);
@@ -259,11 +234,7 @@ impl Provider for Broken {
             How::StopsWithoutProof => gone(body, Vec::new()),
             How::SparesEarlierOnes => {
                 for seen in before.iter().filter(|seen| seen.generation < body.generation) {
-                    self.restore(Body {
-                        generation: seen.generation,
-                        ..body
-                    })
-                    .await;
+                    self.restore(Body { generation: seen.generation, ..body }).await;
                 }
                 stopped
             }
@@ -274,9 +245,7 @@ impl Provider for Broken {
     async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
         match self.how {
             How::UsesNothingEverywhere => Ok(Usage::default()),
-            How::MeasuresNothing => Err(AskBodyError::Unreachable {
-                why: "no scales".into(),
-            }),
+            How::MeasuresNothing => Err(AskBodyError::Unreachable { why: "no scales".into() }),
             How::TakesAnyGeneration => self.inner.usage(self.any_generation(body).await).await,
             _ => self.inner.usage(body).await,
         }
@@ -337,9 +306,7 @@ impl Broken {
 
     fn passing(&self, probed: Probed) -> Probed {
         match self.how {
-            How::NeverPasses => Probed::Unknown {
-                why: "nobody tried".into(),
-            },
+            How::NeverPasses => Probed::Unknown { why: "nobody tried".into() },
             How::AlwaysPasses => Probed::Passed,
             _ => probed,
         }
@@ -347,31 +314,14 @@ impl Broken {
 
     async fn run(&self, body: Body, execution: ExecutionId, word: &str) -> Result<(), ExecError> {
         let argv = vec![word.to_owned()];
-        let command = Command {
-            argv,
-            ..Command::default()
-        };
+        let command = Command { argv, ..Command::default() };
         let (command, limits) = (&command, ExecutionLimits::default());
-        self.inner
-            .exec(
-                body,
-                Exec {
-                    execution,
-                    command,
-                    limits,
-                },
-            )
-            .await
+        self.inner.exec(body, Exec { execution, command, limits }).await
     }
 
     async fn restore(&self, body: Body) {
         let (spec, ends_at) = (&Spec::default(), Timestamp(i64::MAX));
-        let start = Start {
-            body,
-            spec,
-            ends_at,
-            permit: &Always(true),
-        };
+        let start = Start { body, spec, ends_at, permit: &Always(true) };
         self.inner.start(start).await.expect("the fake can start");
     }
 }
@@ -385,12 +335,7 @@ fn is_running(seen: &ExecutionSeen) -> bool {
 }
 
 fn nothing() -> ReceiptCheck {
-    ReceiptCheck {
-        kind: "bodies".into(),
-        result: Finding::Absent,
-        means: "hearsay".into(),
-        detail: None,
-    }
+    ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "hearsay".into(), detail: None }
 }
 
 fn gone(body: Body, checks: Vec<ReceiptCheck>) -> StopOutcome {

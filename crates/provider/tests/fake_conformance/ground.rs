@@ -88,10 +88,7 @@ impl Ground for FakeGround {
             Deed::RunUntilKilled => &["hang"],
             Deed::NotFound => &["no-such-command"],
         };
-        Command {
-            argv: argv.iter().map(ToString::to_string).collect(),
-            ..Command::default()
-        }
+        Command { argv: argv.iter().map(ToString::to_string).collect(), ..Command::default() }
     }
 
     fn in_ms(&self, ms: u64) -> Timestamp {

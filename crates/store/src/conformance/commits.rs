@@ -10,13 +10,7 @@ pub async fn a_commit_is_read_back_as_it_was(subject: &dyn Subject) {
     let world = World::over(subject);
     world.create(1).await;
     let Stored { sandbox, version, .. } = world.load(1).await;
-    let transition = step(
-        &sandbox,
-        Event::Launched {
-            ticket: sandbox.last_ticket,
-        },
-        world.ctx(),
-    );
+    let transition = step(&sandbox, Event::Launched { ticket: sandbox.last_ticket }, world.ctx());
 
     let committed = world.commit(transition.clone(), version).await;
 
@@ -30,28 +24,15 @@ pub async fn a_commit_on_an_old_version_changes_nothing(subject: &dyn Subject) {
     let world = World::over(subject);
     world.create(1).await;
     let old = world.load(1).await;
-    let current = world
-        .step(
-            1,
-            Event::Launched {
-                ticket: old.sandbox.last_ticket,
-            },
-        )
-        .await;
+    let current = world.step(1, Event::Launched { ticket: old.sandbox.last_ticket }).await;
     let before = (world.sandbox(1).await, world.store.changes(Seq(0)).await.unwrap());
-    let wish = Ask::Stop {
-        cause: Cause::StoppedByUser,
-        forced: true,
-    };
+    let wish = Ask::Stop { cause: Cause::StoppedByUser, forced: true };
 
     let late = change(ask(&old.sandbox, wish, world.ctx()).unwrap(), old.version);
     let answer = world.store.commit(late).await;
 
     assert!(matches!(answer, Err(CommitError::Conflict { current: told }) if told == current));
-    assert_eq!(
-        (world.sandbox(1).await, world.store.changes(Seq(0)).await.unwrap()),
-        before
-    );
+    assert_eq!((world.sandbox(1).await, world.store.changes(Seq(0)).await.unwrap()), before);
 }
 
 pub async fn a_commit_on_what_is_not_there_is_told_so(subject: &dyn Subject) {
@@ -68,14 +49,7 @@ pub async fn a_lower_generation_does_not_land(subject: &dyn Subject) {
     let world = World::over(subject);
     world.live(1).await;
     let first = world.sandbox(1).await;
-    world
-        .ask(
-            1,
-            Ask::Restart {
-                cause: Cause::ProbeFailed,
-            },
-        )
-        .await;
+    world.ask(1, Ask::Restart { cause: Cause::ProbeFailed }).await;
     world.gone(1).await;
     let stored = world.load(1).await;
     assert!(stored.sandbox.generation() > first.generation());
@@ -144,11 +118,7 @@ pub async fn executions_come_back_in_the_order_of_arrival(subject: &dyn Subject)
         world.execute(1, execution).await;
     }
     let sandbox = world.sandbox(1).await;
-    let ids: Vec<_> = sandbox
-        .executions
-        .iter()
-        .map(|execution| execution.id.0)
-        .collect();
+    let ids: Vec<_> = sandbox.executions.iter().map(|execution| execution.id.0).collect();
 
     let stored = world.store.executions(SandboxId(1)).await.unwrap();
 
@@ -200,20 +170,8 @@ pub async fn what_is_to_be_forgotten_is_deleted_and_its_history_kept(subject: &d
 
     assert!(world.store.load(SandboxId(1)).await.unwrap().is_none());
     assert!(world.store.execution(ExecutionId(5)).await.unwrap().is_none());
-    assert_eq!(
-        world
-            .store
-            .list(crate::Filter::All, None, 10)
-            .await
-            .unwrap()
-            .len(),
-        0
-    );
-    let history = world
-        .store
-        .history(Some(SandboxId(1)), Seq(0), 100)
-        .await
-        .unwrap();
+    assert_eq!(world.store.list(crate::Filter::All, None, 10).await.unwrap().len(), 0);
+    let history = world.store.history(Some(SandboxId(1)), Seq(0), 100).await.unwrap();
     assert!(history.len() > 5, "{history:?}");
     let totals = world.store.totals().await.unwrap();
     assert_eq!((totals.created, totals.destroyed), (1, 1));
@@ -221,20 +179,8 @@ pub async fn what_is_to_be_forgotten_is_deleted_and_its_history_kept(subject: &d
 
 async fn run_to_its_end(world: &World, sandbox: u128, execution: u128) {
     let (ticket, id) = (world.ticket(sandbox).await, ExecutionId(execution));
-    world
-        .step(
-            sandbox,
-            Event::ExecutionStarted {
-                ticket,
-                execution: id,
-            },
-        )
-        .await;
+    world.step(sandbox, Event::ExecutionStarted { ticket, execution: id }).await;
     let (ticket, outcome) = (world.ticket(sandbox).await, Outcome::exited(0));
-    let ended = Event::ExecutionEnded {
-        ticket,
-        execution: id,
-        outcome,
-    };
+    let ended = Event::ExecutionEnded { ticket, execution: id, outcome };
     world.step(sandbox, ended).await;
 }

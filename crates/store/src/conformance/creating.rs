@@ -6,12 +6,8 @@ use super::Subject;
 use super::world::{MEMORY_MB, World, spec};
 use crate::{CreateError, Created, Filter, NewSandbox, Seq};
 
-const NO_LIMITS: AdmissionLimits = AdmissionLimits {
-    sandboxes: None,
-    memory_mb: None,
-    disk_mb: None,
-    processes: None,
-};
+const NO_LIMITS: AdmissionLimits =
+    AdmissionLimits { sandboxes: None, memory_mb: None, disk_mb: None, processes: None };
 
 pub async fn a_new_sandbox_is_read_back_as_it_was(subject: &dyn Subject) {
     let world = World::over(subject);
@@ -39,20 +35,10 @@ pub async fn a_second_sandbox_with_the_same_id_is_refused(subject: &dyn Subject)
 
 pub async fn the_same_key_gives_the_same_sandbox(subject: &dyn Subject) {
     let world = World::over(subject);
-    let full = AdmissionLimits {
-        sandboxes: Some(1),
-        ..NO_LIMITS
-    };
-    world
-        .store
-        .create(world.with_key(1, "key", "request", 1_000), full)
-        .await
-        .unwrap();
+    let full = AdmissionLimits { sandboxes: Some(1), ..NO_LIMITS };
+    world.store.create(world.with_key(1, "key", "request", 1_000), full).await.unwrap();
 
-    let again = world
-        .store
-        .create(world.with_key(2, "key", "request", 1_000), full)
-        .await;
+    let again = world.store.create(world.with_key(2, "key", "request", 1_000), full).await;
 
     assert_eq!(again.unwrap(), Created::Known(SandboxId(1)));
     assert!(world.store.load(SandboxId(2)).await.unwrap().is_none());
@@ -61,16 +47,9 @@ pub async fn the_same_key_gives_the_same_sandbox(subject: &dyn Subject) {
 
 pub async fn a_key_for_another_request_is_refused(subject: &dyn Subject) {
     let world = World::over(subject);
-    world
-        .store
-        .create(world.with_key(1, "key", "request", 1_000), NO_LIMITS)
-        .await
-        .unwrap();
+    world.store.create(world.with_key(1, "key", "request", 1_000), NO_LIMITS).await.unwrap();
 
-    let answer = world
-        .store
-        .create(world.with_key(2, "key", "another", 1_000), NO_LIMITS)
-        .await;
+    let answer = world.store.create(world.with_key(2, "key", "another", 1_000), NO_LIMITS).await;
 
     assert!(matches!(answer, Err(CreateError::KeyReused { key }) if key == "key"));
     assert!(world.store.load(SandboxId(2)).await.unwrap().is_none());
@@ -78,21 +57,11 @@ pub async fn a_key_for_another_request_is_refused(subject: &dyn Subject) {
 
 pub async fn a_key_that_has_expired_is_as_good_as_new(subject: &dyn Subject) {
     let mut world = World::over(subject);
-    world
-        .store
-        .create(world.with_key(1, "key", "request", 1_000), NO_LIMITS)
-        .await
-        .unwrap();
+    world.store.create(world.with_key(1, "key", "request", 1_000), NO_LIMITS).await.unwrap();
     world.later(1_000);
 
-    let again = world
-        .store
-        .create(world.with_key(2, "key", "another", 1_000), NO_LIMITS)
-        .await;
-    let known = world
-        .store
-        .create(world.with_key(3, "key", "another", 1_000), NO_LIMITS)
-        .await;
+    let again = world.store.create(world.with_key(2, "key", "another", 1_000), NO_LIMITS).await;
+    let known = world.store.create(world.with_key(3, "key", "another", 1_000), NO_LIMITS).await;
 
     assert!(matches!(again, Ok(Created::New(_))));
     assert_eq!(known.unwrap(), Created::Known(SandboxId(2)));
@@ -101,10 +70,7 @@ pub async fn a_key_that_has_expired_is_as_good_as_new(subject: &dyn Subject) {
 pub async fn a_burst_of_creates_does_not_get_past_the_limit(subject: &dyn Subject) {
     let world = World::over(subject);
     world.create(1).await;
-    let limits = AdmissionLimits {
-        sandboxes: Some(6),
-        ..NO_LIMITS
-    };
+    let limits = AdmissionLimits { sandboxes: Some(6), ..NO_LIMITS };
     let mut tasks = Vec::new();
     for id in 100..164 {
         let (store, new) = (world.store.clone(), world.new_sandbox(id));
@@ -121,10 +87,7 @@ pub async fn a_burst_of_creates_does_not_get_past_the_limit(subject: &dyn Subjec
     }
 
     assert_eq!((created, refused), (5, 59));
-    assert_eq!(
-        world.store.list(Filter::Present, None, 100).await.unwrap().len(),
-        6
-    );
+    assert_eq!(world.store.list(Filter::Present, None, 100).await.unwrap().len(), 6);
     assert_eq!(world.store.totals().await.unwrap().present(), 6);
 }
 
@@ -140,20 +103,12 @@ pub async fn every_kind_of_limit_holds(subject: &dyn Subject) {
     ];
 
     for (memory_mb, disk_mb, processes) in limits {
-        let limits = AdmissionLimits {
-            sandboxes: None,
-            memory_mb,
-            disk_mb,
-            processes,
-        };
+        let limits = AdmissionLimits { sandboxes: None, memory_mb, disk_mb, processes };
         let answer = world.store.create(world.new_sandbox(2), limits).await;
 
         assert!(matches!(answer, Err(CreateError::Scarce(_))), "{answer:?}");
         assert!(world.store.load(SandboxId(2)).await.unwrap().is_none());
-        assert_eq!(
-            world.store.history(Some(SandboxId(2)), Seq(0), 9).await.unwrap(),
-            []
-        );
+        assert_eq!(world.store.history(Some(SandboxId(2)), Seq(0), 9).await.unwrap(), []);
     }
 }
 
@@ -174,10 +129,7 @@ pub async fn an_orphan_is_never_refused(subject: &dyn Subject) {
 
 pub async fn a_sandbox_that_is_proven_gone_makes_room(subject: &dyn Subject) {
     let world = World::over(subject);
-    let limits = AdmissionLimits {
-        memory_mb: Some(MEMORY_MB),
-        ..NO_LIMITS
-    };
+    let limits = AdmissionLimits { memory_mb: Some(MEMORY_MB), ..NO_LIMITS };
     world.store.create(world.new_sandbox(1), limits).await.unwrap();
     let early = world.store.create(world.new_sandbox(2), limits).await;
     world.end(1).await;

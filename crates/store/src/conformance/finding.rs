@@ -21,15 +21,8 @@ pub async fn what_is_due_comes_in_the_order_of_its_deadlines(subject: &dyn Subje
     let first = world.store.due(deadline(2), 1).await.unwrap();
 
     assert_eq!(none, []);
-    let due: Vec<_> = all
-        .iter()
-        .map(|due| (due.id.0, due.owner, due.deadline))
-        .collect();
-    let wanted = [
-        (3, NODE, deadline(0)),
-        (1, NODE, deadline(1)),
-        (2, NODE, deadline(2)),
-    ];
+    let due: Vec<_> = all.iter().map(|due| (due.id.0, due.owner, due.deadline)).collect();
+    let wanted = [(3, NODE, deadline(0)), (1, NODE, deadline(1)), (2, NODE, deadline(2))];
     assert_eq!(due, wanted);
     assert_eq!(first, all[..1]);
 }
@@ -45,10 +38,7 @@ pub async fn the_next_deadline_is_the_earliest_of_all(subject: &dyn Subject) {
     world.end(1).await;
 
     assert_eq!(next, Some(NOON.after_ms(world.policy.start_ms)));
-    assert_eq!(
-        world.store.next_deadline().await.unwrap(),
-        Some(NOON.after_ms(10 + world.policy.start_ms))
-    );
+    assert_eq!(world.store.next_deadline().await.unwrap(), Some(NOON.after_ms(10 + world.policy.start_ms)));
     world.end(2).await;
     assert_eq!(world.store.next_deadline().await.unwrap(), None);
 }
@@ -76,20 +66,13 @@ pub async fn effects_belong_to_the_node_that_was_asked(subject: &dyn Subject) {
     other.execute(1, 5).await;
     world.execute(1, 6).await;
 
-    let (of_one, of_other) = (
-        world.store.effects_of(NODE).await.unwrap(),
-        world.store.effects_of(OTHER_NODE).await.unwrap(),
-    );
+    let (of_one, of_other) =
+        (world.store.effects_of(NODE).await.unwrap(), world.store.effects_of(OTHER_NODE).await.unwrap());
 
     let effects = world.sandbox(1).await.effects();
     assert_eq!(effects.len(), 2);
     assert!(effects.iter().filter(|effect| effect.duty.by == NODE).eq(&of_one));
-    assert!(
-        effects
-            .iter()
-            .filter(|effect| effect.duty.by == OTHER_NODE)
-            .eq(&of_other)
-    );
+    assert!(effects.iter().filter(|effect| effect.duty.by == OTHER_NODE).eq(&of_other));
     assert_eq!((of_one.len(), of_other.len()), (1, 1));
 }
 
@@ -103,10 +86,8 @@ pub async fn what_a_node_leaves_is_what_it_owns_or_works_for(subject: &dyn Subje
     world.live(4).await;
     world.end(4).await;
 
-    let (of_one, of_other) = (
-        world.store.left_by(NODE).await.unwrap(),
-        world.store.left_by(OTHER_NODE).await.unwrap(),
-    );
+    let (of_one, of_other) =
+        (world.store.left_by(NODE).await.unwrap(), world.store.left_by(OTHER_NODE).await.unwrap());
 
     assert_eq!(of_one, [SandboxId(1), SandboxId(2)]);
     assert_eq!(of_other, [SandboxId(2), SandboxId(3)]);
@@ -125,11 +106,7 @@ pub async fn sandboxes_are_listed_in_pages_by_their_ids(subject: &dyn Subject) {
     world.end(2).await;
     let ids = |rows: &[Row]| rows.iter().map(|row| row.id().0).collect::<Vec<_>>();
     let list = async |filter, after: Option<u128>, limit| {
-        let rows = world
-            .store
-            .list(filter, after.map(SandboxId), limit)
-            .await
-            .unwrap();
+        let rows = world.store.list(filter, after.map(SandboxId), limit).await.unwrap();
         ids(&rows)
     };
 
@@ -139,11 +116,7 @@ pub async fn sandboxes_are_listed_in_pages_by_their_ids(subject: &dyn Subject) {
     assert_eq!(list(Filter::Present, None, 2).await, [1, 3]);
     assert_eq!(list(Filter::Present, Some(3), 2).await, [4, 5]);
     assert_eq!(list(Filter::All, Some(5), 2).await, [] as [u128; 0]);
-    let page = world
-        .store
-        .list(Filter::Present, Some(SandboxId(1)), 1)
-        .await
-        .unwrap();
+    let page = world.store.list(Filter::Present, Some(SandboxId(1)), 1).await.unwrap();
     match &page[..] {
         [Row::Readable(stored)] => assert_eq!(stored.sandbox, world.sandbox(3).await),
         other => panic!("{other:?}"),
@@ -164,10 +137,7 @@ pub async fn totals_are_the_sum_over_all_sandboxes(subject: &dyn Subject) {
     assert_eq!((totals.created, totals.destroyed, totals.present()), (4, 2, 2));
     assert_eq!(totals.attested, 0);
     let taken = totals.taken;
-    assert_eq!(
-        (taken.memory_mb, taken.disk_mb, taken.processes),
-        (2 * MEMORY_MB, 20 * MEMORY_MB, 16)
-    );
+    assert_eq!((taken.memory_mb, taken.disk_mb, taken.processes), (2 * MEMORY_MB, 20 * MEMORY_MB, 16));
 }
 
 pub async fn what_was_attested_is_counted_apart(subject: &dyn Subject) {
@@ -178,12 +148,7 @@ pub async fn what_was_attested_is_counted_apart(subject: &dyn Subject) {
     world.end(2).await;
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, true);
     world.ask(1, Ask::Stop { cause, forced }).await;
-    let (ticket, outcome) = (
-        world.ticket(1).await,
-        StopOutcome::Unknown {
-            why: "no answer".into(),
-        },
-    );
+    let (ticket, outcome) = (world.ticket(1).await, StopOutcome::Unknown { why: "no answer".into() });
     world.step(1, Event::Stopped { ticket, outcome }).await;
 
     let (by, reason) = ("operator".into(), "the host is scrap".into());

@@ -15,11 +15,7 @@ pub async fn history_comes_in_pages_of_one_sandbox_or_of_all(subject: &dyn Subje
     let all = world.store.history(None, Seq(0), 100).await.unwrap();
     let first = world.store.history(None, Seq(0), 3).await.unwrap();
     let rest = world.store.history(None, first[2].seq, 100).await.unwrap();
-    let of_two = world
-        .store
-        .history(Some(SandboxId(2)), Seq(0), 100)
-        .await
-        .unwrap();
+    let of_two = world.store.history(Some(SandboxId(2)), Seq(0), 100).await.unwrap();
 
     assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
     assert_eq!([first, rest].concat(), all);

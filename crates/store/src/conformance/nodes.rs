@@ -7,13 +7,7 @@ use super::world::{NODE, NOON, OTHER_NODE, World};
 use crate::{Node, NodeSeen};
 
 fn node(id: NodeId) -> Node {
-    Node {
-        id,
-        host: "host".into(),
-        boot_id: "boot".into(),
-        pid: 77,
-        started: 123_456,
-    }
+    Node { id, host: "host".into(), boot_id: "boot".into(), pid: 77, started: 123_456 }
 }
 
 pub async fn a_node_is_known_by_its_last_heartbeat(subject: &dyn Subject) {
@@ -23,14 +17,8 @@ pub async fn a_node_is_known_by_its_last_heartbeat(subject: &dyn Subject) {
 
     store.beat(node(NODE), NOON.after_ms(2_000)).await.unwrap();
 
-    let seen = |id, heartbeat_at| NodeSeen {
-        node: node(id),
-        heartbeat_at,
-    };
-    assert_eq!(
-        store.nodes().await.unwrap(),
-        [seen(NODE, NOON.after_ms(2_000)), seen(OTHER_NODE, NOON)]
-    );
+    let seen = |id, heartbeat_at| NodeSeen { node: node(id), heartbeat_at };
+    assert_eq!(store.nodes().await.unwrap(), [seen(NODE, NOON.after_ms(2_000)), seen(OTHER_NODE, NOON)]);
 }
 
 pub async fn a_node_that_owns_something_cannot_leave(subject: &dyn Subject) {

@@ -9,11 +9,7 @@ use crate::{Created, Filter, Retention, Seq};
 const NEVER: Timestamp = Timestamp(0);
 
 fn retention(records_before: Timestamp) -> Retention {
-    Retention {
-        records_before,
-        history_before: NEVER,
-        now: NOON,
-    }
+    Retention { records_before, history_before: NEVER, now: NOON }
 }
 
 pub async fn only_what_is_settled_is_pruned(subject: &dyn Subject) {
@@ -28,11 +24,7 @@ pub async fn only_what_is_settled_is_pruned(subject: &dyn Subject) {
 
     let pruned = world.store.prune(retention(world.now), 10).await.unwrap();
     let again = world.store.prune(retention(world.now), 10).await.unwrap();
-    let late = world
-        .store
-        .prune(retention(world.now.after_ms(1)), 10)
-        .await
-        .unwrap();
+    let late = world.store.prune(retention(world.now.after_ms(1)), 10).await.unwrap();
 
     assert_eq!((pruned, again, late), (1, 0, 1));
     let left = world.store.list(Filter::All, None, 10).await.unwrap();
@@ -41,48 +33,26 @@ pub async fn only_what_is_settled_is_pruned(subject: &dyn Subject) {
     assert!(world.store.execution(ExecutionId(13)).await.unwrap().is_some());
     let totals = world.store.totals().await.unwrap();
     assert_eq!((totals.created, totals.destroyed), (3, 2));
-    assert_ne!(
-        world.store.history(Some(SandboxId(1)), Seq(0), 9).await.unwrap(),
-        []
-    );
+    assert_ne!(world.store.history(Some(SandboxId(1)), Seq(0), 9).await.unwrap(), []);
 }
 
 pub async fn history_and_keys_are_pruned_by_their_own_times(subject: &dyn Subject) {
     let mut world = World::over(subject);
     let keyed = world.with_key(1, "key", "request", 1_000);
-    world
-        .store
-        .create(keyed, AdmissionLimits::default())
-        .await
-        .unwrap();
+    world.store.create(keyed, AdmissionLimits::default()).await.unwrap();
     world.later(1_000);
     world.create(2).await;
-    let moment = Retention {
-        records_before: NEVER,
-        history_before: world.now,
-        now: world.now,
-    };
+    let moment = Retention { records_before: NEVER, history_before: world.now, now: world.now };
 
     world.store.prune(moment, 10).await.unwrap();
 
-    assert_eq!(
-        world.store.history(Some(SandboxId(1)), Seq(0), 9).await.unwrap(),
-        []
-    );
-    assert_ne!(
-        world.store.history(Some(SandboxId(2)), Seq(0), 9).await.unwrap(),
-        []
-    );
+    assert_eq!(world.store.history(Some(SandboxId(1)), Seq(0), 9).await.unwrap(), []);
+    assert_ne!(world.store.history(Some(SandboxId(2)), Seq(0), 9).await.unwrap(), []);
     assert!(world.store.load(SandboxId(1)).await.unwrap().is_some());
     // The clock that asks is a second behind: for it the key would still hold, were it there.
     let behind = World::over(subject);
-    let again = behind
-        .store
-        .create(
-            behind.with_key(3, "key", "another", 1_000),
-            AdmissionLimits::default(),
-        )
-        .await;
+    let again =
+        behind.store.create(behind.with_key(3, "key", "another", 1_000), AdmissionLimits::default()).await;
     assert!(matches!(again, Ok(Created::New(_))));
 }
 

@@ -66,11 +66,7 @@ pub async fn an_unreadable_row_is_never_pruned(subject: &dyn Subject) {
         world.end(id).await;
     }
     subject.spoil(SandboxId(1), Part::State);
-    let moment = Retention {
-        records_before: NOON.after_ms(1),
-        history_before: NOON,
-        now: NOON,
-    };
+    let moment = Retention { records_before: NOON.after_ms(1), history_before: NOON, now: NOON };
 
     let pruned = world.store.prune(moment, 1).await.unwrap() + world.store.prune(moment, 10).await.unwrap();
 
@@ -86,13 +82,7 @@ pub async fn executions_of_an_unreadable_row_end_as_lost(subject: &dyn Subject) 
 
     quarantine(&world, &unreadable(&world, 1).await).await;
 
-    let execution = world
-        .store
-        .execution(ExecutionId(5))
-        .await
-        .unwrap()
-        .unwrap()
-        .execution;
+    let execution = world.store.execution(ExecutionId(5)).await.unwrap().unwrap().execution;
     assert_eq!(execution.outcome().unwrap().kind, OutcomeKind::Lost);
     assert_eq!(world.sandbox(1).await.executions, []);
 }

@@ -28,12 +28,7 @@ pub struct World {
 
 impl World {
     pub fn over(subject: &dyn Subject) -> Self {
-        Self {
-            store: subject.store(),
-            now: NOON,
-            node: NODE,
-            policy: Policy::default(),
-        }
+        Self { store: subject.store(), now: NOON, node: NODE, policy: Policy::default() }
     }
 
     pub fn at(mut self, node: NodeId, now: Timestamp) -> Self {
@@ -46,11 +41,7 @@ impl World {
     }
 
     pub fn ctx(&self) -> Context<'_> {
-        Context {
-            now: self.now,
-            node: self.node,
-            policy: &self.policy,
-        }
+        Context { now: self.now, node: self.node, policy: &self.policy }
     }
 
     pub fn new_sandbox(&self, id: u128) -> NewSandbox {
@@ -74,10 +65,7 @@ impl World {
     }
 
     pub async fn create(&self, id: u128) -> Version {
-        let created = self
-            .store
-            .create(self.new_sandbox(id), AdmissionLimits::default())
-            .await;
+        let created = self.store.create(self.new_sandbox(id), AdmissionLimits::default()).await;
         match created.unwrap() {
             Created::New(version) => version,
             Created::Known(known) => panic!("{known} was there before"),
@@ -108,8 +96,7 @@ impl World {
     /// Loads, grants a wish and commits.
     pub async fn ask(&self, id: u128, wish: Ask) -> Version {
         let Stored { sandbox, version, .. } = self.load(id).await;
-        self.commit(ask(&sandbox, wish, self.ctx()).unwrap(), version)
-            .await
+        self.commit(ask(&sandbox, wish, self.ctx()).unwrap(), version).await
     }
 
     pub async fn execute(&self, id: u128, execution: u128) -> Version {
@@ -163,11 +150,7 @@ impl World {
 }
 
 pub fn change(transition: Transition, version: Version) -> Change {
-    Change {
-        transition,
-        version,
-        commands: vec![],
-    }
+    Change { transition, version, commands: vec![] }
 }
 
 pub fn spec(id: u128) -> Spec {
@@ -184,10 +167,7 @@ pub fn spec(id: u128) -> Spec {
 }
 
 pub fn command(id: u128) -> Command {
-    Command {
-        argv: vec!["echo".into(), id.to_string()],
-        ..Command::default()
-    }
+    Command { argv: vec!["echo".into(), id.to_string()], ..Command::default() }
 }
 
 pub fn receipt(sandbox: &Sandbox, now: Timestamp) -> Receipt {

@@ -87,10 +87,7 @@ pub(super) fn run(
     let before = before(connection, &id)?.ok_or(Refused::Missing)?;
     let columns = Columns::of(transition)?;
     if before.version != change.version || columns.generation < before.generation {
-        return Err(Refused::Conflict {
-            current: before.version,
-        }
-        .into());
+        return Err(Refused::Conflict { current: before.version }.into());
     }
 
     if unreadable::is_replaced_by(transition) {
@@ -101,9 +98,7 @@ pub(super) fn run(
     let version = write_history(connection, ledger, transition)?;
     if sandbox.is_to_be_forgotten() {
         ledger.forget(share);
-        connection
-            .prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?
-            .execute([&id])?;
+        connection.prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?.execute([&id])?;
         return Ok(version);
     }
     let effects = stored_effects(connection, &id)?;
@@ -225,10 +220,7 @@ pub(super) fn write_effects(
                 .execute((id, ticket))?;
         }
     }
-    for (ticket, duty, text) in wanted
-        .iter()
-        .filter(|(ticket, _, text)| !is_stored(*ticket, text))
-    {
+    for (ticket, duty, text) in wanted.iter().filter(|(ticket, _, text)| !is_stored(*ticket, text)) {
         connection
             .prepare_cached(
                 "INSERT INTO effects (sandbox_id, ticket, node, deadline, effect) VALUES (?1, ?2, ?3, ?4, ?5)",

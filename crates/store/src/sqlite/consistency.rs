@@ -23,10 +23,7 @@ pub(super) fn disagreements(connection: &Connection) -> rusqlite::Result<Vec<Str
         let stored = Columns::read(row)?;
         sum = sum.plus(stored.share());
         if stored.version > ledger.seq {
-            found.push(format!(
-                "{}: version {} is ahead of the ledger",
-                stored.id, stored.version
-            ));
+            found.push(format!("{}: version {} is ahead of the ledger", stored.id, stored.version));
         }
         if let Ok(mut sandbox) = text::read::<Sandbox>(row, 11)
             && let Some(executions) = going_on(&moment, &stored.id, &mut found)?
@@ -43,11 +40,7 @@ pub(super) fn disagreements(connection: &Connection) -> rusqlite::Result<Vec<Str
         ..Share::default()
     };
     if sum.plus(gone) != ledger.sum() {
-        found.push(format!(
-            "the sums are {:?} and should be {:?}",
-            ledger.sum(),
-            sum.plus(gone)
-        ));
+        found.push(format!("the sums are {:?} and should be {:?}", ledger.sum(), sum.plus(gone)));
     }
     let last: i64 = moment.query_row("SELECT coalesce(max(seq), 0) FROM history", [], |row| row.get(0))?;
     if last > ledger.seq {
@@ -88,11 +81,7 @@ impl Columns {
     }
 
     fn share(&self) -> Share {
-        let taken = if self.settled {
-            Demand::default()
-        } else {
-            self.demand
-        };
+        let taken = if self.settled { Demand::default() } else { self.demand };
         Share {
             created: self.bodies,
             destroyed: self.bodies - i64::from(!self.settled),
@@ -109,24 +98,12 @@ impl Columns {
                 found.push(format!("{}: {what} disagrees with the state", self.id));
             }
         };
-        agree(
-            self.generation == signed(sandbox.generation().0),
-            "the generation",
-        );
+        agree(self.generation == signed(sandbox.generation().0), "the generation");
         agree(self.owner == sandbox.owner.to_string(), "the owner");
-        agree(
-            self.next_deadline == sandbox.next_deadline().map(|at| at.0),
-            "the deadline",
-        );
+        agree(self.next_deadline == sandbox.next_deadline().map(|at| at.0), "the deadline");
         agree(self.settled == sandbox.is_settled(), "the mark of being settled");
-        agree(
-            self.attested == is_attested(sandbox),
-            "the mark of being attested",
-        );
-        agree(
-            self.share() == Share::of(sandbox, self.demand),
-            "its share of the sums",
-        );
+        agree(self.attested == is_attested(sandbox), "the mark of being attested");
+        agree(self.share() == Share::of(sandbox, self.demand), "its share of the sums");
     }
 }
 
@@ -146,10 +123,7 @@ fn going_on(
             return Ok(None);
         };
         if ended != matches!(execution.state, ExecutionState::Ended { .. }) {
-            found.push(format!(
-                "{}: the mark of its end disagrees with its state",
-                execution.id
-            ));
+            found.push(format!("{}: the mark of its end disagrees with its state", execution.id));
         }
         if !ended {
             executions.push(execution);

@@ -70,9 +70,8 @@ fn known_by(
     let mut statement = connection.prepare_cached(
         "SELECT request, sandbox_id FROM idempotency_keys WHERE key = ?1 AND expires_at > ?2",
     )?;
-    let found: Option<(String, SandboxId)> = statement
-        .query_row((&key.key, now.0), |row| Ok((row.get(0)?, text::id(row, 1)?)))
-        .optional()?;
+    let found: Option<(String, SandboxId)> =
+        statement.query_row((&key.key, now.0), |row| Ok((row.get(0)?, text::id(row, 1)?))).optional()?;
     match found {
         Some((request, _)) if request != key.request => {
             Err(Refused::KeyReused { key: key.key.clone() }.into())

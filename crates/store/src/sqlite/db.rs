@@ -129,8 +129,7 @@ impl Db {
     }
 
     fn begin(&self) -> Result<(), Failure> {
-        self.execute("BEGIN IMMEDIATE")
-            .map_err(|error| Failure::of("begin to write", error))
+        self.execute("BEGIN IMMEDIATE").map_err(|error| Failure::of("begin to write", error))
     }
 
     fn run(&mut self, requests: &[Write]) -> Result<Vec<Answer>, Failure> {

@@ -64,10 +64,7 @@ fn insert(
     execution: &Execution,
     state: &str,
 ) -> Result<(), WriteError> {
-    let unfit = |why| Refused::Unfit {
-        doing: "write an execution",
-        why,
-    };
+    let unfit = |why| Refused::Unfit { doing: "write an execution", why };
     let new = change.commands.iter().find(|new| new.id == execution.id);
     let new = new.ok_or_else(|| unfit(Unfit::NoCommand(execution.id)))?;
     let inserted = connection
@@ -93,16 +90,8 @@ fn insert(
 /// A state that could not be read was replaced by one that knows nothing of this execution.
 fn lose(connection: &Connection, sandbox: &str, change: &Change, left: &Going) -> Result<(), WriteError> {
     let Ok(execution) = serde_json::from_str::<Execution>(&left.state) else {
-        unreadable::keep(
-            connection,
-            sandbox,
-            change.version,
-            &left.id,
-            left.state.as_bytes(),
-        )?;
-        connection
-            .prepare_cached("DELETE FROM executions WHERE id = ?1")?
-            .execute([&left.id])?;
+        unreadable::keep(connection, sandbox, change.version, &left.id, left.state.as_bytes())?;
+        connection.prepare_cached("DELETE FROM executions WHERE id = ?1")?.execute([&left.id])?;
         return Ok(());
     };
     let lost = Execution {
@@ -117,7 +106,5 @@ fn lose(connection: &Connection, sandbox: &str, change: &Change, left: &Going) -
 
 fn moment_of(change: &Change) -> Timestamp {
     let records = &change.transition.records;
-    records
-        .last()
-        .map_or(change.transition.sandbox.created_at, |record| record.at)
+    records.last().map_or(change.transition.sandbox.created_at, |record| record.at)
 }

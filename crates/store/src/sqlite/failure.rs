@@ -69,10 +69,7 @@ impl Failure {
     /// It was unclear, and a look has shown that it was not written.
     pub(super) fn not_written(self) -> Self {
         match self {
-            Self::Unclear(source) => Self::Failed {
-                doing: "make a change durable",
-                source,
-            },
+            Self::Unclear(source) => Self::Failed { doing: "make a change durable", source },
             clear @ (Self::DiskFull(_) | Self::Busy(_) | Self::Failed { .. }) => clear,
         }
     }
@@ -90,19 +87,10 @@ fn is_busy(code: ffi::Error) -> bool {
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::DiskFull(source) => Self::DiskFull {
-                source: Box::new(source),
-            },
-            Failure::Busy(source) => Self::Busy {
-                source: Box::new(source),
-            },
-            Failure::Failed { doing, source } => Self::Failed {
-                doing,
-                source: Box::new(source),
-            },
-            Failure::Unclear(source) => Self::Unclear {
-                source: Box::new(source),
-            },
+            Failure::DiskFull(source) => Self::DiskFull { source: Box::new(source) },
+            Failure::Busy(source) => Self::Busy { source: Box::new(source) },
+            Failure::Failed { doing, source } => Self::Failed { doing, source: Box::new(source) },
+            Failure::Unclear(source) => Self::Unclear { source: Box::new(source) },
         }
     }
 }
@@ -154,14 +142,12 @@ impl From<WriteError> for StoreError {
         match error {
             WriteError::Store(error) => error,
             WriteError::Sqlite(error) => Failure::of("write", error).into(),
-            WriteError::Refused(Refused::Unfit { doing, why }) => Self::Failed {
-                doing,
-                source: Box::new(why),
-            },
-            WriteError::Refused(refused) => Self::Failed {
-                doing: "write",
-                source: format!("{refused:?}").into(),
-            },
+            WriteError::Refused(Refused::Unfit { doing, why }) => {
+                Self::Failed { doing, source: Box::new(why) }
+            }
+            WriteError::Refused(refused) => {
+                Self::Failed { doing: "write", source: format!("{refused:?}").into() }
+            }
         }
     }
 }

@@ -59,10 +59,7 @@ impl InlineStore {
         let (connection, instance) = open::open_alone(path, given, patience)?;
         let db = Db::over(connection, path, 0, patience).map_err(failed)?;
         let faults: Faults = Box::new(|| None);
-        Ok(Self {
-            instance,
-            inner: Mutex::new(Inner { db, faults }),
-        })
+        Ok(Self { instance, inner: Mutex::new(Inner { db, faults }) })
     }
 
     /// From now on this decides before every write whether it fails.

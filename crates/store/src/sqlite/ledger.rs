@@ -29,11 +29,7 @@ pub(super) struct Share {
 impl Share {
     pub(super) fn of(sandbox: &Sandbox, demand: Demand) -> Self {
         let (created, destroyed) = sandbox.created_and_destroyed();
-        let taken = if sandbox.is_settled() {
-            Demand::default()
-        } else {
-            demand
-        };
+        let taken = if sandbox.is_settled() { Demand::default() } else { demand };
         Self {
             created: signed(created),
             destroyed: signed(destroyed),

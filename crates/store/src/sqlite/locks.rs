@@ -38,13 +38,7 @@ pub(super) fn hold(directory: &Path) -> Result<(), LockError> {
 }
 
 fn open(path: &Path) -> Result<File, LockError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(LockError::Open)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(LockError::Open)
 }
 
 /// Locks of an open file description exclude each other also within one process, unlike SQLite's own kind, and
@@ -64,11 +58,7 @@ fn lock(file: &File, byte: i64) -> io::Result<()> {
     };
     // SAFETY: the descriptor is open while `file` is borrowed, and the kernel only reads `wanted`.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &wanted) };
-    if done == -1 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn is_taken(error: &io::Error) -> bool {

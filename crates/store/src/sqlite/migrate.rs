@@ -48,9 +48,7 @@ pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Resul
 }
 
 pub(super) fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached("PRAGMA user_version")?
-        .query_row([], |row| row.get(0))
+    connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))
 }
 
 fn refuse_what_is_not_ours(connection: &Connection, known: i64) -> Result<i64, MigrateError> {
@@ -130,10 +128,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, ONE).unwrap();
 
-        for edited in [
-            &["CREATE TABLE a (x TEXT)"][..],
-            &["CREATE TABLE a (x TEXT)", TWO[1]],
-        ] {
+        for edited in [&["CREATE TABLE a (x TEXT)"][..], &["CREATE TABLE a (x TEXT)", TWO[1]]] {
             let refusal = migrate(&mut connection, edited);
 
             assert!(matches!(refusal, Err(MigrateError::Foreign { version: 1 })));
@@ -146,10 +141,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection, ONE).unwrap();
 
-        let failure = migrate(
-            &mut connection,
-            &[ONE[0], "CREATE TABLE b (x); CREATE TABLE a (again)"],
-        );
+        let failure = migrate(&mut connection, &[ONE[0], "CREATE TABLE b (x); CREATE TABLE a (again)"]);
 
         assert!(matches!(failure, Err(MigrateError::Sqlite(_))));
         assert_eq!(schema_version(&connection), Ok(1));

@@ -44,12 +44,7 @@ fn open_file(path: &Path, patience: Patience) -> Result<Opened, Trouble> {
     migrate(&mut connection, MIGRATIONS)?;
     let instance = instance(&connection, || random(&connection))?;
     let writer = settle::enter(&mut connection)?;
-    Ok(Opened {
-        connection,
-        path: path.to_path_buf(),
-        instance,
-        writer,
-    })
+    Ok(Opened { connection, path: path.to_path_buf(), instance, writer })
 }
 
 /// A store in memory, or on a file that nobody else uses.
@@ -78,9 +73,7 @@ pub(super) fn open_alone(
 fn instance(connection: &Connection, make: impl FnOnce() -> rusqlite::Result<u128>) -> Result<u128, Trouble> {
     let read = || -> rusqlite::Result<Option<String>> {
         connection
-            .query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| {
-                row.get(0)
-            })
+            .query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))
             .optional()
     };
     let text = match read()? {
@@ -153,11 +146,7 @@ fn refuse_a_truncated_file(connection: &Connection, path: &Path) -> Result<(), T
         return Err(Trouble::Damaged(format!("{there} bytes are left of {whole}")));
     }
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict == "ok" {
-        Ok(())
-    } else {
-        Err(Trouble::Damaged(verdict))
-    }
+    if verdict == "ok" { Ok(()) } else { Err(Trouble::Damaged(verdict)) }
 }
 
 /// What may go wrong with the file itself, before it is said where.
@@ -192,14 +181,8 @@ impl Trouble {
                 OpenError::NewerSchema { path, found, known }
             }
             Self::Migrate(MigrateError::Foreign { version }) => OpenError::ForeignMigration { path, version },
-            Self::Migrate(error) => OpenError::Damaged {
-                path,
-                source: Box::new(error),
-            },
-            Self::Damaged(verdict) => OpenError::Damaged {
-                path,
-                source: verdict.into(),
-            },
+            Self::Migrate(error) => OpenError::Damaged { path, source: Box::new(error) },
+            Self::Damaged(verdict) => OpenError::Damaged { path, source: verdict.into() },
             Self::NoLog { mode } => OpenError::NoLocks {
                 path,
                 source: format!(
@@ -232,10 +215,9 @@ fn refused_by_sqlite(path: PathBuf, error: rusqlite::Error) -> OpenError {
 fn refused_by_locks(directory: &Path, error: LockError) -> OpenError {
     match error {
         LockError::Open(error) => refused_by_system(directory, error),
-        error @ (LockError::Lock(_) | LockError::Ignored) => OpenError::NoLocks {
-            path: directory.to_path_buf(),
-            source: Box::new(error),
-        },
+        error @ (LockError::Lock(_) | LockError::Ignored) => {
+            OpenError::NoLocks { path: directory.to_path_buf(), source: Box::new(error) }
+        }
     }
 }
 

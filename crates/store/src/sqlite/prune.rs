@@ -20,9 +20,7 @@ pub(super) fn run(
     let settled = settled_before(connection, retention.records_before, limit)?;
     for (id, sandbox) in &settled {
         ledger.forget(Share::of(sandbox, Demand::default()));
-        connection
-            .prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?
-            .execute([id])?;
+        connection.prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?.execute([id])?;
     }
     connection
         .prepare_cached(

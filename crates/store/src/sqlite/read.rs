@@ -127,11 +127,7 @@ fn stored_execution(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredExecution
 pub(super) fn due(connection: &Connection, now: Timestamp, limit: usize) -> rusqlite::Result<Vec<Due>> {
     let mut statement = connection.prepare_cached(DUE)?;
     let rows = statement.query_map((now.0, count(limit)), |row| {
-        Ok(Due {
-            id: text::id(row, 0)?,
-            owner: text::id(row, 1)?,
-            deadline: Timestamp(row.get(2)?),
-        })
+        Ok(Due { id: text::id(row, 0)?, owner: text::id(row, 1)?, deadline: Timestamp(row.get(2)?) })
     })?;
     rows.collect()
 }
@@ -140,9 +136,7 @@ pub(super) fn next_deadline(connection: &Connection) -> rusqlite::Result<Option<
     let mut statement = connection.prepare_cached(
         "SELECT next_deadline FROM sandboxes WHERE next_deadline IS NOT NULL ORDER BY next_deadline LIMIT 1",
     )?;
-    statement
-        .query_row([], |row| row.get(0).map(Timestamp))
-        .optional()
+    statement.query_row([], |row| row.get(0).map(Timestamp)).optional()
 }
 
 /// An effect that cannot be read is left out: its sandbox's deadline stands, and takes care of it.
@@ -171,11 +165,7 @@ pub(super) fn history(
     limit: usize,
 ) -> rusqlite::Result<Vec<HistoryRow>> {
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(HistoryRow {
-            seq: Seq(row.get(0)?),
-            sandbox: text::id(row, 1)?,
-            record: text::read(row, 2)?,
-        })
+        Ok(HistoryRow { seq: Seq(row.get(0)?), sandbox: text::id(row, 1)?, record: text::read(row, 2)? })
     };
     let (of_one, of_all) = (
         "SELECT seq, sandbox_id, record FROM history WHERE sandbox_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
@@ -186,10 +176,7 @@ pub(super) fn history(
             .prepare_cached(of_one)?
             .query_map((after.0, count(limit), id.to_string()), read)?
             .collect(),
-        None => connection
-            .prepare_cached(of_all)?
-            .query_map((after.0, count(limit)), read)?
-            .collect(),
+        None => connection.prepare_cached(of_all)?.query_map((after.0, count(limit)), read)?.collect(),
     }
 }
 
@@ -197,10 +184,7 @@ pub(super) fn history(
 pub(super) fn changes(connection: &Connection, seen: Seq) -> rusqlite::Result<Changes> {
     let now = Ledger::read(connection)?.seq();
     if now == seen {
-        return Ok(Changes {
-            sandboxes: Vec::new(),
-            seen,
-        });
+        return Ok(Changes { sandboxes: Vec::new(), seen });
     }
     let mut sandboxes = BTreeSet::new();
     // What is forgotten is only in the history; what has no record is only in its row.
@@ -211,10 +195,7 @@ pub(super) fn changes(connection: &Connection, seen: Seq) -> rusqlite::Result<Ch
             sandboxes.insert(text::id(row, 0)?);
         }
     }
-    Ok(Changes {
-        sandboxes: sandboxes.into_iter().collect(),
-        seen: now,
-    })
+    Ok(Changes { sandboxes: sandboxes.into_iter().collect(), seen: now })
 }
 
 pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeSeen>> {

@@ -25,11 +25,7 @@ impl Readers {
         let first = connect::for_reading(&path, patience)?;
         // A connection takes part in the log from its first read on.
         first.query_row("SELECT seq FROM ledger", [], |_| Ok(()))?;
-        Ok(Self {
-            path,
-            patience,
-            idle: Mutex::new(vec![first]),
-        })
+        Ok(Self { path, patience, idle: Mutex::new(vec![first]) })
     }
 
     pub(super) fn read<T>(

@@ -67,9 +67,7 @@ impl<R: Runs> Store for R {
     }
 
     async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
-        self.read("read the executions of a sandbox", |rows| {
-            read::executions(rows, sandbox)
-        })
+        self.read("read the executions of a sandbox", |rows| read::executions(rows, sandbox))
     }
 
     async fn list(

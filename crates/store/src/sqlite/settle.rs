@@ -45,9 +45,7 @@ pub(super) fn enter(connection: &mut Connection) -> rusqlite::Result<i64> {
 }
 
 pub(super) fn leave(connection: &Connection, writer: i64) -> rusqlite::Result<()> {
-    connection
-        .execute("DELETE FROM writers WHERE id = ?1", [writer])
-        .map(drop)
+    connection.execute("DELETE FROM writers WHERE id = ?1", [writer]).map(drop)
 }
 
 pub(super) fn last_signed(connection: &Connection, writer: i64) -> rusqlite::Result<Signature> {
@@ -56,10 +54,7 @@ pub(super) fn last_signed(connection: &Connection, writer: i64) -> rusqlite::Res
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()?;
-    Ok(Signature {
-        batch: found.map(|(batch, _)| batch),
-        seq: found.map_or(0, |(_, seq)| seq),
-    })
+    Ok(Signature { batch: found.map(|(batch, _)| batch), seq: found.map_or(0, |(_, seq)| seq) })
 }
 
 /// To be asked when a fresh commit has succeeded, so that what was found is durable. One thing is not, yet: pages
@@ -86,10 +81,6 @@ pub(super) enum Checkpoint {
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<Checkpoint> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         let (busy, log, copied): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(if busy == 0 && log == copied {
-            Checkpoint::Complete
-        } else {
-            Checkpoint::Partial
-        })
+        Ok(if busy == 0 && log == copied { Checkpoint::Complete } else { Checkpoint::Partial })
     })
 }

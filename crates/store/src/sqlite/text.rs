@@ -10,10 +10,8 @@ use serde::de::DeserializeOwned;
 use super::failure::{Refused, Unfit};
 
 pub(super) fn write<T: Serialize>(value: &T) -> Result<String, Refused> {
-    serde_json::to_string(value).map_err(|error| Refused::Unfit {
-        doing: "write a row",
-        why: Unfit::Text(error),
-    })
+    serde_json::to_string(value)
+        .map_err(|error| Refused::Unfit { doing: "write a row", why: Unfit::Text(error) })
 }
 
 pub(super) fn read<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {

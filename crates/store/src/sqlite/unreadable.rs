@@ -12,13 +12,7 @@ use crate::Version;
 /// Whether this change puts a quarantined state in the place of one that could not be read.
 pub(super) fn is_replaced_by(transition: &Transition) -> bool {
     transition.records.iter().any(|record| {
-        matches!(
-            record.fact,
-            Fact::Quarantined {
-                failure: StopFailure::UnreadableRow { .. },
-                ..
-            }
-        )
+        matches!(record.fact, Fact::Quarantined { failure: StopFailure::UnreadableRow { .. }, .. })
     })
 }
 

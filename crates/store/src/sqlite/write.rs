@@ -10,20 +10,11 @@ use crate::{Change, Created, NewSandbox, Node, Retention, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
-    Create {
-        new: Box<NewSandbox>,
-        limits: AdmissionLimits,
-    },
+    Create { new: Box<NewSandbox>, limits: AdmissionLimits },
     Commit(Box<Change>),
-    Beat {
-        node: Node,
-        now: Timestamp,
-    },
+    Beat { node: Node, now: Timestamp },
     Leave(NodeId),
-    Prune {
-        retention: Retention,
-        limit: usize,
-    },
+    Prune { retention: Retention, limit: usize },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +61,6 @@ fn leave(connection: &Connection, node: NodeId) -> Result<bool, WriteError> {
     if !read::left_by(connection, node)?.is_empty() {
         return Ok(false);
     }
-    connection
-        .prepare_cached("DELETE FROM nodes WHERE id = ?1")?
-        .execute([node.to_string()])?;
+    connection.prepare_cached("DELETE FROM nodes WHERE id = ?1")?.execute([node.to_string()])?;
     Ok(true)
 }

@@ -43,10 +43,7 @@ impl Writer {
         let (opened, outcome) = mpsc::sync_channel(1);
         let counts = Arc::new(Mutex::new(Counts::default()));
         let (shown, directory) = (Arc::clone(&counts), directory.to_path_buf());
-        let failed = |source| OpenError::Failed {
-            path: directory.clone(),
-            source,
-        };
+        let failed = |source| OpenError::Failed { path: directory.clone(), source };
         let place = directory.clone();
         let thread = thread::Builder::new()
             .name("pinfold-store".into())
@@ -59,11 +56,7 @@ impl Writer {
                 Err(error) => drop(opened.send(Err(error))),
             })
             .map_err(|error| failed(Box::new(error)))?;
-        let writer = Self {
-            asked: Some(asked),
-            counts,
-            thread: Some(thread),
-        };
+        let writer = Self { asked: Some(asked), counts, thread: Some(thread) };
         let place = outcome.recv().map_err(|error| failed(Box::new(error)))??;
         Ok((writer, place))
     }
@@ -94,15 +87,9 @@ impl Drop for Writer {
 
 fn open(directory: &Path, patience: Patience) -> Result<(Db, Place), OpenError> {
     let opened = open::open(directory, patience)?;
-    let failed = |error| OpenError::Failed {
-        path: directory.to_path_buf(),
-        source: Box::new(error),
-    };
+    let failed = |error| OpenError::Failed { path: directory.to_path_buf(), source: Box::new(error) };
     let db = Db::over(opened.connection, Some(&opened.path), opened.writer, patience).map_err(failed)?;
-    let place = Place {
-        path: opened.path,
-        instance: opened.instance,
-    };
+    let place = Place { path: opened.path, instance: opened.instance };
     Ok((db, place))
 }
 

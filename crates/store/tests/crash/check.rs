@@ -33,10 +33,7 @@ pub(crate) fn check(directory: &Path, acks: &mut Acks) {
             match row {
                 Row::Readable(stored) => {
                     assert_eq!(invariants::broken(&stored.sandbox, &stored.policy), None);
-                    let ack = Ack {
-                        version: stored.version.0,
-                        may_be_gone: stored.sandbox.forget,
-                    };
+                    let ack = Ack { version: stored.version.0, may_be_gone: stored.sandbox.forget };
                     acks.insert(stored.sandbox.id.0, ack);
                 }
                 Row::Unreadable(row) => panic!("{row:?}"),

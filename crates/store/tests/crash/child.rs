@@ -52,12 +52,7 @@ fn say(line: &str) {
 }
 
 async fn drive(store: Arc<SqliteStore>, task: u128, turns: u32) {
-    let world = World {
-        store,
-        now: NOON,
-        node: NODE,
-        policy: pinfold_lifecycle::Policy::default(),
-    };
+    let world = World { store, now: NOON, node: NODE, policy: pinfold_lifecycle::Policy::default() };
     let mut current = task << 32;
     let mut token = 0;
     for _ in 0..turns {
@@ -134,10 +129,7 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
     match (&sandbox.life, &sandbox.lease) {
         (_, Lease::Starting { step, .. }) => match step {
             pinfold_lifecycle::StartStep::Launch => fact(Event::Launched { ticket }),
-            _ => fact(Event::Probed {
-                ticket,
-                probed: Probed::Passed,
-            }),
+            _ => fact(Event::Probed { ticket, probed: Probed::Passed }),
         },
         (Life::Wanted, Lease::Live(_)) => match running(&sandbox, ticket) {
             Some(event) => fact(event),
@@ -146,10 +138,7 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
             }
             // Every other sandbox is forgotten at its end.
             None if sandbox.id.0 % 2 == 1 => wish(Ask::Forget),
-            None => wish(Ask::Stop {
-                cause: pinfold_lifecycle::Cause::StoppedByUser,
-                forced: false,
-            }),
+            None => wish(Ask::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false }),
         },
         (_, Lease::Stopping { .. }) => fact(Event::Stopped {
             ticket,
@@ -162,15 +151,8 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
 fn running(sandbox: &Sandbox, ticket: pinfold_lifecycle::Ticket) -> Option<Event> {
     let execution = sandbox.executions.first()?;
     Some(match execution.state {
-        ExecutionState::Starting { .. } => Event::ExecutionStarted {
-            ticket,
-            execution: execution.id,
-        },
-        _ => Event::ExecutionEnded {
-            ticket,
-            execution: execution.id,
-            outcome: Outcome::exited(0),
-        },
+        ExecutionState::Starting { .. } => Event::ExecutionStarted { ticket, execution: execution.id },
+        _ => Event::ExecutionEnded { ticket, execution: execution.id, outcome: Outcome::exited(0) },
     })
 }
 
@@ -178,10 +160,7 @@ fn execute(world: &World, sandbox: &Sandbox, version: Version, token: &str) -> C
     // Never used before: the version of the row has not been either.
     let id = (sandbox.id.0 << 64) | u128::from(version.0.unsigned_abs());
     let mut change = world.execution(sandbox, id, version);
-    let command = pinfold_lifecycle::Command {
-        argv: vec![token.into()],
-        ..Default::default()
-    };
+    let command = pinfold_lifecycle::Command { argv: vec![token.into()], ..Default::default() };
     change.commands[0].command = Arc::new(command);
     change
 }

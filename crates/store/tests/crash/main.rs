@@ -1,11 +1,7 @@
 //! Kills a writing process at each of its durable calls and at random moments, fails its calls, and looks at what is
 //! left: no acknowledged commit is missing and no half transaction is visible.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "tests, which say what they have seen"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which say what they have seen")]
 
 mod check;
 mod child;
@@ -21,17 +17,9 @@ use child::Work;
 use run::{Acks, Heard, Running, strace_is_missing};
 
 /// Little, since it is run once for every call that it makes.
-const SHORT: Work = Work {
-    first: 1,
-    tasks: 3,
-    turns: 9,
-};
+const SHORT: Work = Work { first: 1, tasks: 3, turns: 9 };
 
-const ENDLESS: Work = Work {
-    first: 1,
-    tasks: 6,
-    turns: 100_000,
-};
+const ENDLESS: Work = Work { first: 1, tasks: 6, turns: 100_000 };
 
 /// Not a test by itself: the others start it as a process of its own.
 #[test]
@@ -41,11 +29,7 @@ fn the_child_writes_when_it_is_told_where() {
     };
     let work = std::env::var(run::WORK).unwrap();
     let words: Vec<u32> = work.split(' ').map(|word| word.parse().unwrap()).collect();
-    let work = Work {
-        first: words[0].into(),
-        tasks: words[1].into(),
-        turns: words[2],
-    };
+    let work = Work { first: words[0].into(), tasks: words[1].into(), turns: words[2] };
     child::run(Path::new(&directory), work);
 }
 
@@ -53,10 +37,7 @@ fn the_child_writes_when_it_is_told_where() {
 fn with_fault(call: &str, fault: &str, when: &str) -> Heard {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
-    let (tracing, injecting) = (
-        format!("trace={call}"),
-        format!("inject={call}:{fault}:when={when}"),
-    );
+    let (tracing, injecting) = (format!("trace={call}"), format!("inject={call}:{fault}:when={when}"));
     let options = ["-e", &tracing, "-e", &injecting];
     let heard = Running::under_strace(&store, SHORT, &options, &directory.path().join("trace")).end();
     let mut acks = Acks::new();
@@ -169,22 +150,14 @@ fn no_acknowledgement_precedes_its_sync() {
     let file = directory.path().join("trace");
     // Whole pages are shown, since a token may be anywhere in one.
     let options = ["-s", "8192", "-e", "trace=pwrite64,write,fdatasync,fsync"];
-    let work = Work {
-        first: 1,
-        tasks: 4,
-        turns: 12,
-    };
+    let work = Work { first: 1, tasks: 4, turns: 12 };
 
     let heard = Running::under_strace(&directory.path().join("store"), work, &options, &file).end();
 
     assert!(heard.is_done(), "{heard:?}");
     let trace = fs::read(&file).unwrap();
     let seen = trace::acknowledged_behind_sync(&String::from_utf8_lossy(&trace));
-    let told = heard
-        .starting_with("ack ")
-        .iter()
-        .filter(|line| line.contains("token-"))
-        .count();
+    let told = heard.starting_with("ack ").iter().filter(|line| line.contains("token-")).count();
     assert_eq!(seen, Ok(told));
     assert!(told >= 8, "{told}");
     println!("{told} acknowledgements, each behind its sync");
@@ -225,10 +198,7 @@ fn a_disk_that_stays_full_acknowledges_nothing_more() {
 
     assert!(heard.succeeded, "{heard:?}");
     let last_ack = heard.lines.iter().rposition(|line| line.starts_with("ack "));
-    let first_refusal = heard
-        .lines
-        .iter()
-        .position(|line| line.starts_with("refused full"));
+    let first_refusal = heard.lines.iter().position(|line| line.starts_with("refused full"));
     assert!(last_ack.unwrap() < first_refusal.unwrap());
 }
 
@@ -244,11 +214,7 @@ fn after_a_failed_sync_the_outcome_is_read_again() {
         assert!(heard.succeeded, "{heard:?}");
         // One sync failed and the next one worked: by then it is clear what holds.
         assert_eq!(heard.starting_with("refused unclear"), [] as [&str; 0]);
-        let told = [
-            heard.starting_with("refused failed"),
-            heard.starting_with("unopened "),
-        ]
-        .concat();
+        let told = [heard.starting_with("refused failed"), heard.starting_with("unopened ")].concat();
         refused += heard.starting_with("refused failed").len();
         if told.is_empty() && n > 12 {
             break;

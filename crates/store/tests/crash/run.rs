@@ -45,10 +45,7 @@ impl Heard {
     pub(crate) fn add_to(&self, acks: &mut Acks) {
         for line in self.starting_with("ack ") {
             let words: Vec<&str> = line.split(' ').collect();
-            let ack = Ack {
-                version: words[2].parse().unwrap(),
-                may_be_gone: words[3].parse().unwrap(),
-            };
+            let ack = Ack { version: words[2].parse().unwrap(), may_be_gone: words[3].parse().unwrap() };
             acks.insert(words[1].parse().unwrap(), ack);
         }
     }
@@ -76,11 +73,7 @@ impl Running {
     /// Under strace with these options, such as what to trace and what to inject.
     pub(crate) fn under_strace(directory: &Path, work: Work, options: &[&str], trace: &Path) -> Self {
         let mut strace = Command::new("strace");
-        strace
-            .args(["-f", "-qq", "-o"])
-            .arg(trace)
-            .args(options)
-            .arg(exe());
+        strace.args(["-f", "-qq", "-o"]).arg(trace).args(options).arg(exe());
         Self::start(child_command(strace, directory, work))
     }
 
@@ -94,11 +87,7 @@ impl Running {
                 let _ = tell.send(line);
             }
         });
-        Self {
-            child,
-            lines,
-            heard: Vec::new(),
-        }
+        Self { child, lines, heard: Vec::new() }
     }
 
     /// Waits until it has said this.
@@ -125,10 +114,7 @@ impl Running {
             }
         }
         let succeeded = self.child.wait().unwrap().success();
-        Heard {
-            lines: std::mem::take(&mut self.heard),
-            succeeded,
-        }
+        Heard { lines: std::mem::take(&mut self.heard), succeeded }
     }
 }
 
@@ -138,12 +124,7 @@ fn exe() -> PathBuf {
 
 fn child_command(mut command: Command, directory: &Path, work: Work) -> Command {
     command
-        .args([
-            "the_child_writes_when_it_is_told_where",
-            "--exact",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["the_child_writes_when_it_is_told_where", "--exact", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
         .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
         .stdin(Stdio::null())
@@ -154,10 +135,7 @@ fn child_command(mut command: Command, directory: &Path, work: Work) -> Command 
 
 /// Says so where strace is not there: a test that did not run has not passed.
 pub(crate) fn strace_is_missing(test: &str) -> bool {
-    let there = Command::new("strace")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
+    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
     if there.is_ok_and(|status| status.success()) {
         return false;
     }

@@ -32,15 +32,12 @@ pub(crate) fn acknowledged_behind_sync(trace: &str) -> Result<usize, String> {
             continue;
         };
         let before = &calls[..place];
-        let written = before
-            .iter()
-            .position(|call| matches!(call, Call::Wrote { data, .. } if data.contains(token)));
+        let written =
+            before.iter().position(|call| matches!(call, Call::Wrote { data, .. } if data.contains(token)));
         let Some(written) = written else {
             return Err(format!("{token} was acknowledged and not written"));
         };
-        let Call::Wrote { file, .. } = &before[written] else {
-            unreachable!("found as a write")
-        };
+        let Call::Wrote { file, .. } = &before[written] else { unreachable!("found as a write") };
         if !is_synced(&before[written..], file) {
             return Err(format!("{token} was acknowledged before it was synced"));
         }
