@@ -163,12 +163,8 @@ impl Store for LateStore {
         self.0.totals().await
     }
 
-    async fn join(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.0.join(node, now).await
-    }
-
-    async fn heartbeat(&self, node: NodeId, now: Timestamp) -> Result<(), StoreError> {
-        self.0.heartbeat(node, now).await
+    async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.0.beat(node, now).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
