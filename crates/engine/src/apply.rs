@@ -168,6 +168,7 @@ impl Inner {
         let inner = self.clone();
         self.errands.spawn(errand, async move {
             if let Some(event) = inner.clone().perform(&effect).await {
+                inner.errands.answering(errand);
                 inner.clone().deliver(effect.sandbox, event).await;
             }
             inner.errands.done(errand);

@@ -248,7 +248,11 @@ impl Engine {
             );
         }
         for id in &own {
-            self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await?;
+            match self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await {
+                // Somebody has had it forgotten meanwhile.
+                Ok(()) | Err(ApplyError::Missing) => {}
+                Err(error) => return Err(error),
+            }
         }
         for id in own {
             match self.inner.wait_for(id, until, gone).await {

@@ -17,7 +17,13 @@ pub(crate) struct Errands {
 struct Tasks {
     closed: bool,
     loops: Vec<AbortHandle>,
-    running: BTreeMap<Errand, AbortHandle>,
+    running: BTreeMap<Errand, Task>,
+}
+
+struct Task {
+    handle: AbortHandle,
+    /// It has its answer and is feeding it in: what follows from that must not be cut off half-way.
+    answering: bool,
 }
 
 impl Errands {
@@ -34,7 +40,14 @@ impl Errands {
     pub(crate) fn spawn(&self, errand: Errand, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.lock();
         if !tasks.closed && !tasks.running.contains_key(&errand) {
-            tasks.running.insert(errand, tokio::spawn(work).abort_handle());
+            let handle = tokio::spawn(work).abort_handle();
+            tasks.running.insert(errand, Task { handle, answering: false });
+        }
+    }
+
+    pub(crate) fn answering(&self, errand: Errand) {
+        if let Some(task) = self.lock().running.get_mut(&errand) {
+            task.answering = true;
         }
     }
 
@@ -42,20 +55,18 @@ impl Errands {
         self.lock().running.remove(&errand);
     }
 
-    /// Drops the work on this sandbox whose answer nobody waits for any more. The caller may be such work
-    /// itself: it is about to end anyway, and must get to the end of its own step.
+    /// Drops the work on this sandbox whose answer nobody waits for any more.
     pub(crate) fn drop_obsolete(&self, sandbox: &Sandbox) {
         let wanted: Vec<_> = sandbox.effects().iter().map(|effect| effect.duty.ticket).collect();
-        let myself = tokio::task::try_id();
         let mut tasks = self.lock();
         let own = tasks.running.range((sandbox.id, Ticket(0))..=(sandbox.id, Ticket(u64::MAX)));
         let obsolete: Vec<_> = own
-            .filter(|((_, ticket), task)| !wanted.contains(ticket) && Some(task.id()) != myself)
+            .filter(|((_, ticket), task)| !wanted.contains(ticket) && !task.answering)
             .map(|(errand, _)| *errand)
             .collect();
         for errand in obsolete {
             if let Some(task) = tasks.running.remove(&errand) {
-                task.abort();
+                task.handle.abort();
             }
         }
     }
@@ -67,7 +78,7 @@ impl Errands {
     pub(crate) fn abort_all(&self) {
         let mut tasks = self.lock();
         tasks.closed = true;
-        for task in tasks.loops.iter().chain(tasks.running.values()) {
+        for task in tasks.loops.iter().chain(tasks.running.values().map(|task| &task.handle)) {
             task.abort();
         }
         tasks.running.clear();
