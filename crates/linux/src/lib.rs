@@ -1,0 +1,1 @@
+//! Sandboxes on this host with nothing but the kernel: namespaces, cgroups, overlay, seccomp.
