@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::execution::{Execution, NotStarted};
@@ -45,6 +45,8 @@ struct Keeper {
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
 pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
     let now = now_ms();
+    // Code inside has the same ids: it must not look into this process or reach for what it holds.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     inheritance.listener.set_nonblocking(true)?;
     let mut keeper = Keeper {
         signals: kernel::signals_as_descriptor(&[libc::SIGCHLD])?,
@@ -165,7 +167,9 @@ impl Keeper {
     fn respond(&mut self, peer: usize, request: Request) -> Option<Response> {
         Some(match request {
             Request::Go => self.go(),
-            Request::Ping { nonce } => Response::Pong { nonce, secret: self.inheritance.secret.clone() },
+            Request::Ping { nonce } => {
+                Response::Pong { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted }
+            }
             Request::Exec(exec) => self.exec(&exec),
             Request::Kill { execution } => self.kill(&execution),
             Request::List => Response::Executions(self.list()),

@@ -52,6 +52,8 @@ fn give_birth(birth: Birth, descriptors: &mut Vec<OwnedFd>) -> io::Result<(i32, 
     match kernel::clone_into(namespaces, None)? {
         Cloned::Child => {
             drop(map_there);
+            // The nursery forgets its children; a keeper must not.
+            kernel::reset_signals();
             let mapped = mapped_here.read_exact(&mut [0]);
             if mapped.is_ok() {
                 live(birth, std::mem::take(descriptors));

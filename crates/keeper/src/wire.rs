@@ -55,10 +55,11 @@ pub struct Exec {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     Done,
-    /// The nonce that was asked with, and the one that only this keeper was born with.
+    /// The nonce that was asked with, the secret that only this keeper was born with, and whether it was told to go.
     Pong {
         nonce: String,
         secret: String,
+        wanted: bool,
     },
     Executions(Vec<Execution>),
     Ended(Ended),

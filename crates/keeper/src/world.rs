@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
-    mount_remount, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
 };
 use rustix::process::{chdir, pivot_root};
 use rustix::system::sethostname;
@@ -28,12 +29,18 @@ pub struct World {
     pub hostname: String,
     /// Where the new root is put together.
     pub root: PathBuf,
-    /// Read-only layers, the topmost first.
-    pub layers: Vec<PathBuf>,
-    pub upper: PathBuf,
-    pub work: PathBuf,
+    /// None: the root is used as it is.
+    pub layers: Option<Layers>,
     /// Directories of the host that are seen inside, read-only, under the same name.
     pub shared: Vec<PathBuf>,
+}
+
+/// Read-only layers, the topmost first, under a private one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    pub lower: Vec<PathBuf>,
+    pub upper: PathBuf,
+    pub work: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +83,9 @@ impl World {
             .doing("keep to ourselves the mounts below", "/")?;
         let shared = self.take_shared()?;
         let devices = take_devices()?;
+        // The kernel lets nobody see more of itself than before, so these are made while the host's are in sight.
+        let proc = make_view("proc", MountAttrFlags::empty())?;
+        let sys = make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?;
         self.mount_root()?;
         change_root(&self.root)?;
         for (path, tree) in shared {
@@ -87,7 +97,8 @@ impl World {
             )
             .doing("make read-only", &path)?;
         }
-        mount_kernel_views()?;
+        put(&proc, Path::new("/proc"))?;
+        put(&sys, Path::new("/sys"))?;
         mount_devices(devices)?;
         hide()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
@@ -100,16 +111,19 @@ impl World {
     }
 
     fn mount_root(&self) -> Result<(), WorldError> {
-        let layers: Vec<_> = self.layers.iter().map(|layer| layer.display().to_string()).collect();
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={},userxattr",
-            layers.join(":"),
-            self.upper.display(),
-            self.work.display()
-        );
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let Some(Layers { lower, upper, work }) = &self.layers else {
+            // A root must be a mount of its own.
+            return mount(&self.root, &self.root, "", MountFlags::BIND, c"")
+                .and_then(|()| mount_remount(&self.root, MountFlags::BIND | flags, c""))
+                .doing("mount", &self.root);
+        };
+        let lower: Vec<_> = lower.iter().map(|layer| layer.display().to_string()).collect();
+        let (upper, work) = (upper.display(), work.display());
+        let options = format!("lowerdir={},upperdir={upper},workdir={work},userxattr", lower.join(":"));
         let options =
             CString::new(options).map_err(io::Error::from).doing("name the layers of", &self.root)?;
-        mount("overlay", &self.root, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        mount("overlay", &self.root, "overlay", flags, options.as_c_str())
             .doing("mount the layers on", &self.root)
     }
 }
@@ -121,6 +135,19 @@ fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
 
 fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, WorldError> {
     DEVICES.iter().map(|name| Ok((*name, take_tree(&Path::new("/dev").join(name))?))).collect()
+}
+
+/// A view of the kernel that is not in place yet.
+fn make_view(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, WorldError> {
+    let view = || {
+        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let plain = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, plain | more)
+    };
+    view().doing("make a view of", kind)
 }
 
 /// Puts a detached mount in place, on a directory that is made if it is missing.
@@ -139,13 +166,6 @@ fn change_root(root: &Path) -> Result<(), WorldError> {
     pivot_root(".", ".").doing("make the root", root)?;
     unmount(".", UnmountFlags::DETACH).doing("let go of the old root below", root)?;
     chdir("/").doing("enter", "/")
-}
-
-fn mount_kernel_views() -> Result<(), WorldError> {
-    fs::create_dir_all("/proc").doing("make", "/proc")?;
-    mount("proc", "/proc", "proc", NO_EXTRAS, c"").doing("mount", "/proc")?;
-    fs::create_dir_all("/sys").doing("make", "/sys")?;
-    mount("sysfs", "/sys", "sysfs", NO_EXTRAS | MountFlags::RDONLY, c"").doing("mount", "/sys")
 }
 
 fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError> {

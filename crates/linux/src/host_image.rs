@@ -1,9 +1,12 @@
 //! The image `host`: this host's own programs read-only, with a small `/etc` of its own and nothing secret.
+//! It has no layers: the little that it needs is made anew in every body's own root, with the body's own ids.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
+
+use pinfold_keeper::wire::IdMap;
 
 use crate::places::make;
 
@@ -40,50 +43,52 @@ const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/
 
 #[derive(Debug, Clone)]
 pub(crate) struct HostImage {
-    pub(crate) layer: PathBuf,
     pub(crate) shared: Vec<PathBuf>,
 }
 
 impl HostImage {
-    /// Makes the layer, or finds it made.
-    pub(crate) fn prepare(images: &Path) -> io::Result<Self> {
-        let home = images.join("host");
-        let layer = home.join("layer");
-        let mut shared: Vec<_> = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).collect();
-        make(&home, 0o711)?;
-        if !home.join("complete").exists() {
-            make(&layer, 0o755)?;
-            furnish(&layer)?;
-            fs::write(home.join("complete"), "")?;
-        }
-        let own = PROGRAMS.iter().map(|name| Path::new("/").join(name));
-        shared.extend(own.filter(|path| path.is_dir() && !path.is_symlink()));
-        Ok(Self { layer, shared })
+    /// What this host has to share.
+    pub(crate) fn find() -> Self {
+        let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
+        let own = programs.filter(|path| path.is_dir() && !path.is_symlink());
+        let shared = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).chain(own);
+        Self { shared: shared.collect() }
     }
-}
 
-fn furnish(layer: &Path) -> io::Result<()> {
-    for (directory, mode) in DIRECTORIES {
-        make(&layer.join(directory), mode)?;
-    }
-    for (file, text) in FILES {
-        fs::write(layer.join(file), text)?;
-    }
-    for file in COPIED {
-        match fs::copy(Path::new("/").join(file), layer.join(file)) {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+    /// Puts into an empty root what is not mounted into it.
+    pub(crate) fn furnish(&self, root: &Path, ids: IdMap) -> io::Result<()> {
+        let own = |path: &Path| lchown(path, Some(ids.uid), Some(ids.gid));
+        for (directory, mode) in DIRECTORIES {
+            let path = root.join(directory);
+            make(&path, mode)?;
+            own(&path)?;
         }
-    }
-    for name in PROGRAMS {
-        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
-            match symlink(target, layer.join(name)) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        for (file, text) in FILES {
+            let path = root.join(file);
+            fs::write(&path, text)?;
+            own(&path)?;
+        }
+        for file in COPIED {
+            let path = root.join(file);
+            match fs::copy(Path::new("/").join(file), &path) {
+                Ok(_) => own(&path)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
+        self.link_programs(root)
     }
-    Ok(())
+
+    fn link_programs(&self, root: &Path) -> io::Result<()> {
+        for name in PROGRAMS {
+            if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+                match symlink(target, root.join(name)) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -55,7 +55,9 @@ impl LinuxProvider {
         let Ok(expected) = fs::read_to_string(places.secret()) else { return false };
         let ping = Request::Ping { nonce: places.name.clone() };
         match ask(places, &ping).await {
-            Ok(Response::Pong { nonce, secret }) => nonce == places.name && secret == expected,
+            Ok(Response::Pong { nonce, secret, wanted }) => {
+                nonce == places.name && secret == expected && wanted
+            }
             Ok(_) | Err(_) => false,
         }
     }

@@ -18,7 +18,6 @@ pub(crate) struct Grounds {
     control: PathBuf,
     pub(crate) logs: PathBuf,
     pub(crate) ids: PathBuf,
-    pub(crate) images: PathBuf,
 }
 
 /// The directories of one body.
@@ -37,12 +36,10 @@ impl Grounds {
             control: data.join("control"),
             logs: data.join("logs"),
             ids: data.join("ids"),
-            images: data.join("images"),
         };
         make(data, 0o711)?;
         for (path, mode) in [
             (&grounds.bodies, 0o711),
-            (&grounds.images, 0o711),
             (&grounds.control, 0o700),
             (&grounds.logs, 0o700),
             (&grounds.ids, 0o700),
@@ -81,14 +78,6 @@ impl Grounds {
 }
 
 impl Places {
-    pub(crate) fn upper(&self) -> PathBuf {
-        self.body.join("upper")
-    }
-
-    pub(crate) fn work(&self) -> PathBuf {
-        self.body.join("work")
-    }
-
     pub(crate) fn root(&self) -> PathBuf {
         self.body.join("root")
     }

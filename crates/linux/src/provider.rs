@@ -57,7 +57,7 @@ impl LinuxProvider {
         let grounds = Grounds::prepare(&data).map_err(failed)?;
         Ok(Self {
             ids: IdRanges::new(grounds.ids.clone()),
-            host: HostImage::prepare(&grounds.images).map_err(failed)?,
+            host: HostImage::find(),
             nursery: Nursery::new(nursery),
             probes: AtomicU64::new(0),
             grounds,

@@ -43,6 +43,9 @@ impl LinuxProvider {
         let left_ms = start.ends_at.ms_since(self.now());
         let mut newborn = self.give_birth(&places, left_ms).map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
+            drop(newborn);
+            // What cannot be cleared away now is found by its mark later.
+            let _ = self.end_one(&places, 0).await;
             return Err(StartError::NoLongerWanted);
         }
         match ask(&places, &Request::Go).await {
@@ -63,10 +66,9 @@ impl LinuxProvider {
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
         make_own(&places.body, ids)?;
-        for directory in [places.upper(), places.work(), places.root()] {
-            make_own(&directory, ids)?;
-        }
-        make(&places.logs, 0o700)?;
+        make_own(&places.root(), ids)?;
+        self.host.furnish(&places.root(), ids)?;
+        make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
         let birth =
@@ -82,9 +84,7 @@ impl LinuxProvider {
         World {
             hostname: places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
             root: places.root(),
-            layers: vec![self.host.layer.clone()],
-            upper: places.upper(),
-            work: places.work(),
+            layers: None,
             shared: self.host.shared.clone(),
         }
     }

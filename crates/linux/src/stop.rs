@@ -46,7 +46,7 @@ impl LinuxProvider {
         StopOutcome::Gone(Box::new(receipt))
     }
 
-    async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<()> {
+    pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<()> {
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
