@@ -41,7 +41,7 @@ impl BodyCgroup {
     }
 
     pub fn wait_empty(&self, within: Duration) -> Result<(), WaitEmptyError> {
-        wait(&self.name(), within, || self.is_empty())
+        wait(self.name(), within, || self.is_empty())
     }
 }
 

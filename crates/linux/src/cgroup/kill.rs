@@ -154,3 +154,7 @@ impl Group {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "kill/tests.rs"]
+mod tests;

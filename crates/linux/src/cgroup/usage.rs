@@ -50,7 +50,7 @@ impl BodyCgroup {
         let pids_refused = pids.and_then(|it| it.keyed("pids.events", "max"));
         let (memory_kills, memory_reached) = match memory {
             Some(it) if it.version == Version::V2 => v2_memory_breaches(&it),
-            Some(it) => (it.keyed("memory.oom_control", "oom_kill"), it.number("memory.failcnt")),
+            Some(it) => v1_memory_breaches(&it),
             None => (None, None),
         };
         Breaches { memory_kills, memory_reached, pids_refused }
@@ -87,6 +87,13 @@ impl BodyCgroup {
             Version::V2 => work.text("io.stat").map(|it| v2_io(&it)),
         }
     }
+}
+
+/// Where swap is counted, it is the sum of both that is reached first.
+fn v1_memory_breaches(work: &Group) -> (Option<u64>, Option<u64>) {
+    let kills = work.keyed("memory.oom_control", "oom_kill");
+    let with_swap = work.number("memory.memsw.failcnt").unwrap_or(0);
+    (kills, work.number("memory.failcnt").map(|it| it + with_swap))
 }
 
 fn v2_memory_breaches(work: &Group) -> (Option<u64>, Option<u64>) {

@@ -48,7 +48,7 @@ fn limits_go_to_the_work_and_controllers_as_far_as_they_are_asked() {
     let body = cgroups.make("sbx.1", &limits).unwrap();
 
     let group = root.path().join("pinfold.t/sbx.1");
-    assert_eq!(body.look().unwrap(), [group.clone()]);
+    assert_eq!(body.look().unwrap(), std::slice::from_ref(&group));
     assert_eq!(text(&group.join(CONTROL)), "+memory +pids");
     assert_eq!(text(&group.join("work/memory.max")), "1048576");
     assert_eq!(text(&group.join("work/memory.swap.max")), "0");
