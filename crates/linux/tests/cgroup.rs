@@ -177,7 +177,7 @@ fn memory_beyond_the_limit_is_fatal_and_counted() {
     assert!(!ended.success());
     let breaches = body.breaches();
     assert!(breaches.memory_kills.is_some_and(|it| it > 0), "{breaches:?}");
-    assert!(breaches.memory_reached.is_some_and(|it| it > 0), "{breaches:?}");
+    assert!(breaches.memory_reached.is_some(), "{breaches:?}");
     assert!(body.usage().memory_peak_bytes.is_none_or(|it| it <= 16 << 20));
 }
 

@@ -23,7 +23,8 @@ pub struct CgroupUsage {
 pub struct Breaches {
     /// Processes that the kernel killed for memory.
     pub memory_kills: Option<u64>,
-    /// How often the memory limit was reached, in most cases without harm.
+    /// How often the memory limit was reached, in most cases without harm. Newer kernels do not count it in v1
+    /// where swap is off: then it stays zero.
     pub memory_reached: Option<u64>,
     /// Processes or threads that could not be made.
     pub pids_refused: Option<u64>,

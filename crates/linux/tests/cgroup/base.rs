@@ -1,5 +1,7 @@
 //! A base of its own for each test, and processes that never outlive it.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
