@@ -5,6 +5,7 @@
 mod abilities;
 mod bases;
 mod body;
+mod delegate;
 mod discover;
 mod empty;
 mod execution;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use abilities::{Abilities, Ability};
 pub use body::{BodyCgroup, OpenError};
+pub use delegate::DelegateError;
 pub use discover::{DiscoverError, LookError};
 pub use empty::{EmptyError, WaitEmptyError};
 pub use execution::{ExecutionCgroup, ExecutionError};

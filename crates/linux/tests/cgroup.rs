@@ -4,6 +4,7 @@
 mod base;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -304,6 +305,29 @@ fn an_execution_ends_with_everything_it_left_behind_and_nothing_else() {
     assert!(two.processes().unwrap().contains(&second.id()));
     body.end_all(SOON).unwrap();
     body.remove(SOON).unwrap();
+}
+
+#[test]
+fn a_keeper_that_is_not_root_starts_executions_and_sets_no_limits() {
+    let name = "a_keeper_that_is_not_root_starts_executions_and_sets_no_limits";
+    let Some(base) = TestBase::new(name) else { return };
+    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    body.delegate_to(65534, 65534).unwrap();
+    let execution = body.execution("exe_1").unwrap();
+    let tracked = base.cgroups.look("sbx.1").unwrap().remove(0);
+
+    let work = tracked.join("work");
+    let start =
+        format!("mkdir {0}/exe_1 && echo 0 > {0}/exe_1/cgroup.procs && exec sleep 60", work.display());
+    let script = format!("exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{start}'");
+    let worker = Worker::start(&script, &body.joiners_of_keeper().unwrap());
+
+    within(SOON, || execution.processes().unwrap() == [worker.id()]);
+    let owner = |file: &str| fs::metadata(work.join(file)).unwrap().uid();
+    assert_eq!([owner("cgroup.freeze"), owner("cgroup.kill"), owner("cgroup.subtree_control")], [0; 3]);
+    execution.kill().unwrap();
+    execution.wait_empty(SOON).unwrap();
+    execution.remove(SOON).unwrap();
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl ExecutionCgroup {
         self.group.open_directory()
     }
 
-    /// A file into which a process writes `0` to join. It joins the groups of the work first.
+    /// A file into which a process writes `0` to join, having joined the groups of the work. Dear in v2: clone
+    /// into it instead.
     pub fn joiner(&self) -> Result<OwnedFd, JoinError> {
         self.group.open_joiner()
     }

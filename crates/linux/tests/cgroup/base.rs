@@ -83,7 +83,8 @@ fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
 fn skip(test: &str, reason: &str) {
     let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
     let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-    writeln!(list, "{test}: {reason}").unwrap();
+    // In one call: other tests write to it at the same time.
+    list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
 }
 
 /// A shell in groups of a body. Ended and reaped when it is dropped.
