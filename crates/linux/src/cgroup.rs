@@ -95,8 +95,12 @@ impl Cgroups {
     }
 }
 
+/// A kernel that was built without cgroups has no such file.
 fn read(path: &str) -> Result<String, DetectError> {
-    let bytes = std::fs::read(path).map_err(|source| DetectError::Read { path: path.into(), source })?;
-    // Paths that are not UTF-8 belong to groups and mounts that we do not use.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    match std::fs::read(path) {
+        // Paths that are not UTF-8 belong to groups and mounts that we do not use.
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(DetectError::Read { path: path.into(), source }),
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::{TestBase, Worker, within};
+use base::{TestBase, TestDirectory, Worker, within};
 use pinfold_linux::cgroup::{CgroupLimits, Cgroups};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -260,6 +260,42 @@ fn half_made_and_half_removed_bodies_are_found() {
         other_process.open(&name).unwrap().remove(SOON).unwrap();
     }
     assert_eq!(base.cgroups.discover().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn another_process_joins_what_was_made_and_nothing_else() {
+    let Some(base) = TestBase::new("another_process_joins_what_was_made_and_nothing_else") else { return };
+    let made = base.cgroups.make("sbx.1", &CgroupLimits::default()).unwrap();
+
+    let opened = Cgroups::detect(&base.name).unwrap().open("sbx.1").unwrap();
+
+    assert_eq!(opened.joiners_of_work().unwrap().len(), made.joiners_of_work().unwrap().len());
+    assert_eq!(opened.joiners_of_keeper().unwrap().len(), made.joiners_of_keeper().unwrap().len());
+    assert!(base.cgroups.open("never.1").unwrap().joiners_of_work().is_err());
+}
+
+/// As when it was made by a process that somebody had put into a group of its own.
+#[test]
+fn a_body_made_from_another_group_is_found_and_removed() {
+    let Some(base) = TestBase::new("a_body_made_from_another_group_is_found_and_removed") else { return };
+    base.cgroups.make("own.1", &all_limits()).unwrap();
+    let Some(home) = base.directories().into_iter().find(|it| it.join("own.1/work/pids.events").exists())
+    else {
+        return;
+    };
+    if home.join("cgroup.controllers").exists() {
+        // On v2 the place is the same for all.
+        return;
+    }
+    let theirs = TestDirectory::new(home.parent().unwrap().join(format!("{}.theirs", base.name)));
+    fs::create_dir_all(theirs.path.join(&base.name).join("far.1/work")).unwrap();
+
+    assert_eq!(base.cgroups.discover().unwrap(), ["far.1", "own.1"]);
+    base.cgroups.open("far.1").unwrap().remove(SOON).unwrap();
+    assert_eq!(base.cgroups.look("far.1").unwrap(), Vec::<PathBuf>::new());
+    base.cgroups.remove_empty_bases().unwrap();
+
+    assert!(!theirs.path.join(&base.name).exists());
 }
 
 #[test]

@@ -45,17 +45,11 @@ impl Cgroups {
             let path = group.join(&name);
             if name == *self.base_name {
                 found.push(path);
-            } else if !self.is_akin(&name) {
+            } else {
                 self.search(&path, depth - 1, found)?;
             }
         }
         Ok(())
-    }
-
-    /// Bases of other instances hold many groups, and none of ours.
-    fn is_akin(&self, name: &str) -> bool {
-        let kind = |it: &str| it.split_once('.').map(|(kind, _)| kind.to_owned());
-        kind(name).is_some_and(|it| kind(&self.base_name) == Some(it))
     }
 }
 

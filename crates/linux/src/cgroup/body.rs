@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) group: Group,
     pub(super) controllers: Vec<Controller>,
     pub(super) tracks: bool,
+    /// Known to be there, and not only where it would be.
+    pub(super) found: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +47,16 @@ impl Cgroups {
             let mut directories = self
                 .existing(hierarchy, name)
                 .map_err(|Unseen { path, source }| OpenError::Look { path, source })?;
-            if directories.is_empty() && hierarchy.usable() {
+            let found = !directories.is_empty();
+            if !found && hierarchy.usable() {
+                // In case that it is being made at this moment.
                 directories.push(self.home_base(hierarchy).join(name));
             }
             places.extend(directories.into_iter().map(|directory| Place {
                 group: Group { version: hierarchy.version, directory },
                 controllers: hierarchy.controllers.clone(),
                 tracks: hierarchy.tracks,
+                found,
             }));
         }
         Ok(BodyCgroup::new(name, places))
@@ -68,9 +73,14 @@ impl BodyCgroup {
         &self.name
     }
 
-    /// The groups by which the body's processes are found and ended. None where no hierarchy can be used.
+    /// The group by which the body's processes are found and ended. None where no hierarchy can be used.
     pub(super) fn tracked(&self) -> Option<&Group> {
-        self.places.iter().find(|it| it.tracks).map(|it| &it.group)
+        self.all_tracked().next()
+    }
+
+    /// More than one only where two processes made the same body at different places.
+    pub(super) fn all_tracked(&self) -> impl Iterator<Item = &Group> {
+        self.places.iter().filter(|it| it.tracks).map(|it| &it.group)
     }
 
     /// The group of the work in the hierarchy that has the controller.

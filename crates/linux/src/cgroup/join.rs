@@ -59,8 +59,11 @@ impl BodyCgroup {
     }
 
     fn joiners(&self, leaf: &str, wanted: fn(Version) -> bool) -> Result<Vec<OwnedFd>, JoinError> {
+        // The tracking group is never passed over: better an error than a process that nobody can end.
+        let is_there = |it: &&Place| it.found || it.tracks;
         let has_leaf = |it: &&Place| leaf == WORK || it.has_keeper();
-        let places = self.places.iter().filter(|it| wanted(it.group.version)).filter(has_leaf);
+        let places =
+            self.places.iter().filter(is_there).filter(has_leaf).filter(|it| wanted(it.group.version));
         places.map(|it| it.group.child(leaf).open_joiner()).collect()
     }
 }

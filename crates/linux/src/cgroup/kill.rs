@@ -46,12 +46,12 @@ pub enum EndError {
 impl BodyCgroup {
     /// Ends the work and leaves the keeper alone. Nothing there is nothing to end.
     pub fn kill_work(&self) -> Result<(), KillError> {
-        self.tracked().map_or(Ok(()), |it| it.child(WORK).kill())
+        self.all_tracked().try_for_each(|it| it.child(WORK).kill())
     }
 
     /// Ends the work and the keeper. They are gone a moment later: see [`BodyCgroup::wait_empty`].
     pub fn kill_all(&self) -> Result<(), KillError> {
-        self.tracked().map_or(Ok(()), Group::kill)
+        self.all_tracked().try_for_each(Group::kill)
     }
 
     /// Ends everything in any group of the body and waits until it is gone, also what was on its way in and had
@@ -61,7 +61,7 @@ impl BodyCgroup {
         let mut patience = Patience::of(within);
         while let Some(busy) = self.first_busy()? {
             // Its processes are on their way out if it tracks them; else it holds some that the kill did not reach.
-            let tracked_is_done = self.tracked() != Some(busy);
+            let tracked_is_done = self.all_tracked().all(|it| it != busy);
             if tracked_is_done {
                 busy.kill_one_by_one()?;
             }
@@ -75,7 +75,7 @@ impl BodyCgroup {
 
     /// The tracking group comes before others.
     fn first_busy(&self) -> Result<Option<&Group>, EmptyError> {
-        let first = self.tracked().into_iter();
+        let first = self.all_tracked();
         for group in first.chain(self.places.iter().map(|it| &it.group)) {
             if !group.is_empty()? {
                 return Ok(Some(group));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::Cgroups;
+use super::bases::Unseen;
 use super::body::{BodyCgroup, KEEPER, Place, WORK};
 use super::files;
 use super::group::Group;
@@ -35,6 +36,8 @@ pub enum MakeError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveBaseError {
+    #[error("could not look at cgroup `{}`", path.display())]
+    Look { path: PathBuf, source: io::Error },
     #[error("could not remove cgroup `{}`", path.display())]
     RemoveDirectory { path: PathBuf, source: io::Error },
 }
@@ -68,7 +71,7 @@ impl Cgroups {
         if group.version == Version::V2 {
             hand_on(&group.directory, &controllers)?;
         }
-        let place = Place { group, controllers, tracks: hierarchy.tracks };
+        let place = Place { group, controllers, tracks: hierarchy.tracks, found: true };
         if place.has_keeper() {
             make_directory(&place.group.file(KEEPER))?;
         }
@@ -115,16 +118,22 @@ impl Cgroups {
         }
     }
 
-    /// Removes our bases if they hold no body. What holds one stays, and that is no error.
+    /// Removes all bases of our name that hold no body. What holds one stays, and that is no error.
     pub fn remove_empty_bases(&self) -> Result<(), RemoveBaseError> {
         for hierarchy in self.hierarchies.iter().filter(|it| it.usable()) {
-            let path = self.home_base(hierarchy);
-            match fs::remove_dir(&path) {
-                Err(error) if files::is_gone(&error) || files::is(&error, Errno::BUSY) => {}
-                done => done.map_err(|source| RemoveBaseError::RemoveDirectory { path, source })?,
+            let bases = self.bases(hierarchy);
+            for path in bases.map_err(|Unseen { path, source }| RemoveBaseError::Look { path, source })? {
+                remove_empty(path)?;
             }
         }
         Ok(())
+    }
+}
+
+fn remove_empty(path: PathBuf) -> Result<(), RemoveBaseError> {
+    match fs::remove_dir(&path) {
+        Err(error) if files::is_gone(&error) || files::is(&error, Errno::BUSY) => Ok(()),
+        done => done.map_err(|source| RemoveBaseError::RemoveDirectory { path, source }),
     }
 }
 

@@ -69,6 +69,32 @@ impl Drop for TestBase {
     }
 }
 
+/// A group beside our base, taken away with all below it.
+pub(crate) struct TestDirectory {
+    pub(crate) path: PathBuf,
+}
+
+impl TestDirectory {
+    pub(crate) fn new(path: PathBuf) -> TestDirectory {
+        fs::create_dir(&path).unwrap();
+        TestDirectory { path }
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        remove_groups(&self.path);
+    }
+}
+
+fn remove_groups(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_groups(&entry.path());
+    }
+    let _best_effort = fs::remove_dir(directory);
+}
+
 fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())) {
