@@ -5,6 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,6 +33,15 @@ impl TestBase {
             return None;
         }
         Some(TestBase { name, cgroups })
+    }
+
+    /// The same for a test that becomes another user.
+    pub(crate) fn new_as_root(test: &str) -> Option<TestBase> {
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            return TestBase::new(test);
+        }
+        skip(test, "needs root");
+        None
     }
 
     /// Every directory that has the name of this base, found without the code under test.
