@@ -1,0 +1,21 @@
+//! One group in one hierarchy. What can be done with it stands in the file of each deed.
+
+use std::path::PathBuf;
+
+use super::survey::Version;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) version: Version,
+    pub(super) directory: PathBuf,
+}
+
+impl Group {
+    pub(super) fn child(&self, name: &str) -> Group {
+        Group { version: self.version, directory: self.directory.join(name) }
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}

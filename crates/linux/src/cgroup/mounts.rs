@@ -1,0 +1,122 @@
+//! Which cgroup hierarchies are mounted where: the lines of `/proc/self/mountinfo` that matter to us.
+
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    /// The group that is seen at the mount point. Not `/` in containers that see only a part.
+    pub(super) root: String,
+    pub(super) mount_point: PathBuf,
+    pub(super) read_only: bool,
+    pub(super) kind: MountKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MountKind {
+    V2,
+    /// With the options of the superblock, among which are the names of its controllers.
+    V1 {
+        options: Vec<String>,
+    },
+}
+
+/// Reads all cgroup mounts, in the order of the file. Lines that cannot be understood are none of ours.
+pub(super) fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo.lines().filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /root /mount/point rw,noatime shared:1 - cgroup cgroup rw,memory`, with any number of optional
+/// fields before the dash.
+fn parse_line(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut after = after.split(' ');
+    let kind = after.next()?;
+    let super_options = after.nth(1)?;
+    let kind = match kind {
+        "cgroup2" => MountKind::V2,
+        "cgroup" => MountKind::V1 { options: super_options.split(',').map(str::to_owned).collect() },
+        _ => return None,
+    };
+
+    let mut before = before.split(' ').skip(3);
+    let root = unescape(before.next()?);
+    let mount_point = PathBuf::from(unescape(before.next()?));
+    let mount_options = before.next()?;
+    let read_only = [mount_options, super_options].iter().any(|it| it.split(',').any(|it| it == "ro"));
+    Some(Mount { root, mount_point, read_only, kind })
+}
+
+/// The kernel writes space, tab, newline and backslash as three octal digits.
+fn unescape(field: &str) -> String {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        match octal(rest) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &rest[4..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn octal(rest: &[u8]) -> Option<u8> {
+    let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = *rest else { return None };
+    Some((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_v2_mount_is_read_past_its_optional_fields() {
+        let line = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 master:2 - cgroup2 cgroup2 rw,nsdelegate";
+
+        let mounts = parse(line);
+
+        let mount_point = PathBuf::from("/sys/fs/cgroup");
+        let root = "/".to_owned();
+        assert_eq!(mounts, [Mount { root, mount_point, read_only: false, kind: MountKind::V2 }]);
+    }
+
+    #[test]
+    fn a_v1_mount_keeps_the_names_of_its_controllers() {
+        let line = "33 31 0:30 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
+
+        let mounts = parse(line);
+
+        let options = ["rw", "cpu", "cpuacct"].map(str::to_owned).to_vec();
+        assert_eq!(mounts[0].kind, MountKind::V1 { options });
+    }
+
+    #[test]
+    fn other_file_systems_and_broken_lines_are_passed_over() {
+        let text =
+            "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\nnonsense\n1 2 3:4 - cgroup2 x rw\n - cgroup2";
+
+        assert_eq!(parse(text), []);
+    }
+
+    #[test]
+    fn read_only_is_seen_on_the_mount_and_on_the_superblock() {
+        let text = "1 2 0:1 / /a ro - cgroup2 cgroup2 rw\n1 2 0:1 / /b rw - cgroup2 cgroup2 ro\n";
+
+        assert!(parse(text).iter().all(|mount| mount.read_only));
+    }
+
+    #[test]
+    fn escaped_paths_are_read_as_they_are() {
+        let line = r"1 2 0:1 /a\134b /mnt/c\040g\011x\0 rw - cgroup2 cgroup2 rw";
+
+        let mounts = parse(line);
+
+        assert_eq!(mounts[0].root, r"/a\b");
+        assert_eq!(mounts[0].mount_point, PathBuf::from("/mnt/c g\tx\\0"));
+    }
+}

@@ -1,0 +1,188 @@
+//! A base of its own for each test, and processes that never outlive it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use pinfold_linux::cgroup::Cgroups;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct TestBase {
+    pub(crate) name: String,
+    pub(crate) cgroups: Cgroups,
+}
+
+impl TestBase {
+    /// None, and a line in the list of skipped tests, where groups cannot be made.
+    pub(crate) fn new(test: &str) -> Option<TestBase> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pinfold-test.{}-{number}", std::process::id());
+        let cgroups = Cgroups::detect(&name).unwrap();
+        let abilities = cgroups.abilities();
+        let needed = [abilities.kill, abilities.memory, abilities.pids, abilities.cpu, abilities.io];
+        if let Some(missing) = needed.iter().find(|it| !it.is_enforced()) {
+            skip(test, &format!("{missing:?}"));
+            return None;
+        }
+        Some(TestBase { name, cgroups })
+    }
+
+    /// The same for a test that becomes another user.
+    pub(crate) fn new_as_root(test: &str) -> Option<TestBase> {
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            return TestBase::new(test);
+        }
+        skip(test, "needs root");
+        None
+    }
+
+    /// Every directory that has the name of this base, found without the code under test.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        search(Path::new("/sys/fs/cgroup"), &self.name, &mut found);
+        found.sort();
+        found
+    }
+
+    /// What a file says in whichever hierarchy has it.
+    pub(crate) fn read(&self, body: &str, leaf: &str, file: &str) -> Option<String> {
+        let paths = self.directories().into_iter().map(|it| it.join(body).join(leaf).join(file));
+        paths.into_iter().find_map(|it| fs::read_to_string(it).ok()).map(|it| it.trim().to_owned())
+    }
+}
+
+impl Drop for TestBase {
+    fn drop(&mut self) {
+        let within = Duration::from_secs(10);
+        for name in self.cgroups.discover().unwrap_or_default() {
+            let Ok(body) = self.cgroups.open(&name) else { continue };
+            let ended = body.end_all(within);
+            let removed = body.remove(within);
+            if !std::thread::panicking() {
+                ended.unwrap();
+                removed.unwrap();
+            }
+        }
+        let removed = self.cgroups.remove_empty_bases();
+        if !std::thread::panicking() {
+            removed.unwrap();
+            assert_eq!(self.directories(), Vec::<PathBuf>::new());
+        }
+    }
+}
+
+/// A group beside our base, taken away with all below it.
+pub(crate) struct TestDirectory {
+    pub(crate) path: PathBuf,
+}
+
+impl TestDirectory {
+    pub(crate) fn new(path: PathBuf) -> TestDirectory {
+        fs::create_dir(&path).unwrap();
+        TestDirectory { path }
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        remove_groups(&self.path);
+    }
+}
+
+fn remove_groups(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_groups(&entry.path());
+    }
+    let _best_effort = fs::remove_dir(directory);
+}
+
+fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())) {
+        if entry.file_name() == name {
+            found.push(entry.path());
+        } else {
+            search(&entry.path(), name, found);
+        }
+    }
+}
+
+fn skip(test: &str, reason: &str) {
+    let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
+    let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
+    // In one call: other tests write to it at the same time.
+    list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
+}
+
+/// A shell in groups of a body. Ended and reaped when it is dropped.
+pub(crate) struct Worker(Child);
+
+impl Worker {
+    /// Puts a shell into the groups from outside, then lets it run the script.
+    pub(crate) fn start(script: &str, joiners: &[OwnedFd]) -> Worker {
+        let gated = format!("read go; {script}");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(gated).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut worker = Worker(command.spawn().unwrap());
+        for joiner in joiners {
+            let mut file = File::from(joiner.as_fd().try_clone_to_owned().unwrap());
+            file.write_all(worker.id().to_string().as_bytes()).unwrap();
+        }
+        worker.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        worker
+    }
+
+    /// Lets a shell join up to three groups by itself, through its standard descriptors.
+    pub(crate) fn start_joining(script: &str, joiners: Vec<OwnedFd>) -> Worker {
+        let count = joiners.len();
+        assert!((1..=3).contains(&count), "{count} groups");
+        let mut command = Command::new("sh");
+        let join: String = (0..count).map(|number| format!("echo 0 >&{number}; ")).collect();
+        command.arg("-c").arg(format!("{join} {script}"));
+        let mut joiners = joiners.into_iter().map(Stdio::from);
+        command.stdin(joiners.next().unwrap_or(Stdio::null()));
+        command.stdout(joiners.next().unwrap_or(Stdio::null()));
+        command.stderr(joiners.next().unwrap_or(Stdio::null()));
+        Worker(command.spawn().unwrap())
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _already_gone = self.0.kill();
+        let _already_reaped = self.0.wait();
+    }
+}
+
+/// Waits until it holds.
+pub(crate) fn within(limit: Duration, holds: impl Fn() -> bool) {
+    let pause = Duration::from_millis(5);
+    for _ in 0..limit.as_millis() / pause.as_millis() {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(pause);
+    }
+    panic!("not within {limit:?}");
+}
