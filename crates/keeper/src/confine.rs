@@ -29,7 +29,8 @@ pub struct Profile {
     pub capabilities: CapabilitySet,
     pub new_privileges: NewPrivileges,
     pub limits: Limits,
-    open_doors: Vec<Door>,
+    /// Doors that are not shut.
+    pub open_doors: Vec<Door>,
 }
 
 /// Whether an exec may give more than the process had: by set-user-id files or file capabilities.
