@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use libc::{EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT, SIGSYS};
+use libc::{EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use pinfold_keeper::confine::{CapabilitySet, Door};
 
 use crate::kernel::{call, forking, open, piece, value};
@@ -218,7 +218,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         name: "int 0x80 (i386 getpid)",
         door: Some(ForeignCalls),
         needs: NONE,
-        refused: Outcome::Killed(SIGSYS),
+        refused: Outcome::Killed(libc::SIGSYS),
         proof: Succeeds,
         act: crate::kernel::i386_getpid,
     },
