@@ -1,3 +1,13 @@
 //! Process 1 of a Linux sandbox: starts, watches and ends what runs in it, by itself if it must.
+//! The nursery ([`nursery`]) is a small process that gives birth to keepers; a keeper builds its own world
+//! ([`world`]) and then serves its control socket ([`wire`]) until its end.
 
 pub mod confine;
+mod execution;
+mod keeper;
+mod kernel;
+pub mod log;
+pub mod nursery;
+mod peers;
+pub mod wire;
+pub mod world;

@@ -1,1 +1,16 @@
 //! Sandboxes on this host with nothing but the kernel: namespaces, cgroups, overlay, seccomp.
+//! Start reading at [`LinuxProvider`], then `start.rs` and `stop.rs`.
+
+mod control;
+mod host_image;
+mod id_ranges;
+mod look;
+mod mark;
+mod nursery;
+mod places;
+mod provider;
+mod start;
+mod stop;
+
+pub use nursery::NurseryProgram;
+pub use provider::{LinuxConfig, LinuxProvider, OpenError};

@@ -1,0 +1,196 @@
+//! The world inside a sandbox: its root, its devices, its view of the kernel. Built by the keeper itself, in its
+//! own namespaces, so that all of it goes with them.
+//!
+//! What comes from outside is taken as detached mounts before the root changes, and put in place afterwards: no
+//! path of an image is ever followed outside.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+    mount_remount, move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+use rustix::system::sethostname;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel;
+
+/// What the world is made of. Paths are of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    pub hostname: String,
+    /// Where the new root is put together.
+    pub root: PathBuf,
+    /// Read-only layers, the topmost first.
+    pub layers: Vec<PathBuf>,
+    pub upper: PathBuf,
+    pub work: PathBuf,
+    /// Directories of the host that are seen inside, read-only, under the same name.
+    pub shared: Vec<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing} `{}`: {source}", path.display())]
+pub struct WorldError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+trait Doing<T> {
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, WorldError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, WorldError> {
+        self.map_err(|error| WorldError { doing, path: path.as_ref().to_owned(), source: error.into() })
+    }
+}
+
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const NO_EXTRAS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+/// What tells of, or reaches into, the host's kernel.
+const HIDDEN: [&str; 8] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/sysrq-trigger",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+const FIXED: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
+
+impl World {
+    /// Called in fresh namespaces. Afterwards nothing of the host is in sight but what is shared.
+    pub(crate) fn build(&self) -> Result<(), WorldError> {
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .doing("keep to ourselves the mounts below", "/")?;
+        let shared = self.take_shared()?;
+        let devices = take_devices()?;
+        self.mount_root()?;
+        change_root(&self.root)?;
+        for (path, tree) in shared {
+            put(&tree, &path)?;
+            mount_remount(
+                &path,
+                MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
+                c"",
+            )
+            .doing("make read-only", &path)?;
+        }
+        mount_kernel_views()?;
+        mount_devices(devices)?;
+        hide()?;
+        sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
+        kernel::raise_loopback().doing("raise", "lo")
+    }
+
+    fn take_shared(&self) -> Result<Vec<(PathBuf, OwnedFd)>, WorldError> {
+        let take = |path: &PathBuf| Ok((path.clone(), take_tree(path)?));
+        self.shared.iter().map(take).collect()
+    }
+
+    fn mount_root(&self) -> Result<(), WorldError> {
+        let layers: Vec<_> = self.layers.iter().map(|layer| layer.display().to_string()).collect();
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={},userxattr",
+            layers.join(":"),
+            self.upper.display(),
+            self.work.display()
+        );
+        let options =
+            CString::new(options).map_err(io::Error::from).doing("name the layers of", &self.root)?;
+        mount("overlay", &self.root, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+            .doing("mount the layers on", &self.root)
+    }
+}
+
+fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
+    open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        .doing("take a view of", path)
+}
+
+fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, WorldError> {
+    DEVICES.iter().map(|name| Ok((*name, take_tree(&Path::new("/dev").join(name))?))).collect()
+}
+
+/// Puts a detached mount in place, on a directory that is made if it is missing.
+fn put(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
+    fs::create_dir_all(at).doing("make", at)?;
+    put_on(tree, at)
+}
+
+fn put_on(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
+    move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing("put a view on", at)
+}
+
+/// The old root is stacked under the new one for an instant, and then let go.
+fn change_root(root: &Path) -> Result<(), WorldError> {
+    chdir(root).doing("enter", root)?;
+    pivot_root(".", ".").doing("make the root", root)?;
+    unmount(".", UnmountFlags::DETACH).doing("let go of the old root below", root)?;
+    chdir("/").doing("enter", "/")
+}
+
+fn mount_kernel_views() -> Result<(), WorldError> {
+    fs::create_dir_all("/proc").doing("make", "/proc")?;
+    mount("proc", "/proc", "proc", NO_EXTRAS, c"").doing("mount", "/proc")?;
+    fs::create_dir_all("/sys").doing("make", "/sys")?;
+    mount("sysfs", "/sys", "sysfs", NO_EXTRAS | MountFlags::RDONLY, c"").doing("mount", "/sys")
+}
+
+fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError> {
+    let dev = Path::new("/dev");
+    fs::create_dir_all(dev).doing("make", dev)?;
+    mount("tmpfs", dev, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755,size=64k,nr_inodes=64")
+        .doing("mount", dev)?;
+    for (name, tree) in devices {
+        let path = dev.join(name);
+        fs::File::create(&path).doing("make", &path)?;
+        put_on(&tree, &path)?;
+    }
+    for (directory, kind, options) in
+        [("pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"), ("shm", "tmpfs", c"mode=1777,size=64m")]
+    {
+        let path = dev.join(directory);
+        fs::create_dir(&path).doing("make", &path)?;
+        mount(kind, &path, kind, MountFlags::NOSUID | MountFlags::NOEXEC, options).doing("mount", &path)?;
+    }
+    for (target, name) in [
+        ("pts/ptmx", "ptmx"),
+        ("/proc/self/fd", "fd"),
+        ("/proc/self/fd/0", "stdin"),
+        ("/proc/self/fd/1", "stdout"),
+        ("/proc/self/fd/2", "stderr"),
+    ] {
+        symlink(target, dev.join(name)).doing("link", dev.join(name))?;
+    }
+    for directory in ["/tmp", "/workspace"] {
+        fs::create_dir_all(directory).doing("make", directory)?;
+    }
+    fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("open up", "/tmp")
+}
+
+fn hide() -> Result<(), WorldError> {
+    for path in FIXED.iter().filter(|path| Path::new(path).exists()) {
+        mount(*path, *path, "", MountFlags::BIND, c"").doing("fix", path)?;
+        mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NO_EXTRAS, c"").doing("fix", path)?;
+    }
+    for path in HIDDEN.iter().filter(|path| Path::new(path).exists()) {
+        if Path::new(path).is_dir() {
+            mount("tmpfs", *path, "tmpfs", NO_EXTRAS | MountFlags::RDONLY, c"size=0").doing("hide", path)?;
+        } else {
+            mount("/dev/null", *path, "", MountFlags::BIND, c"").doing("hide", path)?;
+        }
+    }
+    Ok(())
+}

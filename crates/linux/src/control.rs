@@ -1,0 +1,56 @@
+//! Talking to a keeper: one connection for each question, found by the body's place alone.
+
+use std::io;
+use std::time::Duration;
+
+use pinfold_keeper::wire::{LONGEST, Request, Response};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::places::Places;
+
+/// How long a keeper may take for what it can answer at once.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// Nobody listens there: the keeper is gone, or never was.
+    #[error("no keeper listens: {0}")]
+    NobodyThere(#[source] io::Error),
+    #[error("the keeper did not answer: {0}")]
+    NoAnswer(#[source] io::Error),
+}
+
+/// Asks and waits for the answer as long as the caller does.
+pub(crate) async fn ask_patiently(places: &Places, request: &Request) -> Result<Response, ControlError> {
+    let mut stream = connect(places).await?;
+    converse(&mut stream, request).await.map_err(ControlError::NoAnswer)
+}
+
+pub(crate) async fn ask(places: &Places, request: &Request) -> Result<Response, ControlError> {
+    match tokio::time::timeout(AT_ONCE, ask_patiently(places, request)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(ControlError::NoAnswer(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+async fn connect(places: &Places) -> Result<UnixStream, ControlError> {
+    UnixStream::connect(places.socket()).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NobodyThere(error),
+        _ => ControlError::NoAnswer(error),
+    })
+}
+
+async fn converse(stream: &mut UnixStream, request: &Request) -> io::Result<Response> {
+    let text = serde_json::to_vec(request)?;
+    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    stream.write_all(&length.to_le_bytes()).await?;
+    stream.write_all(&text).await?;
+    let length = usize::try_from(stream.read_u32_le().await?).unwrap_or(usize::MAX);
+    if length > LONGEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text).await?;
+    Ok(serde_json::from_slice(&text)?)
+}

@@ -1,0 +1,97 @@
+//! Ids of the host that stand for the ids of one sandbox: as root a range of its own for each, else the caller's.
+//! A range is taken by a file that names its body, and freed with it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use pinfold_keeper::wire::IdMap;
+use rustix::process::{getgid, getuid};
+
+use crate::places::Places;
+
+/// Far from what distributions and directory services hand out.
+const FIRST: u32 = 1_000_000_000;
+const SIZE: u32 = 65_536;
+const RANGES: u32 = 40_000;
+
+#[derive(Debug, Clone)]
+pub(crate) struct IdRanges {
+    directory: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RangeError {
+    #[error("all {RANGES} ranges of ids are taken")]
+    NoneLeft,
+    #[error("could not take a range of ids in `{}`: {source}", directory.display())]
+    Take { directory: PathBuf, source: io::Error },
+}
+
+impl IdRanges {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// The body's range; the same one if it has one already.
+    pub(crate) fn take(&self, places: &Places) -> Result<IdMap, RangeError> {
+        let name = places.name.as_str();
+        if !getuid().is_root() {
+            return Ok(IdMap { uid: getuid().as_raw(), gid: getgid().as_raw(), count: 1 });
+        }
+        let failed = |source| RangeError::Take { directory: self.directory.clone(), source };
+        if let Some(known) = noted(places) {
+            return Ok(range(known));
+        }
+        // Begins at a place of its own for each body, so that many at once seldom meet.
+        let start = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        for step in 0..RANGES {
+            let slot = (start.wrapping_add(step)) % RANGES;
+            match File::create_new(self.directory.join(slot.to_string())) {
+                Ok(mut file) => {
+                    file.write_all(name.as_bytes()).map_err(failed)?;
+                    fs::write(places.ids(), slot.to_string()).map_err(failed)?;
+                    return Ok(range(slot));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(RangeError::NoneLeft)
+    }
+
+    /// Looks through all of them only where a crash came before the body's own note.
+    pub(crate) fn free(&self, places: &Places) -> io::Result<()> {
+        let slot = match noted(places) {
+            Some(slot) => Some(slot),
+            None => self.find(&places.name)?,
+        };
+        let Some(path) = slot.map(|slot| self.directory.join(slot.to_string())) else { return Ok(()) };
+        match fs::read_to_string(&path) {
+            Ok(holder) if holder == places.name => fs::remove_file(path),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find(&self, name: &str) -> io::Result<Option<u32>> {
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            // One that was taken a moment ago may be empty, or gone again.
+            if fs::read_to_string(entry.path()).unwrap_or_default() == name {
+                return Ok(entry.file_name().to_str().and_then(|slot| slot.parse().ok()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn noted(places: &Places) -> Option<u32> {
+    fs::read_to_string(places.ids()).ok()?.parse().ok()
+}
+
+fn range(slot: u32) -> IdMap {
+    let first = FIRST + slot * SIZE;
+    IdMap { uid: first, gid: first, count: SIZE }
+}

@@ -1,0 +1,172 @@
+//! Really looking: what of a body is there, each kind of thing by its own means. A look that fails says so.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use pinfold_keeper::wire::{EndedBy, Execution, Request, Response};
+use pinfold_lifecycle::{
+    BodySeen, Cause, Evidence, ExecutionSeen, Finding, Outcome, ReceiptCheck, SandboxId, Seen, Timestamp,
+};
+use pinfold_provider::Body;
+
+use crate::control::ask;
+use crate::places::Places;
+use crate::provider::LinuxProvider;
+
+impl LinuxProvider {
+    pub(crate) async fn look_at(&self, sandbox: SandboxId) -> Evidence {
+        let bodies = match self.bodies_of(sandbox) {
+            Ok(bodies) => bodies,
+            Err(error) => return Evidence::Unknown { why: error.to_string() },
+        };
+        let mut seen = Vec::new();
+        let mut checks = vec![absent("directories", "no directory with its mark")];
+        for body in bodies {
+            let places = self.grounds.of(body);
+            checks = self.checks(&places);
+            if checks.iter().any(|check| check.result == Finding::Unknown) {
+                return Evidence::Unknown { why: format!("{checks:?}") };
+            }
+            if checks.iter().any(|check| check.result == Finding::Present) {
+                seen.push(self.describe(body, &places).await);
+            }
+        }
+        if seen.is_empty() { Evidence::Absent(checks) } else { Evidence::Present(seen) }
+    }
+
+    pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+        let (bodies, _) = self.grounds.marks()?;
+        Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
+    }
+
+    async fn describe(&self, body: Body, places: &Places) -> BodySeen {
+        let (whole, executions) = match ask(places, &Request::List).await {
+            Ok(Response::Executions(executions)) => (self.is_whole(places).await, executions),
+            Ok(_) | Err(_) => (false, Vec::new()),
+        };
+        let now = self.now();
+        let executions = executions.iter().filter_map(|execution| seen(execution, now)).collect();
+        BodySeen { generation: body.generation, whole, executions, last_busy_at: None }
+    }
+
+    /// The keeper answers, with the secret that only it was born with.
+    pub(crate) async fn is_whole(&self, places: &Places) -> bool {
+        let Ok(expected) = fs::read_to_string(places.secret()) else { return false };
+        let ping = Request::Ping { nonce: places.name.clone() };
+        match ask(places, &ping).await {
+            Ok(Response::Pong { nonce, secret }) => nonce == places.name && secret == expected,
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// One check for each kind of thing that a body may own.
+    pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
+        let process = keeper_is_there(places);
+        let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
+        let mounts = mounted(&places.body);
+        vec![
+            check("processes", "process 1 by its id and start time", process_result(&process)),
+            check("mounts", "/proc/self/mountinfo", mounts),
+            check(
+                "namespaces",
+                "process 1 is reaped and nothing of ours holds them",
+                process_result(&process),
+            ),
+            check("directories", "lstat", directories),
+            check("sockets", "lstat", exists(&places.socket())),
+        ]
+    }
+}
+
+fn process_result(process: &io::Result<bool>) -> io::Result<bool> {
+    match process {
+        Ok(there) => Ok(*there),
+        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+    }
+}
+
+fn check(kind: &str, means: &str, there: io::Result<bool>) -> ReceiptCheck {
+    let (result, detail) = match there {
+        Ok(false) => (Finding::Absent, None),
+        Ok(true) => (Finding::Present, Some("still there".to_owned())),
+        Err(error) => (Finding::Unknown, Some(error.to_string())),
+    };
+    ReceiptCheck { kind: kind.into(), result, means: means.into(), detail }
+}
+
+fn absent(kind: &str, means: &str) -> ReceiptCheck {
+    check(kind, means, Ok(false))
+}
+
+fn exists(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn mounted(path: &Path) -> io::Result<bool> {
+    let path = path.display().to_string();
+    Ok(fs::read_to_string("/proc/self/mountinfo")?.split_whitespace().any(|word| word.starts_with(&path)))
+}
+
+/// Whether process 1 of the body still is: the same id with another start time is somebody else.
+pub(crate) fn keeper_is_there(places: &Places) -> io::Result<bool> {
+    Ok(match noted_process(places)? {
+        Some((pid, began)) => started(pid)? == Some(began),
+        None => false,
+    })
+}
+
+pub(crate) fn noted_process(places: &Places) -> io::Result<Option<(i32, u64)>> {
+    match fs::read_to_string(places.process()) {
+        Ok(text) => {
+            let noted =
+                text.split_once(' ').and_then(|(pid, began)| Some((pid.parse().ok()?, began.parse().ok()?)));
+            noted.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// When a process began, in the kernel's ticks since boot. None: there is no such process.
+pub(crate) fn started(pid: i32) -> io::Result<Option<u64>> {
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // The process went between the open and the read.
+        Err(error) if error.raw_os_error() == Some(3) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let fields = stat.rfind(')').map(|end| &stat[end + 1..]).unwrap_or_default();
+    let mut fields = fields.split_whitespace();
+    match fields.next() {
+        Some("Z" | "X") | None => Ok(None),
+        Some(_) => Ok(fields.nth(18).and_then(|began| began.parse().ok())),
+    }
+}
+
+fn seen(execution: &Execution, now: Timestamp) -> Option<ExecutionSeen> {
+    let id = execution.execution.parse().ok()?;
+    let quiet_since = Timestamp(now.0.saturating_sub_unsigned(execution.quiet_ms));
+    let seen = match &execution.ended {
+        Some(ended) => Seen::Ended(outcome(ended)),
+        None => Seen::Running { last_activity_at: quiet_since },
+    };
+    Some(ExecutionSeen { execution: id, seen })
+}
+
+pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
+    let code = ended.code.or(ended.signal.map(|signal| 128 + signal)).unwrap_or(-1);
+    let limit = |cause| Outcome { exit_code: Some(code), ..Outcome::ended_for(cause) };
+    match ended.by {
+        EndedBy::Itself => Outcome::exited(code),
+        EndedBy::Kill => limit(Cause::Cancelled),
+        EndedBy::TimeLimit => limit(Cause::TimeLimit),
+        EndedBy::Inactivity => limit(Cause::Inactivity),
+        EndedBy::OutputLimit => limit(Cause::OutputLimit),
+    }
+}

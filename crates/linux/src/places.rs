@@ -1,0 +1,126 @@
+//! Where the things of a body are on this host's disk.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use pinfold_provider::Body;
+
+use crate::mark;
+
+/// The directories that all bodies of one store share.
+#[derive(Debug, Clone)]
+pub(crate) struct Grounds {
+    /// Bodies' own files. Ids of sandboxes pass through here, and see nothing.
+    bodies: PathBuf,
+    /// Sockets and secrets. Nobody but us.
+    control: PathBuf,
+    pub(crate) logs: PathBuf,
+    pub(crate) ids: PathBuf,
+    pub(crate) images: PathBuf,
+}
+
+/// The directories of one body.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) name: String,
+    pub(crate) body: PathBuf,
+    pub(crate) control: PathBuf,
+    pub(crate) logs: PathBuf,
+}
+
+impl Grounds {
+    pub(crate) fn prepare(data: &Path) -> io::Result<Self> {
+        let grounds = Self {
+            bodies: data.join("bodies"),
+            control: data.join("control"),
+            logs: data.join("logs"),
+            ids: data.join("ids"),
+            images: data.join("images"),
+        };
+        make(data, 0o711)?;
+        for (path, mode) in [
+            (&grounds.bodies, 0o711),
+            (&grounds.images, 0o711),
+            (&grounds.control, 0o700),
+            (&grounds.logs, 0o700),
+            (&grounds.ids, 0o700),
+        ] {
+            make(path, mode)?;
+        }
+        Ok(grounds)
+    }
+
+    pub(crate) fn of(&self, body: Body) -> Places {
+        let name = mark::write(body);
+        Places {
+            body: self.bodies.join(&name),
+            control: self.control.join(&name),
+            logs: self.logs.join(body.sandbox.to_string()),
+            name,
+        }
+    }
+
+    /// The marks of all bodies that have a directory, and the names that are none.
+    pub(crate) fn marks(&self) -> io::Result<(Vec<Body>, Vec<String>)> {
+        let (mut bodies, mut unreadable) = (Vec::new(), Vec::new());
+        for directory in [&self.bodies, &self.control] {
+            for entry in fs::read_dir(directory)? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                match mark::read(&name) {
+                    Some(body) => bodies.push(body),
+                    None => unreadable.push(directory.join(name).display().to_string()),
+                }
+            }
+        }
+        bodies.sort_unstable();
+        bodies.dedup();
+        Ok((bodies, unreadable))
+    }
+}
+
+impl Places {
+    pub(crate) fn upper(&self) -> PathBuf {
+        self.body.join("upper")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.body.join("work")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.body.join("root")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.control.join("socket")
+    }
+
+    pub(crate) fn secret(&self) -> PathBuf {
+        self.control.join("secret")
+    }
+
+    /// Which range of ids is its own.
+    pub(crate) fn ids(&self) -> PathBuf {
+        self.control.join("ids")
+    }
+
+    /// Process 1 of the body as seen from outside: its id and when it began.
+    pub(crate) fn process(&self) -> PathBuf {
+        self.control.join("process")
+    }
+}
+
+/// A directory with this mode; one that is there already is given it.
+pub(crate) fn make(path: &Path, mode: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path)?;
+        }
+        Err(error) => return Err(error),
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}

@@ -1,0 +1,108 @@
+//! How a body ends: asked, made to, and looked for.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use pinfold_keeper::wire::{Request, Response};
+use pinfold_lifecycle::{Finding, Receipt, StopOutcome};
+use pinfold_provider::Body;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::control::ask;
+use crate::look::{keeper_is_there, noted_process, started};
+use crate::places::Places;
+use crate::provider::LinuxProvider;
+
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long a killed process may take to be gone before this attempt gives up.
+const DEATH: Duration = Duration::from_secs(20);
+
+impl LinuxProvider {
+    pub(crate) async fn stop_bodies(&self, body: Body, grace_ms: u64) -> StopOutcome {
+        let bodies = match self.bodies_of(body.sandbox) {
+            Ok(bodies) => bodies,
+            Err(error) => return StopOutcome::Unknown { why: format!("could not look for bodies: {error}") },
+        };
+        let (covered, later): (Vec<_>, Vec<_>) =
+            bodies.into_iter().partition(|found| found.generation <= body.generation);
+        for found in covered {
+            if let Err(error) = self.end_one(&self.grounds.of(found), grace_ms).await {
+                return StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+            }
+        }
+        if let Some(later) = later.first() {
+            return StopOutcome::StillPresent { what: format!("generation {}", later.generation.0) };
+        }
+        let checks = self.checks(&self.grounds.of(body));
+        if let Some(found) = checks.iter().find(|check| check.result != Finding::Absent) {
+            return StopOutcome::StillPresent { what: format!("{}: {:?}", found.kind, found.detail) };
+        }
+        let verified_at = self.now();
+        let receipt =
+            Receipt { generation: body.generation, verified_at, checks, freed_bytes: 0, attested: None };
+        StopOutcome::Gone(Box::new(receipt))
+    }
+
+    async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<()> {
+        if grace_ms > 0 {
+            self.ask_to_end(places, grace_ms).await;
+        }
+        kill_keeper(places)?;
+        let end = tokio::time::Instant::now() + DEATH;
+        while keeper_is_there(places)? && tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.clear_away(places)
+    }
+
+    /// What does not go when it is asked to goes when it is made to.
+    async fn ask_to_end(&self, places: &Places, grace_ms: u64) {
+        let end = tokio::time::Instant::now() + Duration::from_millis(grace_ms);
+        if ask(places, &Request::Terminate).await.is_err() {
+            return;
+        }
+        while tokio::time::Instant::now() < end {
+            match ask(places, &Request::List).await {
+                Ok(Response::Executions(executions)) if executions.iter().any(|e| e.ended.is_none()) => {}
+                Ok(_) | Err(_) => return,
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The mark goes last, so that what a crash leaves can still be found.
+    fn clear_away(&self, places: &Places) -> io::Result<()> {
+        remove_tree(&places.body)?;
+        self.ids.free(places)?;
+        remove_tree(&places.control)
+    }
+}
+
+/// By a handle that is checked after it is taken: never by a number alone.
+fn kill_keeper(places: &Places) -> io::Result<()> {
+    let Some((number, began)) = noted_process(places)? else { return Ok(()) };
+    let Some(pid) = Pid::from_raw(number) else { return Ok(()) };
+    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(Errno::SRCH) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if started(number)? != Some(began) {
+        return Ok(());
+    }
+    match pidfd_send_signal(&handle, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
