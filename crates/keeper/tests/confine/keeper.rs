@@ -1,0 +1,126 @@
+//! What the keeper keeps to itself, and what its children inherit from it.
+
+use std::ffi::CString;
+
+use libc::{EACCES, ENOSYS, EPERM, SIGCHLD, SYS_clone, SYS_clone3, SYS_getppid, SYS_mount, SYS_unshare};
+use pinfold_keeper::confine::{Confinement, Profile};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+use crate::kernel::{call, exit_now, forking, open, value, wait_for};
+use crate::stage::{Act, Outcome, confined, errno_of, try_in_namespaces};
+
+/// Whether the child does more than inherit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Child {
+    Applies,
+    OnlyInherits,
+}
+
+/// What a child of a confined keeper comes to, after the keeper did `before`.
+fn in_a_child_of_the_keeper(child: Child, before: Act, act: Act) -> Outcome {
+    let mut confinement = confined(&Profile::default());
+    try_in_namespaces(move || {
+        confinement.apply_to_keeper().map_err(|error| errno_of(&error))?;
+        before()?;
+        match value(SYS_clone, &[SIGCHLD as usize])? {
+            0 => exit_now(as_child(&confinement, child, act)),
+            pid => match wait_for(pid)? {
+                0 => Ok(Ok(())),
+                errno => Ok(Err(errno)),
+            },
+        }
+    })
+}
+
+fn as_child(confinement: &Confinement, child: Child, act: Act) -> i32 {
+    let applied = match child {
+        Child::Applies => confinement.apply().map_err(|error| errno_of(&error)),
+        Child::OnlyInherits => Ok(()),
+    };
+    applied.and_then(|()| act()).err().unwrap_or(0)
+}
+
+fn nothing() -> Result<(), i32> {
+    Ok(())
+}
+
+fn become_readable() -> Result<(), i32> {
+    set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|errno| errno.raw_os_error())
+}
+
+fn mount() -> Result<(), i32> {
+    call(SYS_mount, &[c"none".as_ptr().addr(), c"/tmp".as_ptr().addr(), c"tmpfs".as_ptr().addr()])
+}
+
+fn clone3() -> Result<(), i32> {
+    let arguments = [0, 0, 0, 0, SIGCHLD as u64, 0, 0, 0];
+    forking(SYS_clone3, &[arguments.as_ptr().addr(), size_of_val(&arguments)])
+}
+
+fn open_of_parent(name: &str) -> Result<(), i32> {
+    let parent = value(SYS_getppid, &[])?;
+    let path = CString::new(format!("/proc/{parent}/{name}")).map_err(|_| libc::EINVAL)?;
+    open(&path).map(|_| ())
+}
+
+#[test]
+fn nobody_inside_reads_the_keeper_through_proc_and_it_is_the_flag_that_hides_it() {
+    let attempts: [(&str, Act); 5] = [
+        ("environ", || open_of_parent("environ")),
+        ("mem", || open_of_parent("mem")),
+        ("maps", || open_of_parent("maps")),
+        ("fd/0", || open_of_parent("fd/0")),
+        ("root", || open_of_parent("root/")),
+    ];
+
+    for (name, attempt) in attempts {
+        let hidden = in_a_child_of_the_keeper(Child::Applies, nothing, attempt);
+        let readable = in_a_child_of_the_keeper(Child::Applies, become_readable, attempt);
+
+        assert_eq!(hidden, Outcome::Failed(EACCES), "{name}");
+        assert_eq!(readable, Outcome::Done, "{name}");
+    }
+}
+
+#[test]
+fn nobody_inside_traces_the_keeper_and_it_is_the_flag_that_forbids_it() {
+    let attach: Act = || {
+        let seize = libc::PTRACE_SEIZE as usize;
+        call(libc::SYS_ptrace, &[seize, value(SYS_getppid, &[])?])
+    };
+
+    let hidden = in_a_child_of_the_keeper(Child::Applies, nothing, attach);
+    let readable = in_a_child_of_the_keeper(Child::Applies, become_readable, attach);
+
+    assert_eq!(hidden, Outcome::Failed(EPERM));
+    // Yama, where it is on, lets nobody trace a parent.
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if matches!(yama.trim(), "" | "0") {
+        assert_eq!(readable, Outcome::Done);
+    }
+}
+
+#[test]
+fn the_keeper_itself_no_longer_mounts_or_makes_namespaces() {
+    for act in [mount, || call(SYS_unshare, &[libc::CLONE_NEWUSER as usize])] {
+        let mut confinement = confined(&Profile::default());
+
+        let outcome = try_in_namespaces(move || {
+            confinement.apply_to_keeper().map_err(|error| errno_of(&error))?;
+            Ok(act())
+        });
+
+        assert_eq!(outcome, Outcome::Failed(EPERM));
+    }
+}
+
+#[test]
+fn a_child_that_only_inherits_is_already_confined() {
+    assert_eq!(in_a_child_of_the_keeper(Child::OnlyInherits, nothing, mount), Outcome::Failed(EPERM));
+}
+
+#[test]
+fn the_keeper_places_children_by_clone3_and_they_cannot() {
+    assert_eq!(in_a_child_of_the_keeper(Child::Applies, clone3, nothing), Outcome::Done);
+    assert_eq!(in_a_child_of_the_keeper(Child::Applies, nothing, clone3), Outcome::Failed(ENOSYS));
+}
