@@ -2,13 +2,14 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus, chdir, kill_process_group, setsid};
 
+use crate::confine::Confinement;
 use crate::kernel::{self, Cloned};
 use crate::log::{Stream, Writer};
 use crate::wire::{Ended, EndedBy, Exec, Reason};
@@ -42,14 +43,20 @@ impl From<io::Error> for NotStarted {
 }
 
 impl Execution {
-    pub(crate) fn start(exec: &Exec, log: File, groups: &[OwnedFd], now_ms: i64) -> Result<Self, NotStarted> {
+    pub(crate) fn start(
+        exec: &Exec,
+        log: File,
+        groups: &[OwnedFd],
+        confinement: &Confinement,
+        now_ms: i64,
+    ) -> Result<Self, NotStarted> {
         let plan = Plan::of(exec)?;
         let (stdout_here, stdout_there) = io::pipe()?;
         let (stderr_here, stderr_there) = io::pipe()?;
         let (mut trouble_here, trouble_there) = io::pipe()?;
         let pid = match kernel::clone_into(0, None)? {
             Cloned::Child => {
-                let trouble = plan.carry_out(&stdout_there, &stderr_there, groups);
+                let trouble = plan.carry_out([&stdout_there, &stderr_there], groups, confinement);
                 let number = trouble.raw_os_error().unwrap_or(libc::EIO);
                 let _ = (&trouble_there).write_all(&number.to_le_bytes());
                 kernel::vanish(127)
@@ -184,14 +191,24 @@ impl Plan {
     }
 
     /// Runs in the child. Comes back only with the reason why not.
-    fn carry_out(&self, stdout: &impl AsRawFd, stderr: &impl AsRawFd, groups: &[OwnedFd]) -> io::Error {
-        match self.get_ready(stdout, stderr, groups) {
+    fn carry_out(
+        &self,
+        outputs: [&PipeWriter; 2],
+        groups: &[OwnedFd],
+        confinement: &Confinement,
+    ) -> io::Error {
+        match self.get_ready(outputs, groups, confinement) {
             Ok(()) => self.become_one_of_the_programs(),
             Err(error) => error,
         }
     }
 
-    fn get_ready(&self, stdout: &impl AsRawFd, stderr: &impl AsRawFd, groups: &[OwnedFd]) -> io::Result<()> {
+    fn get_ready(
+        &self,
+        [stdout, stderr]: [&PipeWriter; 2],
+        groups: &[OwnedFd],
+        confinement: &Confinement,
+    ) -> io::Result<()> {
         for group in groups {
             rustix::io::write(group, b"0")?;
         }
@@ -202,7 +219,7 @@ impl Plan {
         kernel::duplicate_as(stderr, 2)?;
         chdir(&self.workdir)?;
         kernel::reset_signals();
-        Ok(())
+        confinement.apply().map_err(io::Error::other)
     }
 
     fn become_one_of_the_programs(&self) -> io::Error {

@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::confine::{Confinement, Profile};
 use crate::execution::{Execution, NotStarted};
 use crate::kernel;
 use crate::peers::Peer;
@@ -32,6 +33,8 @@ const BIRTH_MS: i64 = 10_000;
 
 struct Keeper {
     inheritance: Inheritance,
+    /// For what it runs.
+    confinement: Confinement,
     signals: OwnedFd,
     wanted: bool,
     ends_at_ms: i64,
@@ -48,7 +51,10 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
     // Code inside has the same ids: it must not look into this process or reach for what it holds.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     inheritance.listener.set_nonblocking(true)?;
+    let mut confinement = Confinement::prepare(&Profile::default()).map_err(io::Error::other)?;
+    confinement.apply_to_keeper().map_err(io::Error::other)?;
     let mut keeper = Keeper {
+        confinement,
         signals: kernel::signals_as_descriptor(&[libc::SIGCHLD])?,
         wanted: false,
         ends_at_ms: now.saturating_add(BIRTH_MS),
@@ -217,10 +223,7 @@ impl Keeper {
         if self.running.contains_key(id) || self.ended.contains_key(id) {
             return Response::Done;
         }
-        let started = self
-            .log_of(id)
-            .map_err(NotStarted::from)
-            .and_then(|log| Execution::start(exec, log, &self.inheritance.work_groups, now_ms()));
+        let started = self.log_of(id).map_err(NotStarted::from).and_then(|log| self.start(exec, log));
         match started {
             Ok(execution) => {
                 self.running.insert(id.clone(), execution);
@@ -231,6 +234,10 @@ impl Keeper {
                 refuse(reason, &why)
             }
         }
+    }
+
+    fn start(&self, exec: &Exec, log: File) -> Result<Execution, NotStarted> {
+        Execution::start(exec, log, &self.inheritance.work_groups, &self.confinement, now_ms())
     }
 
     fn log_of(&self, id: &str) -> io::Result<File> {

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -49,7 +49,8 @@ fn give_birth(birth: Birth, descriptors: &mut Vec<OwnedFd>) -> io::Result<(i32, 
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
-    match kernel::clone_into(namespaces, None)? {
+    let cradle = if birth.born_into { Some(take_cradle(descriptors)?) } else { None };
+    match kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd))? {
         Cloned::Child => {
             drop(map_there);
             // The nursery forgets its children; a keeper must not.
@@ -66,6 +67,11 @@ fn give_birth(birth: Birth, descriptors: &mut Vec<OwnedFd>) -> io::Result<(i32, 
             Ok((pid, pidfd))
         }
     }
+}
+
+/// The directory of the group that the keeper is born into comes after the two that every keeper has.
+fn take_cradle(descriptors: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
+    if descriptors.len() > 2 { Ok(descriptors.remove(2)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {

@@ -113,6 +113,8 @@ pub struct Birth {
     pub world: World,
     pub secret: String,
     pub ids: IdMap,
+    /// The first of the groups is a directory that the keeper is born into.
+    pub born_into: bool,
     /// How many of the descriptors are for the keeper itself to join, and how many for what it runs.
     pub keeper_groups: usize,
     pub work_groups: usize,

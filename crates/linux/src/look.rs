@@ -11,6 +11,7 @@ use pinfold_lifecycle::{
 use pinfold_provider::Body;
 
 use crate::control::ask;
+use crate::mark;
 use crate::places::Places;
 use crate::provider::LinuxProvider;
 
@@ -35,8 +36,22 @@ impl LinuxProvider {
         if seen.is_empty() { Evidence::Absent(checks) } else { Evidence::Present(seen) }
     }
 
+    /// The bodies that anything physical carries the mark of, and the marks that cannot be read.
+    pub(crate) fn marks(&self) -> io::Result<(Vec<Body>, Vec<String>)> {
+        let (mut bodies, mut unreadable) = self.grounds.marks()?;
+        for name in self.cgroups.discover().map_err(io::Error::other)? {
+            match mark::read(&name) {
+                Some(body) => bodies.push(body),
+                None => unreadable.push(name),
+            }
+        }
+        bodies.sort_unstable();
+        bodies.dedup();
+        Ok((bodies, unreadable))
+    }
+
     pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
-        let (bodies, _) = self.grounds.marks()?;
+        let (bodies, _) = self.marks()?;
         Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
     }
 
@@ -64,11 +79,17 @@ impl LinuxProvider {
 
     /// One check for each kind of thing that a body may own.
     pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
-        let process = keeper_is_there(places);
+        let process = self.has_processes(places);
+        let groups = self.cgroups.look(&places.name).map_err(io::Error::other);
         let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
         let mounts = mounted(&places.body);
         vec![
-            check("processes", "process 1 by its id and start time", process_result(&process)),
+            check(
+                "processes",
+                "cgroup.procs, and process 1 by its id and start time",
+                process_result(&process),
+            ),
+            check("cgroups", "lstat in every hierarchy", groups.map(|left| !left.is_empty())),
             check("mounts", "/proc/self/mountinfo", mounts),
             check(
                 "namespaces",
@@ -78,6 +99,14 @@ impl LinuxProvider {
             check("directories", "lstat", directories),
             check("sockets", "lstat", exists(&places.socket())),
         ]
+    }
+}
+
+impl LinuxProvider {
+    fn has_processes(&self, places: &Places) -> io::Result<bool> {
+        let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
+        let counted = group.processes().map_err(io::Error::other)?;
+        Ok(!counted.is_empty() || keeper_is_there(places)?)
     }
 }
 

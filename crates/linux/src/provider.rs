@@ -15,6 +15,7 @@ use pinfold_provider::{
     StartError, Usage, WaitError,
 };
 
+use crate::cgroup::Cgroups;
 use crate::control::{ControlError, ask, ask_patiently};
 use crate::host_image::HostImage;
 use crate::id_ranges::IdRanges;
@@ -26,6 +27,8 @@ use crate::places::Grounds;
 #[derive(Clone)]
 pub struct LinuxConfig {
     pub data: PathBuf,
+    /// The id of the store whose bodies these are.
+    pub instance: u128,
     pub nursery: NurseryProgram,
     /// The engine's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -33,6 +36,7 @@ pub struct LinuxConfig {
 
 pub struct LinuxProvider {
     pub(crate) grounds: Grounds,
+    pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
     pub(crate) host: HostImage,
     pub(crate) nursery: Nursery,
@@ -52,11 +56,13 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 impl LinuxProvider {
     pub fn open(config: LinuxConfig) -> Result<Self, OpenError> {
-        let LinuxConfig { data, nursery, clock } = config;
+        let LinuxConfig { data, instance, nursery, clock } = config;
         let failed = |source| OpenError { path: data.clone(), source };
+        let cgroups = Cgroups::detect(&format!("pinfold.{instance:032x}"));
         let grounds = Grounds::prepare(&data).map_err(failed)?;
         Ok(Self {
             ids: IdRanges::new(grounds.ids.clone()),
+            cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
             host: HostImage::find(),
             nursery: Nursery::new(nursery),
             probes: AtomicU64::new(0),
@@ -109,7 +115,7 @@ impl Provider for LinuxProvider {
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
         let failed =
             |error: io::Error| DiscoverError::LookFailed { what: "bodies".into(), why: error.to_string() };
-        let (bodies, unreadable) = self.grounds.marks().map_err(failed)?;
+        let (bodies, unreadable) = self.marks().map_err(failed)?;
         let mut found = Vec::new();
         for body in bodies {
             found.push(Found { body, whole: self.is_whole(&self.grounds.of(body)).await });
@@ -210,11 +216,20 @@ impl Provider for LinuxProvider {
     }
 
     async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
-        if self.is_whole(&self.grounds.of(body)).await {
-            Ok(Usage::default())
-        } else {
-            Err(AskBodyError::NoSuchBody)
+        let places = self.grounds.of(body);
+        if !self.is_whole(&places).await {
+            return Err(AskBodyError::NoSuchBody);
         }
+        let unreachable =
+            |error: crate::cgroup::OpenError| AskBodyError::Unreachable { why: error.to_string() };
+        let used = self.cgroups.open(&places.name).map_err(unreachable)?.usage();
+        Ok(Usage {
+            cpu_ms: used.cpu_ms.unwrap_or(0),
+            memory_bytes: used.memory_bytes.unwrap_or(0),
+            memory_peak_bytes: used.memory_peak_bytes.unwrap_or(0),
+            processes: used.processes.unwrap_or(0),
+            ..Usage::default()
+        })
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {

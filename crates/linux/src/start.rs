@@ -9,10 +9,11 @@ use std::path::Path;
 
 use pinfold_keeper::wire::{Birth, IdMap, Request, Response};
 use pinfold_keeper::world::World;
-use pinfold_lifecycle::Timestamp;
+use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{Start, StartError};
 use rustix::process::{Signal, pidfd_send_signal};
 
+use crate::cgroup::{CgroupLimits, Cgroups};
 use crate::control::ask;
 use crate::look::started;
 use crate::places::{Places, make};
@@ -41,7 +42,8 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        let mut newborn = self.give_birth(&places, left_ms).map_err(|error| failed("birth", &error))?;
+        let mut newborn =
+            self.give_birth(&places, start.spec, left_ms).map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
@@ -60,7 +62,7 @@ impl LinuxProvider {
     }
 
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self, places: &Places, left_ms: u64) -> io::Result<Newborn> {
+    fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
         make(&places.control, 0o700)?;
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
@@ -71,9 +73,19 @@ impl LinuxProvider {
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let birth =
-            Birth { world: self.world(places), secret, ids, keeper_groups: 0, work_groups: 0, left_ms };
-        let (pid, pidfd) = self.nursery.give_birth(&birth, &[&listener, &output])?;
+        let groups = Groups::make(&self.cgroups, &places.name, spec)?;
+        let birth = Birth {
+            world: self.world(places),
+            secret,
+            ids,
+            born_into: groups.cradle.is_some(),
+            keeper_groups: groups.of_keeper.len(),
+            work_groups: groups.of_work.len(),
+            left_ms,
+        };
+        let mut descriptors = vec![&listener, &output];
+        descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
+        let (pid, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
         let newborn = Newborn { pidfd, wanted: false };
         let began = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
         fs::write(places.process(), format!("{pid} {began}"))?;
@@ -91,6 +103,33 @@ impl LinuxProvider {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+}
+
+/// The control groups of a body, as descriptors for its keeper.
+struct Groups {
+    cradle: Option<OwnedFd>,
+    of_keeper: Vec<OwnedFd>,
+    of_work: Vec<OwnedFd>,
+}
+
+impl Groups {
+    /// Without the right to make groups there are none, and the keeper alone holds its world together.
+    fn make(cgroups: &Cgroups, name: &str, spec: &Spec) -> io::Result<Self> {
+        if !cgroups.abilities().kill.is_enforced() {
+            return Ok(Self { cradle: None, of_keeper: Vec::new(), of_work: Vec::new() });
+        }
+        let limits = CgroupLimits {
+            memory_bytes: spec.limits.memory_mb.map(|mb| mb << 20),
+            processes: spec.limits.processes,
+            ..CgroupLimits::default()
+        };
+        let group = cgroups.make(name, &limits).map_err(io::Error::other)?;
+        Ok(Self {
+            cradle: group.keeper_directory().map_err(io::Error::other)?,
+            of_keeper: group.v1_joiners_of_keeper().map_err(io::Error::other)?,
+            of_work: group.joiners_of_work().map_err(io::Error::other)?,
+        })
     }
 }
 

@@ -50,12 +50,30 @@ impl LinuxProvider {
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
+        // The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
+        let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
+        let ended = tokio::task::spawn_blocking(move || group.end_all(DEATH).map(|()| group)).await;
+        let group = ended.map_err(io::Error::other)?.map_err(io::Error::other)?;
         kill_keeper(places)?;
         let end = tokio::time::Instant::now() + DEATH;
         while keeper_is_there(places)? && tokio::time::Instant::now() < end {
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        self.clear_away(places)
+        remove_tree(&places.body)?;
+        self.ids.free(places)?;
+        let removed = tokio::task::spawn_blocking(move || group.remove(DEATH)).await;
+        removed.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        // The mark goes last, so that what a crash leaves can still be found.
+        remove_tree(&places.control)?;
+        self.leave_no_base()
+    }
+
+    /// With its last body a store's own base in the groups goes too.
+    fn leave_no_base(&self) -> io::Result<()> {
+        if self.marks()?.0.is_empty() {
+            self.cgroups.remove_empty_bases().map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     /// What does not go when it is asked to goes when it is made to.
@@ -71,13 +89,6 @@ impl LinuxProvider {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-    }
-
-    /// The mark goes last, so that what a crash leaves can still be found.
-    fn clear_away(&self, places: &Places) -> io::Result<()> {
-        remove_tree(&places.body)?;
-        self.ids.free(places)?;
-        remove_tree(&places.control)
     }
 }
 

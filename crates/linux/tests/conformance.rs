@@ -14,12 +14,16 @@ use pinfold_provider::conformance::{Deed, Ground};
 
 struct HostGround {
     data: tempfile::TempDir,
+    instance: u128,
     last_id: AtomicU64,
 }
 
 impl HostGround {
     fn new() -> Self {
-        Self { data: tempfile::tempdir().unwrap(), last_id: AtomicU64::new(0) }
+        let data = tempfile::tempdir().unwrap();
+        let name = data.path().file_name().unwrap().to_string_lossy().into_owned();
+        let instance = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
+        Self { data, instance, last_id: AtomicU64::new(0) }
     }
 
     fn fresh(&self) -> u128 {
@@ -39,6 +43,7 @@ impl Ground for HostGround {
         let program = env!("CARGO_BIN_EXE_pinfold-nursery").into();
         let config = LinuxConfig {
             data: self.data.path().to_owned(),
+            instance: self.instance,
             nursery: NurseryProgram { program, arguments: Vec::new() },
             clock: Arc::new(now),
         };
