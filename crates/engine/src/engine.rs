@@ -186,11 +186,15 @@ impl Engine {
         wait_ms: u64,
     ) -> Result<Stop, ApplyError> {
         self.ask(id, Ask::Stop { cause, forced }).await?;
+        Ok(self.wait_gone(id, wait_ms).await?)
+    }
+
+    /// Waits that long for the proof that a sandbox is gone, whoever ended it.
+    pub async fn wait_gone(&self, id: SandboxId, wait_ms: u64) -> Result<Stop, WaitError> {
         let until = self.inner.clock.now().after_ms(wait_ms);
-        match self.inner.wait_for(id, until, gone).await {
-            Ok(Waited::Met(stop)) => Ok(stop),
-            Ok(Waited::DeadlinePassed) => Ok(Stop::Pending),
-            Err(error) => Err(error.into()),
+        match self.inner.wait_for(id, until, gone).await? {
+            Waited::Met(stop) => Ok(stop),
+            Waited::DeadlinePassed => Ok(Stop::Pending),
         }
     }
 

@@ -14,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::confine::{Confinement, Profile};
 use crate::execution::{Execution, NotStarted};
 use crate::kernel;
+use crate::log::{Stream, Writer};
 use crate::peers::Peer;
 use crate::wire::{self, Ended, EndedBy, Exec, Reason, Request, Response};
 
@@ -229,11 +230,26 @@ impl Keeper {
                 self.running.insert(id.clone(), execution);
                 Response::Done
             }
+            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(id, 127, &why),
+            Err(NotStarted { reason: Reason::NotExecutable, why }) => {
+                self.ended_as_a_shell_would(id, 126, &why)
+            }
             Err(NotStarted { reason, why }) => {
                 self.void.insert(id.clone());
                 refuse(reason, &why)
             }
         }
+    }
+
+    /// A command that is not there is the command's own failure: it ends with the code that says so.
+    fn ended_as_a_shell_would(&mut self, id: &str, code: i32, why: &str) -> Response {
+        if let Ok(log) = self.log_of(id) {
+            let said = format!("pinfold: {why}\n");
+            // What cannot be said is still told by the code.
+            let _ = Writer::new(log).append(Stream::Stderr, milliseconds(ClockId::Realtime), said.as_bytes());
+        }
+        self.ended.insert(id.to_owned(), Ended { by: EndedBy::Itself, code: Some(code), signal: None });
+        Response::Done
     }
 
     fn start(&self, exec: &Exec, log: File) -> Result<Execution, NotStarted> {

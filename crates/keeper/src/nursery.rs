@@ -111,11 +111,16 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd]) -> Result<(), String> {
         for group in keeper_groups {
             File::from(group.try_clone()?).write_all(b"0")?;
         }
+        Ok(())
+    };
+    let step_down = || -> io::Result<()> {
         kernel::become_user(0, 0)?;
         kernel::leave_groups_behind()
     };
-    join().map_err(|error| format!("could not take its place: {error}"))?;
-    birth.world.build().map_err(|error| error.to_string())
+    join().map_err(|error| format!("could not join its groups: {error}"))?;
+    let gathered = birth.world.gather().map_err(|error| error.to_string())?;
+    step_down().map_err(|error| format!("could not take its place: {error}"))?;
+    birth.world.build(gathered).map_err(|error| error.to_string())
 }
 
 fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {

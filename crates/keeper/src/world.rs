@@ -4,7 +4,6 @@
 //! What comes from outside is taken as detached mounts before the root changes, and put in place afterwards: no
 //! path of an image is ever followed outside.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,20 +26,10 @@ use crate::kernel;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
     pub hostname: String,
-    /// Where the new root is put together.
+    /// The directory that is the root inside.
     pub root: PathBuf,
-    /// None: the root is used as it is.
-    pub layers: Option<Layers>,
     /// Directories of the host that are seen inside, read-only, under the same name.
     pub shared: Vec<PathBuf>,
-}
-
-/// Read-only layers, the topmost first, under a private one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layers {
-    pub lower: Vec<PathBuf>,
-    pub upper: PathBuf,
-    pub work: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -77,55 +66,46 @@ const HIDDEN: [&str; 8] = [
 const FIXED: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
 
 impl World {
-    /// Called in fresh namespaces. Afterwards nothing of the host is in sight but what is shared.
-    pub(crate) fn build(&self) -> Result<(), WorldError> {
+    /// Takes hold of everything outside that the world is made of, with the rights of whoever made it: the ids
+    /// inside need not be able to find the way there.
+    pub(crate) fn gather(&self) -> Result<Gathered, WorldError> {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .doing("keep to ourselves the mounts below", "/")?;
-        let shared = self.take_shared()?;
-        let devices = take_devices()?;
-        // The kernel lets nobody see more of itself than before, so these are made while the host's are in sight.
-        let proc = make_view("proc", MountAttrFlags::empty())?;
-        let sys = make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-        self.mount_root()?;
-        change_root(&self.root)?;
-        for (path, tree) in shared {
+        let take = |path: &PathBuf| Ok((path.clone(), take_tree(path)?));
+        Ok(Gathered {
+            root: take_tree(&self.root)?,
+            shared: self.shared.iter().map(take).collect::<Result<_, _>>()?,
+            devices: take_devices()?,
+            // The kernel lets nobody see more of itself than before: these are made while the host's are in sight.
+            proc: make_view("proc", MountAttrFlags::empty())?,
+            sys: make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+        })
+    }
+
+    /// Puts the world together. Afterwards nothing of the host is in sight but what is shared.
+    pub(crate) fn build(&self, gathered: Gathered) -> Result<(), WorldError> {
+        change_root(&gathered.root)?;
+        for (path, tree) in gathered.shared {
             put(&tree, &path)?;
-            mount_remount(
-                &path,
-                MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV,
-                c"",
-            )
-            .doing("make read-only", &path)?;
+            let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+            mount_remount(&path, read_only, c"").doing("make read-only", &path)?;
         }
-        put(&proc, Path::new("/proc"))?;
-        put(&sys, Path::new("/sys"))?;
-        mount_devices(devices)?;
+        put(&gathered.proc, Path::new("/proc"))?;
+        put(&gathered.sys, Path::new("/sys"))?;
+        mount_devices(gathered.devices)?;
         hide()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
         kernel::raise_loopback().doing("raise", "lo")
     }
+}
 
-    fn take_shared(&self) -> Result<Vec<(PathBuf, OwnedFd)>, WorldError> {
-        let take = |path: &PathBuf| Ok((path.clone(), take_tree(path)?));
-        self.shared.iter().map(take).collect()
-    }
-
-    fn mount_root(&self) -> Result<(), WorldError> {
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        let Some(Layers { lower, upper, work }) = &self.layers else {
-            // A root must be a mount of its own.
-            return mount(&self.root, &self.root, "", MountFlags::BIND, c"")
-                .and_then(|()| mount_remount(&self.root, MountFlags::BIND | flags, c""))
-                .doing("mount", &self.root);
-        };
-        let lower: Vec<_> = lower.iter().map(|layer| layer.display().to_string()).collect();
-        let (upper, work) = (upper.display(), work.display());
-        let options = format!("lowerdir={},upperdir={upper},workdir={work},userxattr", lower.join(":"));
-        let options =
-            CString::new(options).map_err(io::Error::from).doing("name the layers of", &self.root)?;
-        mount("overlay", &self.root, "overlay", flags, options.as_c_str())
-            .doing("mount the layers on", &self.root)
-    }
+/// Mounts that are not in place yet.
+pub(crate) struct Gathered {
+    root: OwnedFd,
+    shared: Vec<(PathBuf, OwnedFd)>,
+    devices: Vec<(&'static str, OwnedFd)>,
+    proc: OwnedFd,
+    sys: OwnedFd,
 }
 
 fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
@@ -160,11 +140,15 @@ fn put_on(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
     move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing("put a view on", at)
 }
 
-/// The old root is stacked under the new one for an instant, and then let go.
-fn change_root(root: &Path) -> Result<(), WorldError> {
-    chdir(root).doing("enter", root)?;
-    pivot_root(".", ".").doing("make the root", root)?;
-    unmount(".", UnmountFlags::DETACH).doing("let go of the old root below", root)?;
+/// The new root is put over a directory that every host has, in a view that is ours alone; the old root is
+/// stacked under it for an instant, and then let go.
+fn change_root(root: &OwnedFd) -> Result<(), WorldError> {
+    const PLACE: &str = "/usr";
+    put_on(root, Path::new(PLACE))?;
+    chdir(PLACE).doing("enter", PLACE)?;
+    pivot_root(".", ".").doing("make the root", PLACE)?;
+    unmount(".", UnmountFlags::DETACH).doing("let go of the old root below", PLACE)?;
+    mount_remount("/", MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV, c"").doing("tame", "/")?;
     chdir("/").doing("enter", "/")
 }
 

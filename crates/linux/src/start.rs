@@ -96,7 +96,6 @@ impl LinuxProvider {
         World {
             hostname: places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
             root: places.root(),
-            layers: None,
             shared: self.host.shared.clone(),
         }
     }

@@ -1,0 +1,61 @@
+//! What a command in a sandbox writes, on its way to whoever waits for it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use pinfold_keeper::log::{Piece, Reader, Stream};
+
+/// Follows an execution's output from its beginning.
+pub(crate) struct Follower<'a> {
+    path: &'a Path,
+    reader: Option<Reader>,
+    sink: Sink,
+}
+
+/// Passed on at once, or kept for a document at the end.
+pub(crate) enum Sink {
+    Terminal,
+    Kept { stdout: Vec<u8>, stderr: Vec<u8> },
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn new(path: &'a Path, sink: Sink) -> Self {
+        Self { path, reader: None, sink }
+    }
+
+    /// Takes what is there now.
+    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+        if self.reader.is_none() {
+            match File::open(self.path) {
+                Ok(file) => self.reader = Some(Reader::new(file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        while let Some(piece) = self.reader.as_mut().map_or(Ok(None), Reader::piece)? {
+            self.sink.take(&piece)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_sink(self) -> Sink {
+        self.sink
+    }
+}
+
+impl Sink {
+    fn take(&mut self, piece: &Piece) -> io::Result<()> {
+        match (self, piece.stream) {
+            (Self::Terminal, Stream::Stdout) => pass_on(&mut io::stdout(), &piece.bytes),
+            (Self::Terminal, Stream::Stderr) => pass_on(&mut io::stderr(), &piece.bytes),
+            (Self::Kept { stdout, .. }, Stream::Stdout) => stdout.write_all(&piece.bytes),
+            (Self::Kept { stderr, .. }, Stream::Stderr) => stderr.write_all(&piece.bytes),
+        }
+    }
+}
+
+fn pass_on(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes)?;
+    to.flush()
+}
