@@ -29,6 +29,7 @@ impl Host {
             data: data.join("linux"),
             instance: store.instance(),
             nursery: NurseryProgram { program, arguments: vec![NURSERY.into()] },
+            ends_with_caller: true,
             clock: Arc::new(move || now.now()),
         })?);
         let parts = Parts {

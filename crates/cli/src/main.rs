@@ -4,6 +4,7 @@
 
 mod host;
 mod output;
+mod reconcile;
 mod run;
 
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ struct Arguments {
 enum Command {
     /// Run one command in a sandbox of its own, and prove afterwards that the sandbox is gone
     Run(run::Options),
+    /// Compare what is recorded with what is there, and repair the difference
+    Reconcile(reconcile::Options),
     /// Give birth to keepers
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
@@ -32,6 +35,7 @@ const FAILED: u8 = 125;
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),
+        Command::Reconcile(options) => reconcile::run(&options),
         Command::Nursery => pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {

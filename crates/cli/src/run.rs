@@ -153,7 +153,7 @@ fn spec(options: &Options) -> Spec {
 }
 
 fn policy() -> Policy {
-    Policy { one_shot: true, grace_ms: 0, ..Policy::default() }
+    Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..Policy::default() }
 }
 
 fn command(options: &Options) -> Command {

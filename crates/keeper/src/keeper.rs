@@ -25,6 +25,8 @@ pub(crate) struct Inheritance {
     pub(crate) work_groups: Vec<OwnedFd>,
     pub(crate) secret: String,
     pub(crate) left_ms: u64,
+    /// Becomes readable when whoever this sandbox belongs to is gone.
+    pub(crate) caller: Option<OwnedFd>,
     /// Whether its world could be built, or why not.
     pub(crate) built: Result<(), String>,
 }
@@ -84,7 +86,8 @@ fn milliseconds(clock: ClockId) -> i64 {
 /// What woke the keeper up.
 enum Woken {
     Signal,
-    Caller,
+    Visitor,
+    CallerGone,
     Peer(usize),
     Output(String, usize),
 }
@@ -95,7 +98,9 @@ impl Keeper {
         for woken in self.sleep()?.into_iter().rev() {
             match woken {
                 Woken::Signal => self.reap(),
-                Woken::Caller => self.welcome(),
+                Woken::Visitor => self.welcome(),
+                // Process 1 ends, and with it everything inside.
+                Woken::CallerGone => self.ends_at_ms = now_ms(),
                 Woken::Peer(index) => self.listen(index),
                 Woken::Output(id, index) => self.drain(&id, index),
             }
@@ -106,11 +111,15 @@ impl Keeper {
     }
 
     fn sleep(&self) -> io::Result<Vec<Woken>> {
-        let mut sources = vec![Woken::Signal, Woken::Caller];
+        let mut sources = vec![Woken::Signal, Woken::Visitor];
         let mut descriptors = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.inheritance.listener, PollFlags::IN),
         ];
+        if let Some(caller) = &self.inheritance.caller {
+            sources.push(Woken::CallerGone);
+            descriptors.push(PollFd::new(caller, PollFlags::IN));
+        }
         for (index, peer) in self.peers.iter().enumerate() {
             sources.push(Woken::Peer(index));
             descriptors.push(PollFd::new(&peer.stream, PollFlags::IN));

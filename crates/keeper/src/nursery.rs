@@ -2,7 +2,7 @@
 //! and neither goes well with making namespaces: it asks the nursery instead, over its standard input.
 
 use std::fs::{self, File};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -24,13 +24,14 @@ pub fn run() -> io::Result<()> {
     kernel::close_from(3)?;
     kernel::forget_children();
     let socket = kernel::inherited(0)?;
+    let mut lifeline = Lifeline::new()?;
     loop {
         let (text, mut descriptors) = match receive(&socket)? {
             Some(request) => request,
             None => return Ok(()),
         };
         let born = match serde_json::from_slice::<Birth>(&text) {
-            Ok(birth) => give_birth(birth, &mut descriptors),
+            Ok(birth) => give_birth(birth, &mut descriptors, &mut lifeline),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         };
         match born {
@@ -40,8 +41,31 @@ pub fn run() -> io::Result<()> {
     }
 }
 
+/// A pipe that nobody ever writes to. Its other end closes when the nursery ends, and that when its caller does.
+struct Lifeline {
+    here: Option<PipeWriter>,
+    there: PipeReader,
+}
+
+impl Lifeline {
+    fn new() -> io::Result<Self> {
+        let (there, here) = io::pipe()?;
+        Ok(Self { here: Some(here), there })
+    }
+
+    /// In a child: only the end that hears of the nursery's.
+    fn hear(&mut self) -> io::Result<OwnedFd> {
+        self.here = None;
+        Ok(self.there.try_clone()?.into())
+    }
+}
+
 /// A control group is joined by v1 rules behind a barrier; the v2 one by being born into it.
-fn give_birth(birth: Birth, descriptors: &mut Vec<OwnedFd>) -> io::Result<(i32, OwnedFd)> {
+fn give_birth(
+    birth: Birth,
+    descriptors: &mut Vec<OwnedFd>,
+    lifeline: &mut Lifeline,
+) -> io::Result<(i32, OwnedFd)> {
     let (mut mapped_here, mut map_there) = io::pipe()?;
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -56,8 +80,8 @@ fn give_birth(birth: Birth, descriptors: &mut Vec<OwnedFd>) -> io::Result<(i32, 
             // The nursery forgets its children; a keeper must not.
             kernel::reset_signals();
             let mapped = mapped_here.read_exact(&mut [0]);
-            if mapped.is_ok() {
-                live(birth, std::mem::take(descriptors));
+            if let (Ok(()), Ok(lifeline)) = (mapped, lifeline.hear()) {
+                live(birth, std::mem::take(descriptors), lifeline);
             }
             kernel::vanish(1)
         }
@@ -84,7 +108,7 @@ fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
 }
 
 /// From here on this process is the keeper of a sandbox.
-fn live(birth: Birth, mut descriptors: Vec<OwnedFd>) {
+fn live(birth: Birth, mut descriptors: Vec<OwnedFd>, lifeline: OwnedFd) {
     let groups = birth.keeper_groups + birth.work_groups;
     if descriptors.len() != groups + 2 {
         return;
@@ -100,6 +124,7 @@ fn live(birth: Birth, mut descriptors: Vec<OwnedFd>) {
         work_groups,
         secret: birth.secret,
         left_ms: birth.left_ms,
+        caller: birth.ends_with_caller.then_some(lifeline),
         built,
     };
     // Whoever waits for this keeper sees it go; there is nobody to tell why.

@@ -119,6 +119,8 @@ pub struct Birth {
     pub keeper_groups: usize,
     pub work_groups: usize,
     pub left_ms: u64,
+    /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
+    pub ends_with_caller: bool,
 }
 
 /// How the ids inside stand for ids outside.

@@ -1,7 +1,7 @@
 //! What a dead node left: its work is asked for again, and its bodies are looked at before they are trusted.
 
 use crate::turn::Turn;
-use crate::{CheckKind, Duty, Execution, ExecutionState, Fact, Lease, NodeId, StartStep};
+use crate::{Cause, CheckKind, Duty, Execution, ExecutionState, Fact, Lease, NodeId, StartStep};
 
 impl Turn<'_> {
     pub(crate) fn adopt(&mut self, dead: NodeId, rebooted: bool) {
@@ -17,6 +17,9 @@ impl Turn<'_> {
         // In this order: a look only judges executions whose watch began before it.
         self.adopt_executions(dead);
         self.adopt_lease(dead, owned);
+        if owned && self.policy.ends_with_owner {
+            self.end(Cause::CallerGone, true);
+        }
     }
 
     fn adopt_lease(&mut self, dead: NodeId, owned: bool) {

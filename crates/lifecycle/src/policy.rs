@@ -49,6 +49,8 @@ pub struct Policy {
     pub jobs: u32,
     /// The sandbox ends with its last execution.
     pub one_shot: bool,
+    /// The sandbox belongs to the node that made it, and ends with it.
+    pub ends_with_owner: bool,
     #[serde(skip)]
     pub guards: Guards,
 }
@@ -78,6 +80,7 @@ impl Default for Policy {
             queue_length: 64,
             jobs: 64,
             one_shot: false,
+            ends_with_owner: false,
             guards: Guards::default(),
         }
     }

@@ -82,6 +82,7 @@ impl LinuxProvider {
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             left_ms,
+            ends_with_caller: self.ends_with_caller,
         };
         let mut descriptors = vec![&listener, &output];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));

@@ -29,6 +29,7 @@ fn hasty() -> Policy {
         queue_length: 1,
         jobs: 1,
         one_shot: false,
+        ends_with_owner: false,
         guards: Guards::default(),
     }
 }

@@ -112,3 +112,13 @@ fn an_owner_that_wakes_up_late_changes_nothing() {
 
     assert_eq!(scene.sandbox, before);
 }
+
+#[test]
+fn a_sandbox_that_belongs_to_its_caller_ends_when_the_caller_is_dead() {
+    let scene = Scene::created(Policy { ends_with_owner: true, ..Policy::default() });
+
+    let scene = adopted(scene);
+
+    assert!(matches!(scene.sandbox.life, Life::Ending { cause: Cause::CallerGone, .. }));
+    assert_eq!(scene.work(), [Work::Stop { grace_ms: 0 }]);
+}
