@@ -279,7 +279,8 @@ fn another_process_joins_what_was_made_and_nothing_else() {
 fn a_body_made_from_another_group_is_found_and_removed() {
     let Some(base) = TestBase::new("a_body_made_from_another_group_is_found_and_removed") else { return };
     base.cgroups.make("own.1", &all_limits()).unwrap();
-    let Some(home) = base.directories().into_iter().find(|it| it.join("own.1/work/pids.events").exists())
+    let Some(home) =
+        base.directories().into_iter().find(|it| it.join("own.1").join("work").join("pids.events").exists())
     else {
         return;
     };
