@@ -86,6 +86,22 @@ async fn engines_that_write_to_one_sandbox_at_the_same_time_lose_no_wish() {
     assert_eq!(stage.store.executions(id).await.unwrap().len(), 40);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_follows_from_an_answer_is_not_cut_off_while_the_answer_is_written() {
+    let stage = Stage::new();
+    let engine = stage.begin_on(LateStore(stage.store.clone())).await;
+
+    // At many moments between two turns of the timer, which sees what is written before its writer does.
+    for _ in 0..30 {
+        stage.pass_ms(7).await;
+        let began = stage.now();
+        stage.ready(&engine, Policy::default()).await;
+
+        let took = stage.now() - began;
+        assert!(took < SECOND, "a launch of a few writes took {took} ms: its work waited for the next sweep");
+    }
+}
+
 /// A store whose writes are durable a while before their callers learn of it, and whose reads take a moment.
 struct LateStore(Arc<InlineStore>);
 
