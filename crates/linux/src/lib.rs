@@ -7,6 +7,7 @@ mod host_image;
 mod id_ranges;
 mod look;
 mod mark;
+mod mountinfo;
 mod nursery;
 mod places;
 mod provider;

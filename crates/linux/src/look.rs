@@ -12,6 +12,7 @@ use pinfold_provider::Body;
 
 use crate::control::ask;
 use crate::mark;
+use crate::mountinfo::mentions;
 use crate::places::Places;
 use crate::provider::LinuxProvider;
 
@@ -22,7 +23,10 @@ impl LinuxProvider {
             Err(error) => return Evidence::Unknown { why: error.to_string() },
         };
         let mut seen = Vec::new();
-        let mut checks = vec![absent("directories", "no directory with its mark")];
+        let mut checks = vec![
+            check("directories", "no directory has its mark", Ok(false)),
+            check("cgroups", "no group in any hierarchy has its mark", Ok(false)),
+        ];
         for body in bodies {
             let places = self.grounds.of(body);
             checks = self.checks(&places);
@@ -79,30 +83,19 @@ impl LinuxProvider {
 
     /// One check for each kind of thing that a body may own.
     pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
-        let process = self.has_processes(places);
-        let groups = self.cgroups.look(&places.name).map_err(io::Error::other);
+        let processes = self.has_processes(places).map_err(|error| error.to_string());
+        let groups = self.cgroups.look(&places.name).map(|left| !left.is_empty());
         let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
-        let mounts = mounted(&places.body);
         vec![
-            check(
-                "processes",
-                "cgroup.procs, and process 1 by its id and start time",
-                process_result(&process),
-            ),
-            check("cgroups", "lstat in every hierarchy", groups.map(|left| !left.is_empty())),
-            check("mounts", "/proc/self/mountinfo", mounts),
-            check(
-                "namespaces",
-                "process 1 is reaped and nothing of ours holds them",
-                process_result(&process),
-            ),
-            check("directories", "lstat", directories),
-            check("sockets", "lstat", exists(&places.socket())),
+            check("processes", "cgroup.procs, and process 1 by its id and start time", processes.clone()),
+            check("cgroups", "lstat in every hierarchy", groups.map_err(|error| error.to_string())),
+            check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
+            check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
+            check("directories", "lstat", text(directories)),
+            check("sockets", "lstat", text(exists(&places.socket()))),
         ]
     }
-}
 
-impl LinuxProvider {
     fn has_processes(&self, places: &Places) -> io::Result<bool> {
         let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
         let counted = group.processes().map_err(io::Error::other)?;
@@ -110,24 +103,18 @@ impl LinuxProvider {
     }
 }
 
-fn process_result(process: &io::Result<bool>) -> io::Result<bool> {
-    match process {
-        Ok(there) => Ok(*there),
-        Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-    }
+fn text(look: io::Result<bool>) -> Result<bool, String> {
+    look.map_err(|error| error.to_string())
 }
 
-fn check(kind: &str, means: &str, there: io::Result<bool>) -> ReceiptCheck {
+/// A look that failed is unknown, with the reason.
+fn check(kind: &str, means: &str, there: Result<bool, String>) -> ReceiptCheck {
     let (result, detail) = match there {
         Ok(false) => (Finding::Absent, None),
         Ok(true) => (Finding::Present, Some("still there".to_owned())),
-        Err(error) => (Finding::Unknown, Some(error.to_string())),
+        Err(why) => (Finding::Unknown, Some(why)),
     };
     ReceiptCheck { kind: kind.into(), result, means: means.into(), detail }
-}
-
-fn absent(kind: &str, means: &str) -> ReceiptCheck {
-    check(kind, means, Ok(false))
 }
 
 fn exists(path: &Path) -> io::Result<bool> {
@@ -139,8 +126,7 @@ fn exists(path: &Path) -> io::Result<bool> {
 }
 
 fn mounted(path: &Path) -> io::Result<bool> {
-    let path = path.display().to_string();
-    Ok(fs::read_to_string("/proc/self/mountinfo")?.split_whitespace().any(|word| word.starts_with(&path)))
+    Ok(mentions(&fs::read_to_string("/proc/self/mountinfo")?, path))
 }
 
 /// Whether process 1 of the body still is: the same id with another start time is somebody else.

@@ -120,7 +120,7 @@ impl Groups {
             return Ok(Self { cradle: None, of_keeper: Vec::new(), of_work: Vec::new() });
         }
         let limits = CgroupLimits {
-            memory_bytes: spec.limits.memory_mb.map(|mb| mb << 20),
+            memory_bytes: spec.limits.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
             processes: spec.limits.processes,
             ..CgroupLimits::default()
         };

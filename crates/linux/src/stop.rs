@@ -37,8 +37,13 @@ impl LinuxProvider {
             return StopOutcome::StillPresent { what: format!("generation {}", later.generation.0) };
         }
         let checks = self.checks(&self.grounds.of(body));
-        if let Some(found) = checks.iter().find(|check| check.result != Finding::Absent) {
-            return StopOutcome::StillPresent { what: format!("{}: {:?}", found.kind, found.detail) };
+        for check in &checks {
+            let what = || format!("{}: {}", check.kind, check.detail.as_deref().unwrap_or_default());
+            match check.result {
+                Finding::Absent => {}
+                Finding::Present => return StopOutcome::StillPresent { what: what() },
+                Finding::Unknown => return StopOutcome::Unknown { why: what() },
+            }
         }
         let verified_at = self.now();
         let receipt =
@@ -56,7 +61,11 @@ impl LinuxProvider {
         let group = ended.map_err(io::Error::other)?.map_err(io::Error::other)?;
         kill_keeper(places)?;
         let end = tokio::time::Instant::now() + DEATH;
-        while keeper_is_there(places)? && tokio::time::Instant::now() < end {
+        while keeper_is_there(places)? {
+            // What names it stays until it is gone: without that nobody could find it any more.
+            if tokio::time::Instant::now() >= end {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "its keeper outlives the kill"));
+            }
             tokio::time::sleep(LOOK_EVERY).await;
         }
         remove_tree(&places.body)?;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::mountinfo::unescape;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
     /// The group that is seen at the mount point. Not `/` in containers that see only a part.
@@ -44,30 +46,6 @@ fn parse_line(line: &str) -> Option<Mount> {
     let mount_options = before.next()?;
     let read_only = [mount_options, super_options].iter().any(|it| it.split(',').any(|it| it == "ro"));
     Some(Mount { root, mount_point, read_only, kind })
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(field: &str) -> String {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        match octal(rest) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &rest[4..];
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn octal(rest: &[u8]) -> Option<u8> {
-    let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] = *rest else { return None };
-    Some((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'))
 }
 
 #[cfg(test)]
