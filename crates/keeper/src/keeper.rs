@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
+use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::confine::{Confinement, Profile};
@@ -51,10 +51,9 @@ struct Keeper {
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
 pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
     let now = now_ms();
-    // Code inside has the same ids: it must not look into this process or reach for what it holds.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     inheritance.listener.set_nonblocking(true)?;
     let mut confinement = Confinement::prepare(&Profile::default()).map_err(io::Error::other)?;
+    // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
     confinement.apply_to_keeper().map_err(io::Error::other)?;
     let mut keeper = Keeper {
         confinement,
