@@ -27,10 +27,17 @@ pub struct Spec {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     pub memory_mb: Option<u64>,
+    /// Thousandths of one core.
+    pub cpu_millis: Option<u32>,
+    /// Of one execution with all its processes.
     pub cpu_time_ms: Option<u64>,
     pub network_requests: Option<u64>,
     pub disk_mb: Option<u64>,
+    /// Files and directories.
+    pub inodes: Option<u64>,
     pub processes: Option<u64>,
+    /// Of one process.
+    pub open_files: Option<u64>,
     pub output_mb: Option<u64>,
 }
 
