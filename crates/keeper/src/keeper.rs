@@ -13,6 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::confine::{Confinement, Profile};
 use crate::execution::{Execution, NotStarted};
+use crate::files::children::{self, FileChildren};
+use crate::files::wire::{FileReason, FileRequest};
 use crate::kernel;
 use crate::log::{Stream, Writer};
 use crate::peers::Peer;
@@ -46,6 +48,7 @@ struct Keeper {
     /// Ids that will never be started here: killed, or refused once.
     void: BTreeSet<String>,
     peers: Vec<Peer>,
+    files: FileChildren,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
@@ -65,6 +68,7 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
         ended: BTreeMap::new(),
         void: BTreeSet::new(),
         peers: Vec::new(),
+        files: FileChildren::default(),
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
@@ -130,7 +134,11 @@ impl Keeper {
             }
         }
         let deadlines = self.running.values().filter_map(Execution::next_deadline);
-        let next = deadlines.chain([self.ends_at_ms]).min().unwrap_or(self.ends_at_ms);
+        let next = deadlines
+            .chain(self.files.next_deadline())
+            .chain([self.ends_at_ms])
+            .min()
+            .unwrap_or(self.ends_at_ms);
         let left = next.saturating_sub(now_ms()).max(0);
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
         match poll(&mut descriptors, Some(&timeout)) {
@@ -146,6 +154,9 @@ impl Keeper {
         let mut told = [0; 128];
         let _ = rustix::io::read(&self.signals, &mut told);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if self.files.reaped(pid) {
+                continue;
+            }
             for execution in self.running.values_mut() {
                 if execution.reaped(pid, status) {
                     break;
@@ -168,6 +179,9 @@ impl Keeper {
             return;
         };
         for request in requests {
+            if let Request::Files(request) = request {
+                return self.hand_over(index, &request);
+            }
             let response = self.respond(index, request);
             if let Some(response) = response
                 && self.peers[index].answer(&response).is_err()
@@ -175,6 +189,16 @@ impl Keeper {
                 self.peers.remove(index);
                 return;
             }
+        }
+    }
+
+    /// Files are served by a child, which goes on with the connection.
+    fn hand_over(&mut self, peer: usize, request: &FileRequest) {
+        let connection = self.peers.remove(peer).into_stream();
+        if self.wanted {
+            self.files.hand_over(request, connection, &self.confinement, now_ms());
+        } else {
+            children::refuse(connection, FileReason::Failed, "it was not told to go");
         }
     }
 
@@ -201,6 +225,7 @@ impl Keeper {
                 self.ends_at_ms = now_ms().saturating_add_unsigned(left_ms);
                 Response::Done
             }
+            Request::Files(_) => refuse(Reason::Failed, "it is not for the keeper itself"),
             Request::Terminate => {
                 self.running.values().for_each(Execution::terminate);
                 Response::Done
@@ -308,6 +333,7 @@ impl Keeper {
 
     fn enforce_deadlines(&mut self) {
         let now = now_ms();
+        self.files.end_overdue(now);
         for execution in self.running.values_mut() {
             if let Some(by) = execution.is_overdue(now) {
                 execution.end(by);

@@ -4,6 +4,7 @@
 
 pub mod confine;
 mod execution;
+pub mod files;
 mod keeper;
 mod kernel;
 pub mod log;

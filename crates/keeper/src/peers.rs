@@ -34,6 +34,11 @@ impl Peer {
         Ok(requests)
     }
 
+    /// The connection, for somebody else to go on with.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
     /// A peer that does not read its answers is let go: its socket holds more than any sane one leaves unread.
     pub(crate) fn answer(&mut self, response: &Response) -> io::Result<()> {
         wire::send(&mut self.stream, response)

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::files::wire::FileRequest;
 use crate::world::World;
 
 /// No message is longer: a peer that says so is not one of ours.
@@ -38,6 +39,8 @@ pub enum Request {
     },
     /// SIGTERM to everything inside.
     Terminate,
+    /// Answered by a child of the keeper, in the words of [`crate::files::wire`].
+    Files(FileRequest),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

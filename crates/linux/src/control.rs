@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use pinfold_keeper::wire::{LONGEST, Request, Response};
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -34,7 +35,7 @@ pub(crate) async fn ask(places: &Places, request: &Request) -> Result<Response, 
     }
 }
 
-async fn connect(places: &Places) -> Result<UnixStream, ControlError> {
+pub(crate) async fn connect(places: &Places) -> Result<UnixStream, ControlError> {
     UnixStream::connect(places.socket()).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NobodyThere(error),
         _ => ControlError::NoAnswer(error),
@@ -42,10 +43,18 @@ async fn connect(places: &Places) -> Result<UnixStream, ControlError> {
 }
 
 async fn converse(stream: &mut UnixStream, request: &Request) -> io::Result<Response> {
+    send(stream, request).await?;
+    receive(stream).await
+}
+
+pub(crate) async fn send(stream: &mut UnixStream, request: &Request) -> io::Result<()> {
     let text = serde_json::to_vec(request)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&length.to_le_bytes()).await?;
-    stream.write_all(&text).await?;
+    stream.write_all(&text).await
+}
+
+pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     let length = usize::try_from(stream.read_u32_le().await?).unwrap_or(usize::MAX);
     if length > LONGEST {
         return Err(io::ErrorKind::InvalidData.into());

@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 mod control;
+mod files;
 mod host_image;
 mod id_ranges;
 mod look;

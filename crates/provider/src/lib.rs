@@ -6,10 +6,14 @@ mod body;
 pub mod conformance;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod files;
 mod provider;
 mod usage;
 
 pub use body::{Body, Discovered, Found, StartPermit};
+pub use files::{
+    Change, ChangeKind, Changes, Content, Entry, FileError, FileKind, Files, Listing, Metadata, Pieces, Whole,
+};
 pub use provider::{
     AskBodyError, DiscoverError, Exec, ExecError, Killed, Provider, Start, StartError, WaitError,
 };
