@@ -107,8 +107,9 @@ impl Execution {
                 let stream = *stream;
                 self.last_output_ms = now_ms;
                 if !self.keep(stream, wall_ms, &chunk[..read])? {
-                    self.outputs.clear();
+                    // In this order: it dies of the limit and not of a broken pipe.
                     self.end(EndedBy::OutputLimit);
+                    self.outputs.clear();
                 }
             }
         }
