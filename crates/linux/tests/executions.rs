@@ -9,24 +9,34 @@ mod sandbox;
 #[path = "ground/somebody.rs"]
 mod somebody;
 
-use pinfold_lifecycle::{Cause, Command, ExecutionLimits, Limits, ProbeFailure, Probed};
+use pinfold_lifecycle::{Cause, Command, ExecutionId, ExecutionLimits, Limits, ProbeFailure, Probed};
 use pinfold_linux::cgroup::Cgroups;
 use pinfold_provider::{ExecError, Feed, FeedError, Provider, ResizeError, SignalError, TerminalSize};
 use sandbox::{Sandbox, sh, until};
 
 const NO_LIMITS: ExecutionLimits = ExecutionLimits { timeout_ms: None, inactivity_ms: None };
 
+/// Feeds until all of it is accepted.
+async fn feed(sandbox: &Sandbox, execution: ExecutionId, at: u64, bytes: &[u8], close: bool) {
+    let end = at + bytes.len() as u64;
+    let accepted = || async {
+        let fed = sandbox.provider.feed(sandbox.body, execution, Feed { at, bytes, close }).await;
+        fed.unwrap().accepted >= end
+    };
+    until("all is accepted", accepted).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_fed_is_read_once_and_in_order() {
     let sandbox = Sandbox::plain().await;
     let cat = sandbox.exec(&Command { stdin: true, ..sh("cat") }, NO_LIMITS).await;
 
-    sandbox.feed(cat, 0, b"one ", false).await;
-    sandbox.feed(cat, 0, b"one ", false).await;
-    sandbox.feed(cat, 2, b"e two", false).await;
+    feed(&sandbox, cat, 0, b"one ", false).await;
+    feed(&sandbox, cat, 0, b"one ", false).await;
+    feed(&sandbox, cat, 2, b"e two", false).await;
     let beyond = Feed { at: 100, bytes: b"never", close: false };
     assert_eq!(sandbox.provider.feed(sandbox.body, cat, beyond).await.unwrap().accepted, 7);
-    sandbox.feed(cat, 7, b" end", true).await;
+    feed(&sandbox, cat, 7, b" end", true).await;
 
     assert_eq!(sandbox.how(cat).await, (Cause::Completed, Some(0)));
     assert_eq!(sandbox.stdout(cat), "one two end");
@@ -86,9 +96,9 @@ async fn a_terminal_echoes_is_resized_and_ends_its_input() {
 
     let size = TerminalSize { columns: 100, rows: 40 };
     sandbox.provider.resize(sandbox.body, shell, size).await.unwrap();
-    sandbox.feed(shell, 0, b"hello\n", false).await;
+    feed(&sandbox, shell, 0, b"hello\n", false).await;
     sandbox.until_said(shell, "40 100\r\n").await;
-    sandbox.feed(shell, 6, b"", true).await;
+    feed(&sandbox, shell, 6, b"", true).await;
 
     assert_eq!(sandbox.how(shell).await, (Cause::Completed, Some(0)));
     let said = sandbox.stdout(shell);
@@ -104,7 +114,7 @@ async fn a_terminal_is_its_programs_own() {
     sandbox.until_said(shell, "ready").await;
 
     // Ctrl-C, which the terminal turns into a signal to whom it belongs.
-    sandbox.feed(shell, 0, b"\x03", false).await;
+    feed(&sandbox, shell, 0, b"\x03", false).await;
 
     assert_eq!(sandbox.how(shell).await, (Cause::ExitNonzero, Some(130)));
 }

@@ -12,7 +12,7 @@ use crate::config::NURSERY;
 const SOMEBODY: u32 = 54_321;
 
 /// Runs the named tests of this program as somebody. Who is not root is somebody already.
-pub fn keeps(tests: &[&str]) {
+pub(crate) fn keeps(tests: &[&str]) {
     if !rustix::process::getuid().is_root() {
         return;
     }
