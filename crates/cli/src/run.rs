@@ -87,9 +87,9 @@ async fn run_one(options: &Options) -> anyhow::Result<ExitCode> {
     };
     let run = ExecutionKind::Run;
     let execution = host.engine.execute(sandbox, command(options), run, limits, true).await?;
-    let path = host.provider.output_of(sandbox, execution);
+    let output = host.provider.output_of(sandbox, execution);
     let kept = Sink::Kept { stdout: Vec::new(), stderr: Vec::new() };
-    let mut follower = Follower::new(&path, if options.json { kept } else { Sink::Terminal });
+    let mut follower = Follower::new(output, if options.json { kept } else { Sink::Terminal });
     let outcome = follow(&host, sandbox, execution, &mut follower).await?;
     let (cause, receipt) = match host.engine.wait_gone(sandbox, PROOF_MS).await? {
         Stop::Gone { cause, receipt } => (cause, receipt),
@@ -120,7 +120,7 @@ async fn follow(
     host: &Host,
     sandbox: SandboxId,
     execution: ExecutionId,
-    follower: &mut Follower<'_>,
+    follower: &mut Follower,
 ) -> anyhow::Result<Outcome> {
     let far = pinfold_lifecycle::Timestamp(i64::MAX);
     let mut ended = std::pin::pin!(host.engine.wait_execution(sandbox, execution, far));
@@ -162,6 +162,7 @@ fn command(options: &Options) -> Command {
         env: options.env.iter().cloned().collect::<BTreeMap<_, _>>(),
         workdir: options.workdir.clone(),
         tty: false,
+        stdin: false,
     }
 }
 

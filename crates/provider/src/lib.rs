@@ -4,6 +4,7 @@
 mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod dialogue;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod files;
@@ -11,6 +12,7 @@ mod provider;
 mod usage;
 
 pub use body::{Body, Discovered, Found, StartPermit};
+pub use dialogue::{Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
 pub use files::{
     Change, ChangeKind, Changes, Content, Entry, FileError, FileKind, Files, Listing, Metadata, Pieces, Whole,
 };
