@@ -2,6 +2,7 @@
 //! The nursery ([`nursery`]) is a small process that gives birth to keepers; a keeper builds its own world
 //! ([`world`]) and then serves its control socket ([`wire`]) until its end.
 
+pub mod cell;
 pub mod confine;
 mod execution;
 mod keeper;
