@@ -74,9 +74,14 @@ pub fn run(request: &str) -> io::Result<u8> {
             Err(error) => Report::Refused(Refusal::NotConfined { why: with_causes(&error) }),
         };
         // Whoever wanted it may be gone.
-        let written = serde_json::to_vec(&report).map(|text| io::stdout().write_all(&text));
-        u8::from(!matches!(written, Ok(Ok(()))))
+        u8::from(say(&report).is_err())
     })
+}
+
+fn say(report: &Report) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(&serde_json::to_vec(report)?)?;
+    stdout.flush()
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
