@@ -209,10 +209,9 @@ impl<R: Read> Entries<R> {
     }
 
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Refusal> {
-        let empty = self.at == 0;
-        self.input.read_exact(buffer).map_err(|error| match refusal_in(error) {
-            Refusal::CutShort if empty => Refusal::NotAnArchive,
-            refusal => refusal,
+        self.input.read_exact(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof if self.at == 0 => Refusal::NotAnArchive,
+            _ => refusal_in(error),
         })?;
         self.at += buffer.len() as u64;
         Ok(())

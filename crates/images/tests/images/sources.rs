@@ -10,7 +10,11 @@ use super::archive::{Archive, Entry, gzip, zstd};
 use super::stage::{Stage, chain, names_in};
 
 fn small() -> Archive {
-    Archive::new().directory("./").directory("./bin").file("./bin/hello", "hello\n").symlink("./sh", "bin/hello")
+    Archive::new()
+        .directory("./")
+        .directory("./bin")
+        .file("./bin/hello", "hello\n")
+        .symlink("./sh", "bin/hello")
 }
 
 #[test]
@@ -147,7 +151,8 @@ fn two_imports_at_once_of_the_same_thing_are_one_image() {
     fs::write(&source, small().done()).unwrap();
 
     let images: Vec<_> = std::thread::scope(|scope| {
-        let import = || stage.images.import(&source, "app").unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let import =
+            || stage.images.import(&source, "app").unwrap_or_else(|error| panic!("{}", chain(&error)));
         let threads: Vec<_> = (0..6).map(|_| scope.spawn(import)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -162,14 +167,8 @@ fn what_is_neither_file_nor_directory_is_no_source() {
     let stage = Stage::new();
 
     let fifo = stage.path("source");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &fifo,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RWXU,
-        0,
-    )
-    .unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
     let from_fifo = stage.images.import(&fifo, "app").unwrap_err();
     let from_nothing = stage.images.import(&stage.path("nothing"), "app").unwrap_err();
 
