@@ -1,14 +1,4 @@
 //! Where images are kept: layers by their digest, a record for each name, and what is unfinished.
-//!
-//! ```text
-//! lock                      held while what is visible changes
-//! layers/<digest>/root      a layer's files
-//! layers/<digest>/layer.json
-//! names/<name>.json         an image; it appears and goes in one step
-//! unfinished/<number>/lock  held by whoever is at work there; if nobody is, it is rubbish
-//! ```
-//!
-//! While nobody holds `lock`, a layer that no image names is rubbish, too.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -42,6 +32,15 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
+/// ```text
+/// lock                      held while what is visible changes
+/// layers/<digest>/root      a layer's files
+/// layers/<digest>/layer.json
+/// names/<name>.json         an image; it appears and goes in one step
+/// unfinished/<number>/lock  held by whoever is at work there; if nobody is, it is rubbish
+/// ```
+///
+/// While nobody holds `lock`, a layer that no image names is rubbish, too.
 #[derive(Debug, Clone)]
 pub(crate) struct Shelf {
     directory: PathBuf,

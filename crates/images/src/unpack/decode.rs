@@ -49,7 +49,7 @@ impl<'a> Decoded<'a> {
 
     /// Reads what is left, and says what all of it was called.
     pub(super) fn finish(mut self) -> Result<(Digest, u64), Refusal> {
-        io::copy(&mut self, &mut io::sink()).map_err(|error| refusal_in(error))?;
+        io::copy(&mut self, &mut io::sink()).map_err(refusal_in)?;
         Ok((Digest::finish(self.hasher), self.bytes))
     }
 

@@ -249,8 +249,11 @@ fn refuse_global(records: &[u8], at: u64) -> Result<(), Refusal> {
     })
 }
 
+/// A key and its value.
+type Record = (Vec<u8>, Vec<u8>);
+
 /// Records of the form `length key=value`, told apart by their length alone: a value may hold anything.
-fn pax(mut records: &[u8], at: u64) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Refusal> {
+fn pax(mut records: &[u8], at: u64) -> Result<Vec<Record>, Refusal> {
     let bad = || Refusal::BadHeader { at, why: "its extension cannot be read".to_owned() };
     let mut read = Vec::new();
     while !records.is_empty() {
