@@ -25,7 +25,7 @@ fn seeds() -> Vec<Vec<u8>> {
         .file("d/.wh.gone", "")
         .file("d/.wh..wh..opq", "");
     let rich = rich.done();
-    vec![gzip(&rich), zstd(&rich), oci(&[rich.clone()], gzip).tar(), rich]
+    vec![gzip(&rich), zstd(&rich), oci(std::slice::from_ref(&rich), gzip).tar(), rich]
 }
 
 fn mutate(bytes: &mut Vec<u8>, chance: &mut fastrand::Rng) {
