@@ -257,6 +257,22 @@ fn a_blob_that_is_not_what_it_is_called_is_refused() {
 }
 
 #[test]
+fn a_layer_with_the_right_content_in_other_bytes_is_refused() {
+    let stage = Stage::new();
+    let bottom = gzip(&two_layers()[0]);
+    let mut files = oci(&two_layers(), gzip);
+    let mut other_time = bottom.clone();
+    // The time in the header of the compression, which is not part of the content.
+    other_time[4] ^= 1;
+    let path = format!("blobs/sha256/{}", hex(&bottom));
+    files.replace(&path, &other_time);
+
+    let error = refused(&stage, &files);
+
+    assert!(error.contains(&format!("`{path}` has the digest")), "{error}");
+}
+
+#[test]
 fn a_manifest_or_configuration_that_is_not_what_it_is_called_is_refused() {
     let stage = Stage::new();
     let original = config(&two_layers()).to_string();

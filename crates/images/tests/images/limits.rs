@@ -42,6 +42,15 @@ fn many_files_are_too_much_together() {
 }
 
 #[test]
+fn what_is_behind_the_end_of_the_archive_counts_too() {
+    let stage = Stage::limited(Limits { total_bytes: 100_000, ..Limits::default() });
+    let mut archive = Archive::new().file("x", "").done();
+    archive.extend(vec![b'x'; 100_000]);
+
+    assert_eq!(stage.refused(&archive), Refusal::TooManyBytes { most: 100_000 });
+}
+
+#[test]
 fn a_file_says_that_it_has_a_terabyte() {
     let stage = Stage::new();
     let size = (8 << 30) - 1;
