@@ -27,6 +27,9 @@ enum Command {
     /// Give birth to keepers
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
+    /// Unpack an archive, confined
+    #[command(name = pinfold_images::UNPACK, hide = true)]
+    Unpack { request: String },
 }
 
 /// Pinfold itself failed, as opposed to what it ran.
@@ -37,6 +40,9 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Reconcile(options) => reconcile::run(&options),
         Command::Nursery => pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Unpack { request } => {
+            pinfold_images::unpack::run(&request).map(ExitCode::from).map_err(Into::into)
+        }
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("pinfold: {error:#}");
