@@ -12,6 +12,7 @@ use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::confine::{Confinement, Profile};
+use crate::disk::{Disk, DiskWatch};
 use crate::execution::{Execution, NotStarted};
 use crate::kernel;
 use crate::log::{Stream, Writer};
@@ -46,6 +47,7 @@ struct Keeper {
     /// Ids that will never be started here: killed, or refused once.
     void: BTreeSet<String>,
     peers: Vec<Peer>,
+    disk: DiskWatch,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
@@ -65,6 +67,7 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
         ended: BTreeMap::new(),
         void: BTreeSet::new(),
         peers: Vec::new(),
+        disk: DiskWatch::default(),
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
@@ -104,6 +107,7 @@ impl Keeper {
                 Woken::Output(id, index) => self.drain(&id, index),
             }
         }
+        self.disk.look(now_ms(), self.running.is_empty());
         self.enforce_deadlines();
         self.settle_ended();
         Ok(())
@@ -130,7 +134,11 @@ impl Keeper {
             }
         }
         let deadlines = self.running.values().filter_map(Execution::next_deadline);
-        let next = deadlines.chain([self.ends_at_ms]).min().unwrap_or(self.ends_at_ms);
+        let next = deadlines
+            .chain(self.disk.next_look_ms())
+            .chain([self.ends_at_ms])
+            .min()
+            .unwrap_or(self.ends_at_ms);
         let left = next.saturating_sub(now_ms()).max(0);
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
         match poll(&mut descriptors, Some(&timeout)) {
@@ -188,6 +196,10 @@ impl Keeper {
             Request::Exec(exec) => self.exec(&exec),
             Request::Kill { execution } => self.kill(&execution),
             Request::List => Response::Executions(self.list()),
+            Request::Disk => match Disk::look() {
+                Ok(disk) => Response::Disk(disk),
+                Err(error) => refuse(Reason::Failed, &error.to_string()),
+            },
             Request::Wait { execution } => match self.ended.get(&execution) {
                 Some(ended) => Response::Ended(*ended),
                 None if self.running.contains_key(&execution) => {
@@ -318,7 +330,8 @@ impl Keeper {
     fn settle_ended(&mut self) {
         let over: Vec<_> = self.running.values().filter_map(|e| Some((e.id.clone(), e.ended()?))).collect();
         for (id, ended) in over {
-            self.running.remove(&id);
+            let since_ms = self.running.remove(&id).map_or(0, |execution| execution.began_ms);
+            let ended = self.disk.explain(ended, since_ms);
             self.peers.retain_mut(|peer| {
                 if peer.waits_for.as_ref() != Some(&id) {
                     return true;

@@ -3,10 +3,12 @@
 //! ([`world`]) and then serves its control socket ([`wire`]) until its end.
 
 pub mod confine;
+pub mod disk;
 mod execution;
 mod keeper;
 mod kernel;
 pub mod log;
+mod loop_device;
 pub mod nursery;
 mod peers;
 pub mod wire;

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::disk::Disk;
 use crate::world::World;
 
 /// No message is longer: a peer that says so is not one of ours.
@@ -32,6 +33,8 @@ pub enum Request {
         execution: String,
     },
     List,
+    /// What the sandbox's own storage has and holds.
+    Disk,
     /// When the keeper ends everything by itself, in milliseconds from now.
     KeepAlive {
         left_ms: u64,
@@ -62,6 +65,7 @@ pub enum Response {
         wanted: bool,
     },
     Executions(Vec<Execution>),
+    Disk(Disk),
     Ended(Ended),
     /// It cannot be done, for certain.
     Refused {
@@ -104,6 +108,8 @@ pub enum EndedBy {
     TimeLimit,
     Inactivity,
     OutputLimit,
+    /// It failed by itself, and its storage was full.
+    DiskLimit,
 }
 
 /// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,

@@ -75,6 +75,15 @@ impl IdRanges {
         }
     }
 
+    /// How many more bodies can have a range of their own. None: ids are not what runs out.
+    pub(crate) fn left(&self) -> Option<u64> {
+        if !getuid().is_root() {
+            return None;
+        }
+        let taken = fs::read_dir(&self.directory).ok()?.count();
+        Some(u64::from(RANGES).saturating_sub(u64::try_from(taken).unwrap_or(u64::MAX)))
+    }
+
     fn find(&self, name: &str) -> io::Result<Option<u32>> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;

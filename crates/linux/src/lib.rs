@@ -1,8 +1,10 @@
 //! Sandboxes on this host with nothing but the kernel: namespaces, cgroups, overlay, seccomp.
 //! Start reading at [`LinuxProvider`], then `start.rs` and `stop.rs`.
 
+mod capacity;
 pub mod cgroup;
 mod control;
+mod disk;
 mod host_image;
 mod id_ranges;
 mod look;
@@ -14,5 +16,6 @@ mod provider;
 mod start;
 mod stop;
 
+pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
 pub use nursery::NurseryProgram;
 pub use provider::{LinuxConfig, LinuxProvider, OpenError};

@@ -15,8 +15,10 @@ use pinfold_provider::{
     StartError, Usage, WaitError,
 };
 
-use crate::cgroup::Cgroups;
+use crate::capacity;
+use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
+use crate::disk::{self, DiskChoice, StorageKind};
 use crate::host_image::HostImage;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
@@ -41,7 +43,8 @@ pub struct LinuxProvider {
     pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
     pub(crate) host: HostImage,
-    pub(crate) nursery: Nursery,
+    pub(crate) nursery: Arc<Nursery>,
+    pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) ends_with_caller: bool,
     probes: AtomicU64,
@@ -66,13 +69,27 @@ impl LinuxProvider {
         Ok(Self {
             ids: IdRanges::new(grounds.ids.clone()),
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
-            host: HostImage::find(),
-            nursery: Nursery::new(nursery),
+            host: HostImage::find(&grounds.layers).map_err(failed)?,
+            nursery: Arc::new(Nursery::new(nursery)),
+            disk: DiskChoice::find(),
             ends_with_caller,
             probes: AtomicU64::new(0),
             grounds,
             clock,
         })
+    }
+
+    /// All bodies live in this kind of storage, whatever their limits are.
+    #[must_use]
+    pub fn with_storage(mut self, kind: StorageKind) -> Self {
+        self.disk.forced = Some(kind);
+        self
+    }
+
+    /// How what bodies write is limited on this host.
+    #[must_use]
+    pub fn disk_ability(&self) -> Ability {
+        self.disk.ability()
     }
 
     /// The file that holds what an execution wrote. It outlives the body.
@@ -232,12 +249,13 @@ impl Provider for LinuxProvider {
             memory_bytes: used.memory_bytes.unwrap_or(0),
             memory_peak_bytes: used.memory_peak_bytes.unwrap_or(0),
             processes: used.processes.unwrap_or(0),
+            disk_bytes: disk::used(&places).await.unwrap_or(0),
             ..Usage::default()
         })
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(Capacity::default())
+        Ok(capacity::of(&self.grounds, &self.ids))
     }
 
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
