@@ -12,12 +12,18 @@ use crate::wire::{Ended, EndedBy};
 pub struct Disk {
     pub bytes: u64,
     pub bytes_used: u64,
+    /// Less than what is not used, where the filesystem keeps something for itself.
+    pub bytes_left: u64,
+    /// None, and none left, where the filesystem does not count them.
     pub files: u64,
-    pub files_used: u64,
+    pub files_left: u64,
 }
 
 /// Less than this is too little for most writes, which then fail while it is still left.
 const LEFT_BYTES: u64 = 64 * 1024;
+/// What can be written in a millisecond, at the most that is likely.
+const BYTES_EACH_MS: u64 = 1 << 20;
+const FILES_EACH_MS: u64 = 50;
 
 impl Disk {
     pub(crate) fn look() -> io::Result<Self> {
@@ -25,22 +31,24 @@ impl Disk {
         Ok(Self {
             bytes: found.f_blocks.saturating_mul(found.f_frsize),
             bytes_used: found.f_blocks.saturating_sub(found.f_bfree).saturating_mul(found.f_frsize),
+            bytes_left: found.f_bavail.saturating_mul(found.f_frsize),
             files: found.f_files,
-            files_used: found.f_files.saturating_sub(found.f_ffree),
+            files_left: found.f_ffree,
         })
     }
 
     /// Whatever is written next does not fit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let bytes = self.bytes > 0 && self.bytes - self.bytes_used.min(self.bytes) < LEFT_BYTES;
-        bytes || (self.files > 0 && self.files_used >= self.files)
+        (self.bytes > 0 && self.bytes_left < LEFT_BYTES) || (self.files > 0 && self.files_left == 0)
     }
 
-    /// So full that it is looked at again soon.
-    pub(crate) fn is_filling_up(&self) -> bool {
-        let most = |used: u64, all: u64| all > 0 && used > all - all / 4;
-        most(self.bytes_used, self.bytes) || most(self.files_used, self.files)
+    /// How long it takes to fill what is left, at the least.
+    fn lasts_ms(&self) -> i64 {
+        let last = |all: u64, left: u64, each_ms: u64| if all == 0 { u64::MAX } else { left / each_ms };
+        let bytes = last(self.bytes, self.bytes_left, BYTES_EACH_MS);
+        let files = last(self.files, self.files_left, FILES_EACH_MS);
+        i64::try_from(bytes.min(files)).unwrap_or(i64::MAX)
     }
 }
 
@@ -51,7 +59,8 @@ pub(crate) struct DiskWatch {
     last_full_ms: Option<i64>,
 }
 
-const LOOK_EVERY_MS: i64 = 50;
+const SOONEST_LOOK_MS: i64 = 25;
+const LATEST_LOOK_MS: i64 = 1_000;
 
 impl DiskWatch {
     pub(crate) fn look(&mut self, now_ms: i64, idle: bool) {
@@ -59,14 +68,13 @@ impl DiskWatch {
         if idle {
             return;
         }
-        // A look that fails says nothing about how full it is.
+        // A look that fails says nothing about how full it is. Each one costs about a microsecond.
         let disk = Disk::look().unwrap_or_default();
         if disk.is_full() {
             self.last_full_ms = Some(now_ms);
         }
-        if disk.is_filling_up() {
-            self.next_look_ms = Some(now_ms.saturating_add(LOOK_EVERY_MS));
-        }
+        let wait_ms = disk.lasts_ms().clamp(SOONEST_LOOK_MS, LATEST_LOOK_MS);
+        self.next_look_ms = Some(now_ms.saturating_add(wait_ms));
     }
 
     pub(crate) fn next_look_ms(&self) -> Option<i64> {
@@ -92,11 +100,11 @@ mod tests {
 
     #[test]
     fn a_disk_is_full_when_bytes_or_files_have_run_out() {
-        let roomy = Disk { bytes: 1 << 20, bytes_used: 0, files: 10, files_used: 9 };
+        let roomy = Disk { bytes: 1 << 20, bytes_used: 0, bytes_left: 1 << 20, files: 10, files_left: 1 };
 
         assert!(!roomy.is_full());
-        assert!(Disk { bytes_used: (1 << 20) - 4096, ..roomy }.is_full());
-        assert!(Disk { files_used: 10, ..roomy }.is_full());
+        assert!(Disk { bytes_left: 4096, ..roomy }.is_full());
+        assert!(Disk { files_left: 0, ..roomy }.is_full());
     }
 
     #[test]
