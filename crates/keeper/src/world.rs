@@ -156,8 +156,18 @@ fn make_view(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, WorldError> {
 
 /// Puts a detached mount in place, on a directory that is made if it is missing.
 fn put(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
-    fs::create_dir_all(at).doing("make", at)?;
+    make_real(at)?;
     put_on(tree, at)
+}
+
+/// An image may have a link where a directory must be, to have something else covered or left uncovered.
+fn make_real(directory: &Path) -> Result<(), WorldError> {
+    fs::create_dir_all(directory).doing("make", directory)?;
+    match fs::symlink_metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::NotADirectory)).doing("use", directory),
+        Err(error) => Err(error).doing("look at", directory),
+    }
 }
 
 fn put_on(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
@@ -176,7 +186,7 @@ fn change_root(root: &OwnedFd) -> Result<(), WorldError> {
 
 fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError> {
     let dev = Path::new("/dev");
-    fs::create_dir_all(dev).doing("make", dev)?;
+    make_real(dev)?;
     mount("tmpfs", dev, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755,size=64k,nr_inodes=64")
         .doing("mount", dev)?;
     for (name, tree) in devices {

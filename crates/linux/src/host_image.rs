@@ -44,15 +44,20 @@ const FILES: [(&str, &str); 6] = [
 const COPIED: [&str; 3] = ["etc/ld.so.cache", "etc/ld.so.conf", "etc/localtime"];
 const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
 
+/// The name that stands for this host itself.
+pub const HOST_IMAGE: &str = "host";
+
+/// What is under a body's own storage.
 #[derive(Debug, Clone)]
-pub(crate) struct HostImage {
+pub(crate) struct Image {
+    pub(crate) layers: Vec<Layer>,
+    /// Directories of the host that are seen inside, read-only.
     pub(crate) shared: Vec<PathBuf>,
-    pub(crate) layer: Layer,
 }
 
-impl HostImage {
+impl Image {
     /// What this host has to share, and the layer for the rest below `layers`.
-    pub(crate) fn find(layers: &Path) -> io::Result<Self> {
+    pub(crate) fn of_host(layers: &Path) -> io::Result<Self> {
         let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
         let own = programs.filter(|path| path.is_dir() && !path.is_symlink());
         let shared = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).chain(own);
@@ -62,7 +67,8 @@ impl HostImage {
             settle(&path, layers, &shared)?;
         }
         // As root inside is root's on disk: there is no program in it that could give rights to anybody.
-        Ok(Self { shared, layer: Layer { path, first_id: geteuid().is_root().then_some(0) } })
+        let layer = Layer { path, first_id: geteuid().is_root().then_some(0) };
+        Ok(Self { layers: vec![layer], shared })
     }
 }
 

@@ -14,6 +14,8 @@ use crate::places::Places;
 const FIRST: u32 = 1_000_000_000;
 const SIZE: u32 = 65_536;
 const RANGES: u32 = 40_000;
+/// Who root of an image is on this host's disk, as root: in a range that no sandbox has.
+pub const FIRST_LAYER_ID: u32 = FIRST - SIZE;
 
 #[derive(Debug, Clone)]
 pub(crate) struct IdRanges {

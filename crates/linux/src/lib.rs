@@ -17,5 +17,8 @@ mod start;
 mod stop;
 
 pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
+pub use host_image::HOST_IMAGE;
+pub use id_ranges::FIRST_LAYER_ID;
 pub use nursery::NurseryProgram;
-pub use provider::{LinuxConfig, LinuxProvider, OpenError};
+pub use pinfold_keeper::world::Layer;
+pub use provider::{FindLayers, LinuxConfig, LinuxProvider, OpenError};

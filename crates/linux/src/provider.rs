@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use pinfold_keeper::wire::{self, Reason, Request, Response};
+use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
     Cause, Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome, Timestamp,
 };
@@ -19,7 +20,7 @@ use crate::capacity;
 use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
 use crate::disk::{self, DiskChoice, StorageKind};
-use crate::host_image::HostImage;
+use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
 use crate::nursery::{Nursery, NurseryProgram};
@@ -42,12 +43,20 @@ pub struct LinuxProvider {
     pub(crate) grounds: Grounds,
     pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
-    pub(crate) host: HostImage,
+    pub(crate) host: Image,
+    pub(crate) find_layers: Arc<FindLayers>,
     pub(crate) nursery: Arc<Nursery>,
     pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) ends_with_caller: bool,
     probes: AtomicU64,
+}
+
+/// The layers of an image by its name, the uppermost first.
+pub type FindLayers = dyn Fn(&str) -> io::Result<Vec<Layer>> + Send + Sync;
+
+fn no_other_image(name: &str) -> io::Result<Vec<Layer>> {
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("image `{name}` is not on this host")))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +78,8 @@ impl LinuxProvider {
         Ok(Self {
             ids: IdRanges::new(grounds.ids.clone()),
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
-            host: HostImage::find(&grounds.layers).map_err(failed)?,
+            host: Image::of_host(&grounds.layers).map_err(failed)?,
+            find_layers: Arc::new(no_other_image),
             nursery: Arc::new(Nursery::new(nursery)),
             disk: DiskChoice::find(),
             ends_with_caller,
@@ -77,6 +87,13 @@ impl LinuxProvider {
             grounds,
             clock,
         })
+    }
+
+    /// Where images other than the host itself are looked up.
+    #[must_use]
+    pub fn with_images(mut self, find_layers: Arc<FindLayers>) -> Self {
+        self.find_layers = find_layers;
+        self
     }
 
     /// All bodies live in this kind of storage, whatever their limits are.

@@ -17,7 +17,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use crate::cgroup::{CgroupLimits, Cgroups};
 use crate::control::ask;
 use crate::disk::DiskPlan;
-use crate::host_image::HostImage;
+use crate::host_image::{HOST_IMAGE, Image};
 use crate::id_ranges::IdRanges;
 use crate::look::started;
 use crate::nursery::Nursery;
@@ -47,7 +47,8 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        let launch = self.launch(&places, start.spec, left_ms);
+        let launch =
+            self.launch(&places, start.spec, left_ms).map_err(|error| failed("the image", &error))?;
         let born = tokio::task::spawn_blocking(move || launch.give_birth()).await;
         let mut newborn =
             born.map_err(|error| failed("birth", &error))?.map_err(|error| failed("birth", &error))?;
@@ -69,18 +70,25 @@ impl LinuxProvider {
     }
 
     /// All that a birth needs, so that its work on files and groups keeps no other task waiting.
-    fn launch(&self, places: &Places, spec: &Spec, left_ms: u64) -> Launch {
-        Launch {
+    fn launch(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Launch> {
+        Ok(Launch {
             places: places.clone(),
             grounds: self.grounds.clone(),
             ids: self.ids.clone(),
             cgroups: self.cgroups.clone(),
-            host: self.host.clone(),
+            image: self.image(spec.image.as_deref())?,
             disk: self.disk.plan(&spec.limits),
             nursery: Arc::clone(&self.nursery),
             spec: spec.clone(),
             left_ms,
             ends_with_caller: self.ends_with_caller,
+        })
+    }
+
+    fn image(&self, name: Option<&str>) -> io::Result<Image> {
+        match name {
+            None | Some(HOST_IMAGE) => Ok(self.host.clone()),
+            Some(name) => (self.find_layers)(name).map(|layers| Image { layers, shared: Vec::new() }),
         }
     }
 
@@ -94,7 +102,7 @@ struct Launch {
     grounds: Grounds,
     ids: IdRanges,
     cgroups: Cgroups,
-    host: HostImage,
+    image: Image,
     disk: DiskPlan,
     nursery: Arc<Nursery>,
     spec: Spec,
@@ -137,8 +145,8 @@ impl Launch {
     fn world(&self, storage: Storage) -> World {
         World {
             hostname: self.places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
-            root: Root { layers: vec![self.host.layer.clone()], storage },
-            shared: self.host.shared.clone(),
+            root: Root { layers: self.image.layers.clone(), storage },
+            shared: self.image.shared.clone(),
         }
     }
 }

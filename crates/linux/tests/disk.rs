@@ -4,6 +4,8 @@
 
 #[path = "disk/crashes.rs"]
 mod crashes;
+#[path = "disk/layers.rs"]
+mod layers;
 #[path = "disk/limits.rs"]
 mod limits;
 #[path = "disk/owners.rs"]

@@ -128,6 +128,10 @@ fn namespace_of(pid: i32) -> io::Result<OwnedFd> {
 /// What the overlay writes to, in storage that the sandbox's own root may use.
 fn make_own(storage: &OwnedFd, ids: IdMap) -> io::Result<()> {
     make_directories(storage)?;
+    if ids.count == 1 {
+        // An ordinary user's own already.
+        return Ok(());
+    }
     for name in [".", UPPER, WORK] {
         let (uid, gid) = (Some(Uid::from_raw(ids.uid)), Some(Gid::from_raw(ids.gid)));
         chownat(storage, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;

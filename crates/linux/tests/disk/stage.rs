@@ -90,9 +90,12 @@ impl Stage {
     }
 
     pub(crate) async fn try_start(&self, limits: Limits) -> (Body, Result<(), StartError>) {
+        self.try_start_as(Spec { limits, ..Spec::default() }).await
+    }
+
+    pub(crate) async fn try_start_as(&self, spec: Spec) -> (Body, Result<(), StartError>) {
         let body = Body { sandbox: SandboxId(self.fresh()), generation: Generation(1) };
         self.made.lock().unwrap().push(body);
-        let spec = Spec { limits, ..Spec::default() };
         let start = Start { body, spec: &spec, ends_at: now().after_ms(60_000), permit: &Granted };
         (body, self.provider.start(start).await)
     }
