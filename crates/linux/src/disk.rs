@@ -1,10 +1,4 @@
 //! The storage of a body: what is written inside goes there, and no further than its limit.
-//!
-//! | storage | bytes | files | costs to make and remove | chosen for |
-//! |---|---|---|---|---|
-//! | memory | enforced | enforced | 0.1 ms | what fits into a share of the sandbox's memory, and counts as that |
-//! | image | enforced | enforced | 2.5 ms | a larger disk that is asked for, as root |
-//! | directory | watched | watched | 2.2 ms | nothing by itself: only where it is asked for |
 
 mod devices;
 mod image;
@@ -27,6 +21,12 @@ pub(crate) use memory::{host_memory_mb, memory_left_mb};
 pub(crate) use removal::remove_tree;
 
 /// Where a body's files are.
+///
+/// | storage | bytes and files | costs to make and remove | chosen for |
+/// |---|---|---|---|
+/// | memory | enforced | 0.1 ms | what fits into a share of the sandbox's memory, and counts as that |
+/// | image | enforced | 2.5 ms | a larger disk that is asked for, as root |
+/// | directory | watched | 2.2 ms | nothing by itself: only where it is asked for |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageKind {
     Memory,

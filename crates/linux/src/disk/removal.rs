@@ -208,7 +208,7 @@ mod tests {
         let top = directory.path().join("body");
         fs::create_dir_all(top.join("shut/shut/shut")).unwrap();
         for path in ["shut/shut/shut", "shut/shut", "shut"] {
-            fs::set_permissions(top.join(path), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(top.join(path), fs::Permissions::from_mode(0o000)).unwrap();
         }
 
         remove_tree(&top).unwrap();
