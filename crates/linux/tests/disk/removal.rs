@@ -49,6 +49,26 @@ async fn a_large_disk_is_a_file_that_goes_with_its_sandbox_and_its_device() {
 }
 
 #[tokio::test]
+async fn a_device_that_somebody_else_looks_at_is_waited_for() {
+    const TEST: &str = "a_device_that_somebody_else_looks_at_is_waited_for";
+    if !is_root() {
+        return skip(TEST, "needs root");
+    }
+    let stage = Stage::with(StorageKind::Image);
+    let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+    let looked_at = std::fs::File::open(stage.device_paths().pop().unwrap()).unwrap();
+    let looking = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(looked_at);
+    });
+
+    stage.stop(body).await;
+
+    assert_eq!(stage.devices(), 0);
+    looking.join().unwrap();
+}
+
+#[tokio::test]
 async fn a_killed_keeper_takes_its_files_along_and_the_stop_clears_the_rest() {
     for kind in limited_kinds().into_iter().chain([StorageKind::Directory]) {
         let stage = Stage::with(kind);

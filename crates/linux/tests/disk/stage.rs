@@ -140,12 +140,17 @@ impl Stage {
     }
 
     /// Loop devices with a file of this stage behind them, found without the code under test.
-    pub(crate) fn devices(&self) -> usize {
+    pub(crate) fn device_paths(&self) -> Vec<PathBuf> {
         let places = self.places().to_string_lossy().into_owned();
-        let blocks = fs::read_dir("/sys/block").unwrap();
-        let files = blocks
-            .filter_map(|block| fs::read_to_string(block.unwrap().path().join("loop/backing_file")).ok());
-        files.filter(|file| file.starts_with(&places)).count()
+        let is_ours = |block: &PathBuf| {
+            fs::read_to_string(block.join("loop/backing_file")).is_ok_and(|file| file.starts_with(&places))
+        };
+        let blocks = fs::read_dir("/sys/block").unwrap().map(|block| block.unwrap().path()).filter(is_ours);
+        blocks.map(|block| Path::new("/dev").join(block.file_name().unwrap())).collect()
+    }
+
+    pub(crate) fn devices(&self) -> usize {
+        self.device_paths().len()
     }
 }
 
