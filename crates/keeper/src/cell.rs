@@ -115,6 +115,7 @@ fn enter(mut mapped: PipeReader, bounds: Bounds) -> Result<(), EnterError> {
     let root = world::take_tree(Path::new(".")).map_err(|source| EnterError::Root { source })?;
     kernel::become_user(0, 0).map_err(|source| EnterError::StepDown { source })?;
     world::change_root(&root).map_err(|source| EnterError::Root { source })?;
+    world::tame_root().map_err(|source| EnterError::Root { source })?;
     end_with_starter(&mapped)?;
     drop((root, mapped));
     kernel::close_from(3).map_err(|source| EnterError::Descriptors { source })?;

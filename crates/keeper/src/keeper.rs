@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::breach::Counters;
 use crate::confine::{Confinement, Limits, Profile};
 use crate::console::Devices;
+use crate::disk::DiskWatch;
 use crate::execution::Execution;
 use crate::files::children::{self, FileChildren};
 use crate::files::wire::{FileReason, FileRequest};
@@ -87,6 +88,7 @@ struct Keeper {
     /// Executions started, and pieces of output of what has ended.
     operations: u64,
     last_busy_ms: i64,
+    disk: DiskWatch,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
@@ -123,6 +125,7 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         files: FileChildren::default(),
         operations: 0,
         last_busy_ms: now,
+        disk: DiskWatch::default(),
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
@@ -177,6 +180,7 @@ impl Keeper {
         let now = now_ms();
         self.running.values_mut().for_each(|execution| execution.enforce(now));
         self.files.end_overdue(now);
+        self.disk.look(now, self.running.is_empty());
         self.settle_ended();
         self.settle_probes(now);
         self.leaving.retain(|tree| !tree.is_gone());
@@ -226,6 +230,7 @@ impl Keeper {
         executions
             .chain(probes)
             .chain(self.files.next_deadline())
+            .chain(self.disk.next_look_ms())
             .chain(leaving)
             .chain(own)
             .min()
@@ -314,7 +319,7 @@ impl Keeper {
         let (now, wall) = (now_ms(), wall_ms());
         let counters = &self.inheritance.work.counters;
         let settled = self.running.values_mut().filter_map(|execution| {
-            let ended = execution.settle(counters, now, wall)?;
+            let ended = self.disk.explain(execution.settle(counters, now, wall)?, execution.began_ms);
             Some((execution.id.clone(), ended, execution.pieces()))
         });
         for (id, ended, pieces) in settled.collect::<Vec<_>>() {

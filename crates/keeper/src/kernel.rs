@@ -3,8 +3,13 @@
 #![allow(unsafe_code, reason = "the kernel's own interface")]
 
 use std::ffi::{CString, c_char};
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::wire::IdMap;
 
 /// The child's side of a clone, or the parent's with the child's process id and handle.
 pub(crate) enum Cloned {
@@ -183,4 +188,117 @@ pub(crate) fn leave_groups_behind() -> io::Result<()> {
     // SAFETY: single-threaded, and no memory or descriptor is concerned.
     let done = unsafe { libc::unshare(libc::CLONE_NEWCGROUP) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets a mount that is not in place yet show its files with the ids that the namespace maps them to.
+pub(crate) fn show_with_ids_of(mount: &OwnedFd, namespace: &OwnedFd) -> io::Result<()> {
+    let attributes = MountAttributes {
+        set: libc::MOUNT_ATTR_IDMAP,
+        namespace: u64::from(namespace.as_raw_fd().unsigned_abs()),
+        ..MountAttributes::default()
+    };
+    set_mount_attributes(mount, &attributes)
+}
+
+/// Nobody writes through this mount, gains rights by its programs or reaches its devices.
+pub(crate) fn make_read_only(mount: &OwnedFd) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    set_mount_attributes(mount, &MountAttributes { set, ..MountAttributes::default() })
+}
+
+fn set_mount_attributes(mount: &OwnedFd, attributes: &MountAttributes) -> io::Result<()> {
+    // SAFETY: an empty NUL-terminated path and `attributes` outlive the call, and its true size is given.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            std::ptr::from_ref(attributes),
+            size_of::<MountAttributes>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    namespace: u64,
+}
+
+/// A user namespace in which the ids from `first` on stand for those of a sandbox. Its only process is gone again.
+pub(crate) fn namespace_that_maps(first: u32, ids: IdMap) -> io::Result<OwnedFd> {
+    let (mut wait_there, hold_here) = io::pipe()?;
+    match clone_into(libc::CLONE_NEWUSER, None)? {
+        Cloned::Child => {
+            drop(hold_here);
+            let _ = wait_there.read(&mut [0]);
+            vanish(0)
+        }
+        Cloned::Parent { pid, .. } => {
+            fs::write(format!("/proc/{pid}/uid_map"), format!("{first} {} {}", ids.uid, ids.count))?;
+            fs::write(format!("/proc/{pid}/gid_map"), format!("{first} {} {}", ids.gid, ids.count))?;
+            Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
+        }
+    }
+}
+
+/// The number of a loop device that nothing is behind, for the moment.
+pub(crate) fn free_loop_device(control: &File) -> io::Result<i32> {
+    const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+    // SAFETY: takes no argument and makes no descriptor.
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+    if number < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
+}
+
+/// Puts a file behind a device, until the last one who has it open lets go.
+pub(crate) fn configure_loop_device(device: &File, backing: &File, name: &Path) -> io::Result<()> {
+    const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+    const AUTOCLEAR_AND_DIRECT_IO: u32 = 4 | 16;
+    let mut request = LoopConfiguration {
+        backing: backing.as_raw_fd().unsigned_abs(),
+        block_size: 4096,
+        information: LoopInformation { flags: AUTOCLEAR_AND_DIRECT_IO, ..LoopInformation::default() },
+        reserved: [0; 8],
+    };
+    let room = request.information.name.iter_mut().take(63);
+    room.zip(name.as_os_str().as_bytes()).for_each(|(place, byte)| *place = *byte);
+    // SAFETY: `request` has the kernel's layout and outlives the call.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const request) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[repr(C)]
+struct LoopConfiguration {
+    backing: u32,
+    block_size: u32,
+    information: LoopInformation,
+    reserved: [u64; 8],
+}
+
+#[repr(C)]
+struct LoopInformation {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    name: [u8; 64],
+    encryption_name: [u8; 64],
+    key: [u8; 32],
+    init: [u64; 2],
+}
+
+impl Default for LoopInformation {
+    fn default() -> Self {
+        // SAFETY: plain numbers, of which all-zero is a valid value.
+        unsafe { std::mem::zeroed() }
+    }
 }

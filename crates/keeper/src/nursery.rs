@@ -10,10 +10,15 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::geteuid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, Uid, capabilities, set_capabilities, set_thread_res_uid,
+};
 
 use crate::keeper::{self, Inheritance, WorkDescriptors};
 use crate::kernel::{self, Cloned};
 use crate::wire::{Birth, Born, IdMap};
+use crate::world::{Gathered, Views, WorldError};
 
 const LONGEST_BIRTH: usize = 64 * 1024;
 /// Descriptors that come with one request, at the most.
@@ -26,19 +31,31 @@ pub fn run() -> io::Result<()> {
     let socket = kernel::inherited(0)?;
     let mut lifeline = Lifeline::new()?;
     loop {
-        let (text, mut descriptors) = match receive(&socket)? {
+        let (text, descriptors) = match receive(&socket)? {
             Some(request) => request,
             None => return Ok(()),
         };
         let born = match serde_json::from_slice::<Birth>(&text) {
-            Ok(birth) => give_birth(birth, &mut descriptors, &mut lifeline),
+            Ok(birth) => give_birth(birth, descriptors),
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         };
         match born {
-            Ok((pid, pidfd)) => send(&socket, &Born::Pid(pid), Some(&pidfd))?,
+            Ok(Delivered::Child(newborn)) => {
+                // A keeper that held the nursery's own socket would keep its end from being noticed.
+                drop(socket);
+                newborn.live(lifeline.hear()?);
+                kernel::vanish(1)
+            }
+            Ok(Delivered::Parent { pid, pidfd }) => send(&socket, &Born::Pid(pid), Some(&pidfd))?,
             Err(error) => send(&socket, &Born::Failed(error.to_string()), None)?,
         }
     }
+}
+
+/// The two sides of a birth.
+enum Delivered {
+    Child(Box<Newborn>),
+    Parent { pid: i32, pidfd: OwnedFd },
 }
 
 /// A pipe that nobody ever writes to. Its other end closes when the nursery ends, and that when its caller does.
@@ -61,36 +78,47 @@ impl Lifeline {
 }
 
 /// A control group is joined by v1 rules behind a barrier; the v2 one by being born into it.
-fn give_birth(
-    birth: Birth,
-    descriptors: &mut Vec<OwnedFd>,
-    lifeline: &mut Lifeline,
-) -> io::Result<(i32, OwnedFd)> {
-    let (mut mapped_here, mut map_there) = io::pipe()?;
+fn give_birth(birth: Birth, mut descriptors: Vec<OwnedFd>) -> io::Result<Delivered> {
+    let (mapped_here, mut map_there) = io::pipe()?;
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWNS
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
-    let cradle = if birth.born_into { Some(take_cradle(descriptors)?) } else { None };
-    match kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd))? {
+    let cradle = if birth.born_into { Some(take_cradle(&mut descriptors)?) } else { None };
+    let privileged = geteuid().is_root();
+    let gathered =
+        if privileged { Some(birth.world.gather(birth.ids).map_err(io::Error::other)?) } else { None };
+    // The kernel counts what a namespace uses against whoever made it: that is to be the sandbox itself.
+    if privileged {
+        act_as(birth.ids.uid)?;
+    }
+    let cloned = kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd));
+    if privileged && !matches!(cloned, Ok(Cloned::Child)) {
+        act_as(0)?;
+    }
+    match cloned? {
         Cloned::Child => {
-            drop(map_there);
-            // The nursery forgets its children; a keeper must not.
-            kernel::reset_signals();
-            let mapped = mapped_here.read_exact(&mut [0]);
-            if let (Ok(()), Ok(lifeline)) = (mapped, lifeline.hear()) {
-                live(birth, std::mem::take(descriptors), lifeline);
-            }
-            kernel::vanish(1)
+            Ok(Delivered::Child(Box::new(Newborn { birth, descriptors, gathered, mapped: mapped_here })))
         }
         Cloned::Parent { pid, pidfd } => {
             map_ids(pid, birth.ids)?;
+            if let Some(gathered) = &gathered {
+                birth.world.map_ids(gathered, pid, birth.ids).map_err(io::Error::other)?;
+            }
             map_there.write_all(&[1])?;
-            Ok((pid, pidfd))
+            Ok(Delivered::Parent { pid, pidfd })
         }
     }
+}
+
+/// Another effective id, with every right that this process has.
+fn act_as(uid: u32) -> io::Result<()> {
+    let held = capabilities(None)?.permitted;
+    set_thread_res_uid(None, Some(Uid::from_raw(uid)), None)?;
+    let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+    Ok(set_capabilities(None, sets)?)
 }
 
 /// The directory of the group that the keeper is born into comes after the two that every keeper has.
@@ -107,35 +135,48 @@ pub(crate) fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
     fs::write(format!("/proc/{pid}/gid_map"), format!("0 {} {}", ids.gid, ids.count))
 }
 
-/// From here on this process is the keeper of a sandbox.
-fn live(birth: Birth, mut descriptors: Vec<OwnedFd>, lifeline: OwnedFd) {
-    let groups = birth.keeper_groups + birth.work_groups;
-    if descriptors.len() != groups + birth.work.count() + 2 {
-        return;
-    }
-    let work = descriptors.split_off(2 + groups);
-    let work_groups = descriptors.split_off(2 + birth.keeper_groups);
-    let keeper_groups = descriptors.split_off(2);
-    let (Some(output), Some(listener)) = (descriptors.pop(), descriptors.pop()) else { return };
-    let built = settle_in(&birth, &keeper_groups);
-    drop(keeper_groups);
-    let inheritance = Inheritance {
-        listener: listener.into(),
-        output,
-        work_groups,
-        work: WorkDescriptors::of(birth.work, work),
-        limits: birth.limits,
-        shared: birth.world.shared,
-        secret: birth.secret,
-        left_ms: birth.left_ms,
-        caller: birth.ends_with_caller.then_some(lifeline),
-        built,
-    };
-    // Whoever waits for this keeper sees it go; there is nobody to tell why.
-    let _ = keeper::run(inheritance);
+/// What becomes the keeper of a sandbox.
+struct Newborn {
+    birth: Birth,
+    descriptors: Vec<OwnedFd>,
+    gathered: Option<Gathered>,
+    /// Says one byte when the ids inside stand for something.
+    mapped: PipeReader,
 }
 
-fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd]) -> Result<(), String> {
+impl Newborn {
+    fn live(mut self, lifeline: OwnedFd) {
+        // The nursery forgets its children; a keeper must not.
+        kernel::reset_signals();
+        let groups = self.birth.keeper_groups + self.birth.work_groups;
+        let expected = groups + self.birth.work.count() + 2;
+        if self.mapped.read_exact(&mut [0]).is_err() || self.descriptors.len() != expected {
+            return;
+        }
+        let work = self.descriptors.split_off(2 + groups);
+        let work_groups = self.descriptors.split_off(2 + self.birth.keeper_groups);
+        let keeper_groups = self.descriptors.split_off(2);
+        let (Some(output), Some(listener)) = (self.descriptors.pop(), self.descriptors.pop()) else { return };
+        let built = settle_in(&self.birth, &keeper_groups, self.gathered);
+        drop(keeper_groups);
+        let inheritance = Inheritance {
+            listener: listener.into(),
+            output,
+            work_groups,
+            work: WorkDescriptors::of(self.birth.work, work),
+            limits: self.birth.limits,
+            shared: self.birth.world.shared,
+            secret: self.birth.secret,
+            left_ms: self.birth.left_ms,
+            caller: self.birth.ends_with_caller.then_some(lifeline),
+            built,
+        };
+        // Whoever waits for this keeper sees it go; there is nobody to tell why.
+        let _ = keeper::run(inheritance);
+    }
+}
+
+fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd], gathered: Option<Gathered>) -> Result<(), String> {
     let join = || -> io::Result<()> {
         for group in keeper_groups {
             File::from(group.try_clone()?).write_all(b"0")?;
@@ -143,9 +184,11 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd]) -> Result<(), String> {
         Ok(())
     };
     join().map_err(|error| format!("could not join its groups: {error}"))?;
-    let gathered = birth.world.gather().map_err(|error| error.to_string())?;
+    let said = |error: WorldError| error.to_string();
+    let views = Views::make().map_err(said)?;
+    let gathered = gathered.map_or_else(|| birth.world.gather(birth.ids), Ok).map_err(said)?;
     kernel::become_user(0, 0).map_err(|error| format!("could not take its place: {error}"))?;
-    birth.world.build(gathered).map_err(|error| error.to_string())
+    birth.world.build(gathered, views).map_err(said)
 }
 
 fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {

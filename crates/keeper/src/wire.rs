@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::disk::Disk;
 use crate::files::wire::FileRequest;
 use crate::world::World;
 
@@ -55,6 +56,8 @@ pub enum Request {
     List,
     /// How much was done here, and when last.
     Activity,
+    /// What the sandbox's own storage has and holds.
+    Disk,
     /// When the keeper ends everything by itself, in milliseconds from now.
     KeepAlive {
         left_ms: u64,
@@ -112,6 +115,7 @@ pub enum Response {
         failed: Option<ProbeFailed>,
     },
     Executions(Vec<Execution>),
+    Disk(Disk),
     Ended(Ended),
     /// How many bytes were accepted in all, and whether nothing more is.
     Fed {
@@ -180,6 +184,8 @@ pub enum EndedBy {
     CpuLimit,
     /// It could not make a process, and failed.
     ProcessLimit,
+    /// It failed by itself, and its storage was full.
+    DiskLimit,
 }
 
 /// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,

@@ -21,13 +21,18 @@ use rustix::system::sethostname;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel;
+use crate::wire::IdMap;
+
+mod root;
+
+use root::PLACE;
+pub use root::{Layer, Root, Storage};
 
 /// What the world is made of. Paths are of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct World {
     pub hostname: String,
-    /// The directory that is the root inside.
-    pub root: PathBuf,
+    pub root: Root,
     /// Directories of the host that are seen inside, read-only, under the same name.
     pub shared: Vec<PathBuf>,
 }
@@ -66,31 +71,35 @@ const HIDDEN: [&str; 8] = [
 const FIXED: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
 
 impl World {
-    /// Takes hold of everything outside that the world is made of, with the rights of whoever made it: the ids
-    /// inside need not be able to find the way there.
-    pub(crate) fn gather(&self) -> Result<Gathered, WorldError> {
-        keep_mounts_to_ourselves()?;
-        let take = |path: &PathBuf| Ok((path.clone(), take_tree(path)?));
+    /// Takes hold of everything outside that the world is made of. As root this is done outside, with root's rights:
+    /// the ids inside need not be able to find the way there. An ordinary user can do it only inside, in
+    /// namespaces of its own.
+    pub(crate) fn gather(&self, ids: IdMap) -> Result<Gathered, WorldError> {
+        let take = |path: &PathBuf| {
+            let tree = take_tree(path)?;
+            kernel::make_read_only(&tree).doing("make read-only", path)?;
+            Ok((path.clone(), tree))
+        };
         Ok(Gathered {
-            root: take_tree(&self.root)?,
+            root: self.root.gather(ids)?,
             shared: self.shared.iter().map(take).collect::<Result<_, _>>()?,
             devices: take_devices()?,
-            // The kernel lets nobody see more of itself than before: these are made while the host's are in sight.
-            proc: make_view("proc", MountAttrFlags::empty())?,
-            sys: make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?,
         })
     }
 
-    /// Puts the world together. Afterwards nothing of the host is in sight but what is shared.
-    pub(crate) fn build(&self, gathered: Gathered) -> Result<(), WorldError> {
-        change_root(&gathered.root)?;
+    /// Lets what was gathered outside be seen with the ids of the process that it is for.
+    pub(crate) fn map_ids(&self, gathered: &Gathered, pid: i32, ids: IdMap) -> Result<(), WorldError> {
+        self.root.map_layers(&gathered.root, pid, ids)
+    }
+
+    /// Puts the world together, inside. Afterwards nothing of the host is in sight but what is shared.
+    pub(crate) fn build(&self, gathered: Gathered, views: Views) -> Result<(), WorldError> {
+        change_root(&self.root.assemble(gathered.root)?)?;
         for (path, tree) in gathered.shared {
             put(&tree, &path)?;
-            let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-            mount_remount(&path, read_only, c"").doing("make read-only", &path)?;
         }
-        put(&gathered.proc, Path::new("/proc"))?;
-        put(&gathered.sys, Path::new("/sys"))?;
+        put(&views.proc, Path::new("/proc"))?;
+        put(&views.sys, Path::new("/sys"))?;
         mount_devices(gathered.devices)?;
         hide()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
@@ -100,9 +109,13 @@ impl World {
 
 /// Mounts that are not in place yet.
 pub(crate) struct Gathered {
-    root: OwnedFd,
+    root: root::Parts,
     shared: Vec<(PathBuf, OwnedFd)>,
     devices: Vec<(&'static str, OwnedFd)>,
+}
+
+/// Views of the kernel from inside, not in place yet.
+pub(crate) struct Views {
     proc: OwnedFd,
     sys: OwnedFd,
 }
@@ -110,6 +123,17 @@ pub(crate) struct Gathered {
 pub(crate) fn keep_mounts_to_ourselves() -> Result<(), WorldError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("keep to ourselves the mounts below", "/")
+}
+
+impl Views {
+    /// The kernel lets nobody see more of itself than before: these are made while the host's are in sight.
+    pub(crate) fn make() -> Result<Self, WorldError> {
+        keep_mounts_to_ourselves()?;
+        Ok(Self {
+            proc: make_view("proc", MountAttrFlags::empty())?,
+            sys: make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+        })
+    }
 }
 
 pub(crate) fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
@@ -136,29 +160,42 @@ fn make_view(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, WorldError> {
 
 /// Puts a detached mount in place, on a directory that is made if it is missing.
 fn put(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
-    fs::create_dir_all(at).doing("make", at)?;
+    make_real(at)?;
     put_on(tree, at)
+}
+
+/// An image may have a link where a directory must be, to have something else covered or left uncovered.
+fn make_real(directory: &Path) -> Result<(), WorldError> {
+    fs::create_dir_all(directory).doing("make", directory)?;
+    match fs::symlink_metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::NotADirectory)).doing("use", directory),
+        Err(error) => Err(error).doing("look at", directory),
+    }
 }
 
 fn put_on(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
     move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing("put a view on", at)
 }
 
-/// The new root is put over a directory that every host has, in a view that is ours alone; the old root is
-/// stacked under it for an instant, and then let go.
+/// The new root is put over its own storage, in a view that is ours alone; the old root is stacked under it for an
+/// instant, and then let go.
 pub(crate) fn change_root(root: &OwnedFd) -> Result<(), WorldError> {
-    const PLACE: &str = "/usr";
     put_on(root, Path::new(PLACE))?;
     chdir(PLACE).doing("enter", PLACE)?;
     pivot_root(".", ".").doing("make the root", PLACE)?;
     unmount(".", UnmountFlags::DETACH).doing("let go of the old root below", PLACE)?;
-    mount_remount("/", MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV, c"").doing("tame", "/")?;
     chdir("/").doing("enter", "/")
+}
+
+/// Neither devices nor set-user-id files count in a root that was a directory of the host.
+pub(crate) fn tame_root() -> Result<(), WorldError> {
+    mount_remount("/", MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV, c"").doing("tame", "/")
 }
 
 fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError> {
     let dev = Path::new("/dev");
-    fs::create_dir_all(dev).doing("make", dev)?;
+    make_real(dev)?;
     mount("tmpfs", dev, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755,size=64k,nr_inodes=64")
         .doing("mount", dev)?;
     for (name, tree) in devices {
@@ -166,9 +203,10 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         fs::File::create(&path).doing("make", &path)?;
         put_on(&tree, &path)?;
     }
-    for (directory, kind, options) in
-        [("pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"), ("shm", "tmpfs", c"mode=1777,size=64m")]
-    {
+    for (directory, kind, options) in [
+        ("pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
+        ("shm", "tmpfs", c"mode=1777,size=64m,nr_inodes=4096"),
+    ] {
         let path = dev.join(directory);
         fs::create_dir(&path).doing("make", &path)?;
         mount(kind, &path, kind, MountFlags::NOSUID | MountFlags::NOEXEC, options).doing("mount", &path)?;

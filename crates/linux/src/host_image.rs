@@ -1,13 +1,16 @@
 //! The image `host`: this host's own programs read-only, with a small `/etc` of its own and nothing secret.
-//! It has no layers: the little that it needs is made anew in every body's own root, with the body's own ids.
+//! The little that is not shared with the host is one layer, made once and again when the host has changed.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{lchown, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use pinfold_keeper::wire::IdMap;
+use pinfold_keeper::world::Layer;
+use rustix::process::geteuid;
 
+use crate::disk::remove_tree;
 use crate::places::make;
 
 /// What every root has, besides what is mounted into it.
@@ -41,54 +44,85 @@ const FILES: [(&str, &str); 6] = [
 const COPIED: [&str; 3] = ["etc/ld.so.cache", "etc/ld.so.conf", "etc/localtime"];
 const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
 
+/// The name that stands for this host itself.
+pub const HOST_IMAGE: &str = "host";
+
+/// What is under a body's own storage.
 #[derive(Debug, Clone)]
-pub(crate) struct HostImage {
+pub(crate) struct Image {
+    pub(crate) layers: Vec<Layer>,
+    /// Directories of the host that are seen inside, read-only.
     pub(crate) shared: Vec<PathBuf>,
 }
 
-impl HostImage {
-    /// What this host has to share.
-    pub(crate) fn find() -> Self {
+impl Image {
+    /// What this host has to share, and the layer for the rest below `layers`.
+    pub(crate) fn of_host(layers: &Path) -> io::Result<Self> {
         let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
         let own = programs.filter(|path| path.is_dir() && !path.is_symlink());
         let shared = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).chain(own);
-        Self { shared: shared.collect() }
+        let shared: Vec<_> = shared.collect();
+        let path = layers.join(format!("host-{:016x}", state_of_host(&shared)));
+        if !path.exists() {
+            settle(&path, layers, &shared)?;
+        }
+        // As root inside is root's on disk: there is no program in it that could give rights to anybody.
+        let layer = Layer { path, first_id: geteuid().is_root().then_some(0) };
+        Ok(Self { layers: vec![layer], shared })
     }
+}
 
-    /// Puts into an empty root what is not mounted into it.
-    pub(crate) fn furnish(&self, root: &Path, ids: IdMap) -> io::Result<()> {
-        let own = |path: &Path| lchown(path, Some(ids.uid), Some(ids.gid));
-        for (directory, mode) in DIRECTORIES {
-            let path = root.join(directory);
-            make(&path, mode)?;
-            own(&path)?;
+/// Changes when anything does that the layer is made from.
+fn state_of_host(shared: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (DIRECTORIES, FILES, shared).hash(&mut hasher);
+    for name in COPIED {
+        if let Ok(found) = fs::metadata(Path::new("/").join(name)) {
+            (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hasher);
         }
-        for (file, text) in FILES {
-            let path = root.join(file);
-            fs::write(&path, text)?;
-            own(&path)?;
-        }
-        for file in COPIED {
-            let path = root.join(file);
-            match fs::copy(Path::new("/").join(file), &path) {
-                Ok(_) => own(&path)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.link_programs(root)
     }
+    for name in PROGRAMS {
+        fs::read_link(Path::new("/").join(name)).ok().hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
-    fn link_programs(&self, root: &Path) -> io::Result<()> {
-        for name in PROGRAMS {
-            if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
-                match symlink(target, root.join(name)) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(())
+/// Under a name of its own until it is whole: others may make the same one at the same time.
+fn settle(path: &Path, layers: &Path, shared: &[PathBuf]) -> io::Result<()> {
+    let unfinished = layers.join(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
+    remove_tree(&unfinished)?;
+    make(&unfinished, 0o755)?;
+    furnish(&unfinished, shared)?;
+    match fs::rename(&unfinished, path) {
+        Ok(()) => Ok(()),
+        // The other one is as good.
+        Err(_) if path.exists() => remove_tree(&unfinished).map(|_| ()),
+        Err(error) => Err(error),
     }
+}
+
+fn furnish(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
+    for (directory, mode) in DIRECTORIES {
+        make(&root.join(directory), mode)?;
+    }
+    // Where the host's own are put: in the layer, so that no body has to make them.
+    for directory in shared {
+        fs::create_dir_all(root.join(directory.strip_prefix("/").unwrap_or(directory)))?;
+    }
+    for (file, text) in FILES {
+        fs::write(root.join(file), text)?;
+    }
+    for file in COPIED {
+        match fs::copy(Path::new("/").join(file), root.join(file)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for name in PROGRAMS {
+        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+            symlink(target, root.join(name))?;
+        }
+    }
+    Ok(())
 }

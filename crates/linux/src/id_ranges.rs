@@ -14,6 +14,8 @@ use crate::places::Places;
 const FIRST: u32 = 1_000_000_000;
 const SIZE: u32 = 65_536;
 const RANGES: u32 = 40_000;
+/// Who root of an image is on this host's disk, as root: in a range that no sandbox has.
+pub const FIRST_LAYER_ID: u32 = FIRST - SIZE;
 
 #[derive(Debug, Clone)]
 pub(crate) struct IdRanges {
@@ -73,6 +75,15 @@ impl IdRanges {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// How many more bodies can have a range of their own. None: ids are not what runs out.
+    pub(crate) fn left(&self) -> Option<u64> {
+        if !getuid().is_root() {
+            return None;
+        }
+        let taken = fs::read_dir(&self.directory).ok()?.count();
+        Some(u64::from(RANGES).saturating_sub(u64::try_from(taken).unwrap_or(u64::MAX)))
     }
 
     fn find(&self, name: &str) -> io::Result<Option<u32>> {

@@ -1,9 +1,11 @@
 //! Sandboxes on this host with nothing but the kernel: namespaces, cgroups, overlay, seccomp.
 //! Start reading at [`LinuxProvider`], then `start.rs` and `stop.rs`.
 
+mod capacity;
 pub mod cgroup;
 mod control;
 mod dialogue;
+mod disk;
 mod files;
 mod host_image;
 mod id_ranges;
@@ -16,5 +18,9 @@ mod provider;
 mod start;
 mod stop;
 
+pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
+pub use host_image::HOST_IMAGE;
+pub use id_ranges::FIRST_LAYER_ID;
 pub use nursery::NurseryProgram;
-pub use provider::{LinuxConfig, LinuxProvider, OpenError};
+pub use pinfold_keeper::world::Layer;
+pub use provider::{FindLayers, LinuxConfig, LinuxProvider, OpenError};

@@ -11,6 +11,7 @@ use pinfold_lifecycle::{
 use pinfold_provider::Body;
 
 use crate::control::ask;
+use crate::disk::backed_by;
 use crate::mark;
 use crate::mountinfo::mentions;
 use crate::places::Places;
@@ -91,6 +92,7 @@ impl LinuxProvider {
             check("processes", "cgroup.procs, and process 1 by its id and start time", processes.clone()),
             check("cgroups", "lstat in every hierarchy", groups.map_err(|error| error.to_string())),
             check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
+            check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
             check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
             check("directories", "lstat", text(directories)),
             check("sockets", "lstat", text(exists(&places.socket()))),
@@ -124,6 +126,10 @@ fn exists(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+fn has_devices(path: &Path) -> io::Result<bool> {
+    Ok(!backed_by(path)?.is_empty())
 }
 
 fn mounted(path: &Path) -> io::Result<bool> {
@@ -189,5 +195,6 @@ pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
         EndedBy::MemoryLimit => limit(Cause::MemoryLimit),
         EndedBy::CpuLimit => limit(Cause::CpuLimit),
         EndedBy::ProcessLimit => limit(Cause::ProcessLimit),
+        EndedBy::DiskLimit => limit(Cause::DiskLimit),
     }
 }

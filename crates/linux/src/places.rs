@@ -12,12 +12,16 @@ use crate::mark;
 /// The directories that all bodies of one store share.
 #[derive(Debug, Clone)]
 pub(crate) struct Grounds {
-    /// Bodies' own files. Ids of sandboxes pass through here, and see nothing.
+    /// Bodies' own files, where they are on the disk.
     bodies: PathBuf,
     /// Sockets and secrets. Nobody but us.
     control: PathBuf,
     pub(crate) logs: PathBuf,
     pub(crate) ids: PathBuf,
+    /// What any number of bodies have in common, read-only.
+    pub(crate) layers: PathBuf,
+    /// Empty filesystems to make bodies' own from.
+    pub(crate) templates: PathBuf,
 }
 
 /// The directories of one body.
@@ -31,11 +35,13 @@ pub(crate) struct Places {
 
 impl Grounds {
     pub(crate) fn prepare(data: &Path) -> io::Result<Self> {
-        let grounds = Self {
+        let mut grounds = Self {
             bodies: data.join("bodies"),
             control: data.join("control"),
             logs: data.join("logs"),
             ids: data.join("ids"),
+            layers: data.join("layers"),
+            templates: data.join("templates"),
         };
         make(data, 0o711)?;
         for (path, mode) in [
@@ -43,9 +49,12 @@ impl Grounds {
             (&grounds.control, 0o700),
             (&grounds.logs, 0o700),
             (&grounds.ids, 0o700),
+            (&grounds.layers, 0o700),
         ] {
             make(path, mode)?;
         }
+        // The kernel names files behind devices by their true paths.
+        grounds.bodies = fs::canonicalize(&grounds.bodies)?;
         Ok(grounds)
     }
 
@@ -78,8 +87,9 @@ impl Grounds {
 }
 
 impl Places {
-    pub(crate) fn root(&self) -> PathBuf {
-        self.body.join("root")
+    /// The file that a storage of its own is in, where it has one.
+    pub(crate) fn image(&self) -> PathBuf {
+        self.body.join("disk")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pinfold_keeper::log::Reader;
 use pinfold_keeper::wire::{self, Console, Reason, Request, Response};
+use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome, Timestamp,
 };
@@ -15,9 +16,11 @@ use pinfold_provider::{
     Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
-use crate::cgroup::Cgroups;
+use crate::capacity;
+use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
-use crate::host_image::HostImage;
+use crate::disk::{self, DiskChoice, StorageKind};
+use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
 use crate::nursery::{Nursery, NurseryProgram};
@@ -40,10 +43,19 @@ pub struct LinuxProvider {
     pub(crate) grounds: Grounds,
     pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
-    pub(crate) host: HostImage,
-    pub(crate) nursery: Nursery,
+    pub(crate) host: Image,
+    pub(crate) find_layers: Arc<FindLayers>,
+    pub(crate) nursery: Arc<Nursery>,
+    pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) ends_with_caller: bool,
+}
+
+/// The layers of an image by its name, the uppermost first.
+pub type FindLayers = dyn Fn(&str) -> io::Result<Vec<Layer>> + Send + Sync;
+
+fn no_other_image(name: &str) -> io::Result<Vec<Layer>> {
+    Err(io::Error::new(io::ErrorKind::NotFound, format!("image `{name}` is not on this host")))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +76,34 @@ impl LinuxProvider {
         Ok(Self {
             ids: IdRanges::new(grounds.ids.clone()),
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
-            host: HostImage::find(),
-            nursery: Nursery::new(nursery),
+            host: Image::of_host(&grounds.layers).map_err(failed)?,
+            find_layers: Arc::new(no_other_image),
+            nursery: Arc::new(Nursery::new(nursery)),
+            disk: DiskChoice::find(),
             ends_with_caller,
             grounds,
             clock,
         })
+    }
+
+    /// Where images other than the host itself are looked up.
+    #[must_use]
+    pub fn with_images(mut self, find_layers: Arc<FindLayers>) -> Self {
+        self.find_layers = find_layers;
+        self
+    }
+
+    /// All bodies live in this kind of storage, whatever their limits are.
+    #[must_use]
+    pub fn with_storage(mut self, kind: StorageKind) -> Self {
+        self.disk.forced = Some(kind);
+        self
+    }
+
+    /// How what bodies write is limited on this host.
+    #[must_use]
+    pub fn disk_ability(&self) -> Ability {
+        self.disk.ability()
     }
 
     /// What an execution wrote, from the oldest that is kept. It outlives the body.
@@ -208,12 +242,13 @@ impl Provider for LinuxProvider {
             io_read_bytes: used.io_read_bytes.unwrap_or(0),
             io_written_bytes: used.io_written_bytes.unwrap_or(0),
             operations: activity.operations,
+            disk_bytes: disk::used(&places).await.unwrap_or(0),
             ..Usage::default()
         })
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(Capacity::default())
+        Ok(capacity::of(&self.grounds, &self.ids))
     }
 
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {

@@ -6,17 +6,22 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use pinfold_keeper::wire::{Birth, BodyLimits, IdMap, Request, Response, WorkGroup};
-use pinfold_keeper::world::World;
+use pinfold_keeper::world::{Root, Storage, World};
 use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{Start, StartError};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
 use crate::control::ask;
+use crate::disk::DiskPlan;
+use crate::host_image::{HOST_IMAGE, Image};
+use crate::id_ranges::IdRanges;
 use crate::look::started;
-use crate::places::{Places, make};
+use crate::nursery::Nursery;
+use crate::places::{Grounds, Places, make};
 use crate::provider::LinuxProvider;
 
 /// A keeper that was born and not told to go. Dropping it ends it.
@@ -42,8 +47,11 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
+        let launch =
+            self.launch(&places, start.spec, left_ms).map_err(|error| failed("the image", &error))?;
+        let born = tokio::task::spawn_blocking(move || launch.give_birth()).await;
         let mut newborn =
-            self.give_birth(&places, start.spec, left_ms).map_err(|error| failed("birth", &error))?;
+            born.map_err(|error| failed("birth", &error))?.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
@@ -61,29 +69,70 @@ impl LinuxProvider {
         Ok(())
     }
 
+    /// All that a birth needs, so that its work on files and groups keeps no other task waiting.
+    fn launch(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Launch> {
+        Ok(Launch {
+            places: places.clone(),
+            grounds: self.grounds.clone(),
+            ids: self.ids.clone(),
+            cgroups: self.cgroups.clone(),
+            image: self.image(spec.image.as_deref())?,
+            disk: self.disk.plan(&spec.limits),
+            nursery: Arc::clone(&self.nursery),
+            spec: spec.clone(),
+            left_ms,
+            ends_with_caller: self.ends_with_caller,
+        })
+    }
+
+    fn image(&self, name: Option<&str>) -> io::Result<Image> {
+        match name {
+            None | Some(HOST_IMAGE) => Ok(self.host.clone()),
+            Some(name) => (self.find_layers)(name).map(|layers| Image { layers, shared: Vec::new() }),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+struct Launch {
+    places: Places,
+    grounds: Grounds,
+    ids: IdRanges,
+    cgroups: Cgroups,
+    image: Image,
+    disk: DiskPlan,
+    nursery: Arc<Nursery>,
+    spec: Spec,
+    left_ms: u64,
+    ends_with_caller: bool,
+}
+
+impl Launch {
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
+    fn give_birth(&self) -> io::Result<Newborn> {
+        let places = &self.places;
         make(&places.control, 0o700)?;
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
-        make_own(&places.body, ids)?;
-        make_own(&places.root(), ids)?;
-        self.host.furnish(&places.root(), ids)?;
+        let storage = self.disk.prepare(&self.grounds, places, ids)?;
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let groups = Groups::make(&self.cgroups, &places.name, spec, ids)?;
+        let groups = Groups::make(&self.cgroups, &places.name, &self.spec, ids)?;
         let birth = Birth {
-            world: self.world(places),
+            world: self.world(storage),
             secret,
             ids,
             born_into: groups.cradle.is_some(),
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             work: groups.work_group(),
-            limits: limits_of(spec),
-            left_ms,
+            limits: limits_of(&self.spec),
+            left_ms: self.left_ms,
             ends_with_caller: self.ends_with_caller,
         };
         let mut descriptors = vec![&listener, &output];
@@ -96,16 +145,12 @@ impl LinuxProvider {
         Ok(newborn)
     }
 
-    fn world(&self, places: &Places) -> World {
+    fn world(&self, storage: Storage) -> World {
         World {
-            hostname: places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
-            root: places.root(),
-            shared: self.host.shared.clone(),
+            hostname: self.places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
+            root: Root { layers: self.image.layers.clone(), storage },
+            shared: self.image.shared.clone(),
         }
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
     }
 }
 

@@ -1,6 +1,5 @@
 //! How a body ends: asked, made to, and looked for.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::control::ask;
+use crate::disk::{self, let_go_of, remove_tree};
 use crate::look::{keeper_is_there, noted_process, started};
 use crate::places::Places;
 use crate::provider::LinuxProvider;
@@ -28,9 +28,13 @@ impl LinuxProvider {
         };
         let (covered, later): (Vec<_>, Vec<_>) =
             bodies.into_iter().partition(|found| found.generation <= body.generation);
+        let mut freed_bytes = 0;
         for found in covered {
-            if let Err(error) = self.end_one(&self.grounds.of(found), grace_ms).await {
-                return StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+            match self.end_one(&self.grounds.of(found), grace_ms).await {
+                Ok(freed) => freed_bytes += freed,
+                Err(error) => {
+                    return StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+                }
             }
         }
         if let Some(later) = later.first() {
@@ -47,11 +51,14 @@ impl LinuxProvider {
         }
         let verified_at = self.now();
         let receipt =
-            Receipt { generation: body.generation, verified_at, checks, freed_bytes: 0, attested: None };
+            Receipt { generation: body.generation, verified_at, checks, freed_bytes, attested: None };
         StopOutcome::Gone(Box::new(receipt))
     }
 
-    pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<()> {
+    /// Ends it and says how many bytes its files had taken.
+    pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<u64> {
+        // Files in memory go with their sandbox: only before its end can anybody say how much they are.
+        let in_memory = if places.body.exists() { 0 } else { disk::used(places).await.unwrap_or(0) };
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
@@ -68,13 +75,16 @@ impl LinuxProvider {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        remove_tree(&places.body)?;
+        let body = places.body.clone();
+        let removed = tokio::task::spawn_blocking(move || remove_body(&body)).await;
+        let on_disk = removed.map_err(io::Error::other)??;
         self.ids.free(places)?;
         let removed = tokio::task::spawn_blocking(move || group.remove(DEATH)).await;
         removed.map_err(io::Error::other)?.map_err(io::Error::other)?;
         // The mark goes last, so that what a crash leaves can still be found.
         remove_tree(&places.control)?;
-        self.leave_no_base()
+        self.leave_no_base()?;
+        Ok(in_memory + on_disk)
     }
 
     /// With its last body a store's own base in the groups goes too.
@@ -119,10 +129,9 @@ fn kill_keeper(places: &Places) -> io::Result<()> {
     }
 }
 
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+/// The file behind a device first: what was never written to it need not be any more.
+fn remove_body(body: &Path) -> io::Result<u64> {
+    let freed = remove_tree(body)?;
+    let_go_of(body, DEATH)?;
+    Ok(freed)
 }

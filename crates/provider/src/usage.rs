@@ -24,4 +24,6 @@ pub struct Capacity {
     pub memory_mb_left: Option<u64>,
     pub disk_mb_left: Option<u64>,
     pub processes_left: Option<u64>,
+    /// How many bodies can still be given ids of their own.
+    pub ids_left: Option<u64>,
 }

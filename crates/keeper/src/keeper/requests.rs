@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 
 use super::{Keeper, now_ms, wall_ms};
+use crate::disk::Disk;
 use crate::execution::Execution;
 use crate::log::{Ring, Stream, Writer};
 use crate::peers::Awaited;
@@ -26,6 +27,10 @@ impl Keeper {
             Request::Resize { execution, size } => self.resize(&execution, size),
             Request::List => Response::Executions(self.list()),
             Request::Activity => self.activity(),
+            Request::Disk => match Disk::look() {
+                Ok(disk) => Response::Disk(disk),
+                Err(error) => refuse(Reason::Failed, &error.to_string()),
+            },
             Request::Wait { execution } => match self.ended.get(&execution) {
                 Some(ended) => Response::Ended(*ended),
                 None if self.running.contains_key(&execution) => {
