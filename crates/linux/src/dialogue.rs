@@ -11,6 +11,9 @@ use crate::provider::LinuxProvider;
 /// How long the program that a probe runs may take. Shorter than a keeper is waited for, so that it says so itself.
 const PROBE_MS: u64 = 2_500;
 
+/// What is fed with one message. A keeper takes little more ahead of what is read.
+const AT_A_TIME: usize = 128 * 1024;
+
 /// What a keeper has counted.
 pub(crate) struct Activity {
     pub(crate) operations: u64,
@@ -46,8 +49,8 @@ impl LinuxProvider {
     ) -> Result<Fed, FeedError> {
         let unreachable = |why: String| FeedError::Unreachable { why };
         let Feed { at, bytes, close } = feed;
-        // Of what is too long for one message the rest is fed again, as what found no room is.
-        let (bytes, rest) = bytes.split_at(bytes.len().min(wire::LONGEST / 4));
+        // The rest is fed again, as what found no room is.
+        let (bytes, rest) = bytes.split_at(bytes.len().min(AT_A_TIME));
         let close = close && rest.is_empty();
         let request = Request::Feed { execution: execution.to_string(), at, bytes: bytes.to_vec(), close };
         let answer = ask(&self.grounds.of(body), &request).await;
