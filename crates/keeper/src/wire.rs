@@ -304,9 +304,13 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let value = |digit: u8| DIGITS.iter().position(|known| *known == digit);
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
         let byte = |pair: &[u8]| match pair {
-            [high, low] => u8::try_from(value(*high)? << 4 | value(*low)?).ok(),
+            [high, low] => Some(value(*high)? << 4 | value(*low)?),
             _ => None,
         };
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();

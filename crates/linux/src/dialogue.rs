@@ -11,8 +11,8 @@ use crate::provider::LinuxProvider;
 /// How long the program that a probe runs may take. Shorter than a keeper is waited for, so that it says so itself.
 const PROBE_MS: u64 = 2_500;
 
-/// How much input goes in one message: little more than a pipe takes at a time.
-const ONE_FEED: usize = 128 * 1024;
+/// What is fed with one message. A keeper takes little more ahead of what is read.
+const AT_A_TIME: usize = 128 * 1024;
 
 /// What a keeper has counted.
 pub(crate) struct Activity {
@@ -50,7 +50,7 @@ impl LinuxProvider {
         let unreachable = |why: String| FeedError::Unreachable { why };
         let Feed { at, bytes, close } = feed;
         // The rest is fed again, as what found no room is.
-        let (bytes, rest) = bytes.split_at(bytes.len().min(ONE_FEED));
+        let (bytes, rest) = bytes.split_at(bytes.len().min(AT_A_TIME));
         let close = close && rest.is_empty();
         let request = Request::Feed { execution: execution.to_string(), at, bytes: bytes.to_vec(), close };
         let answer = ask(&self.grounds.of(body), &request).await;

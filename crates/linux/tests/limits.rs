@@ -208,8 +208,9 @@ async fn too_few_open_files_to_start_anything_is_no_sandbox() {
     assert!(why.contains("3 open files"), "{why}");
 }
 
-/// Two forks, a session of its own and deaf to signals.
-const STRAY: &str = r#"(setsid sh -c 'trap "" TERM HUP INT; echo astray; exec tail -f /dev/null' &) ; "#;
+/// Two forks, a session of its own, deaf to signals, and nothing to do with the pipes of the first process.
+const STRAY: &str = r#"(setsid sh -c 'trap "" TERM HUP INT PIPE; echo astray;
+    exec tail -f /dev/null > /dev/null 2>&1' &) ; "#;
 
 async fn stray(sandbox: &Sandbox, then: &str, limits: ExecutionLimits) -> ExecutionId {
     let execution = sandbox.exec(&sh(&format!("{STRAY}{then}")), limits).await;
@@ -258,7 +259,7 @@ async fn a_first_process_that_ends_at_once_leaves_nothing_behind() {
     let sandbox = Sandbox::plain().await;
 
     for _ in 0..10 {
-        let execution = sandbox.script("setsid tail -f /dev/null & exit 0").await;
+        let execution = sandbox.script("setsid tail -f /dev/null > /dev/null 2>&1 & exit 0").await;
         assert_eq!(sandbox.how(execution).await, (Cause::Completed, Some(0)));
     }
 
