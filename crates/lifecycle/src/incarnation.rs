@@ -48,14 +48,8 @@ impl Turn<'_> {
         // Nobody has asked anything of a body in the pool.
         let accept_ms = self.policy.accept_ms.filter(|_| self.sandbox.pooled.is_none());
         let accept_by = accept_ms.map(|ms| self.now.after_ms(ms));
-        self.sandbox.lease = Lease::Live(Live {
-            generation,
-            accept_by,
-            idle_by: None,
-            health,
-            check: None,
-            extension: None,
-        });
+        self.sandbox.lease =
+            Lease::Live(Live { generation, accept_by, idle_by: None, health, check: None, extension: None });
         self.record(Fact::BecameReady { generation });
     }
 

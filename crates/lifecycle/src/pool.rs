@@ -156,8 +156,10 @@ impl Turn<'_> {
 
     pub(crate) fn extension_overdue(&mut self) {
         let now = self.now;
-        let overdue =
-            self.live().and_then(|live| live.extension).is_some_and(|extension| extension.duty.deadline <= now);
+        let overdue = self
+            .live()
+            .and_then(|live| live.extension)
+            .is_some_and(|extension| extension.duty.deadline <= now);
         if overdue {
             self.extension_failed("the body did not answer when it was given its time".into());
         }

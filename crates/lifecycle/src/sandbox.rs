@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Extension, Generation, Lease, NodeId, Receipt,
-    SandboxId, Shape, StartStep, Ticket, Timestamp, Work,
+    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Extension, Generation, Lease, NodeId,
+    Receipt, SandboxId, Shape, StartStep, Ticket, Timestamp, Work,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
