@@ -92,6 +92,10 @@ impl User {
                 other => self.common.checker.violate(format!("the same key gave {id} and then {other:?}")),
             }
         }
+        // Who knows what he wants does not wait for it to be ready.
+        if self.common.chance.hits(300) {
+            self.execute(id).await;
+        }
         if self.common.chance.hits(500) {
             let until = self.common.clock.now().after_ms(20_000);
             self.call(async |engine| engine.wait_ready(id, until).await).await;
