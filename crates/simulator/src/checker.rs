@@ -27,6 +27,7 @@ struct Seen {
     probes: BTreeMap<Body, Timestamp>,
     outcomes: BTreeMap<ExecutionId, Outcome>,
     given_out: BTreeSet<SandboxId>,
+    set_back_ms: u64,
     created: u64,
     destroyed: u64,
     violation: Option<String>,
@@ -68,6 +69,11 @@ impl Checker {
         self.lock().steps
     }
 
+    /// A probe that was under way then is younger, by the clock that it was asked by, than by the one that saw it pass.
+    pub(crate) fn clock_was_set_back(&self, ms: u64) {
+        self.lock().set_back_ms += ms;
+    }
+
     pub(crate) fn probed(&self, body: Body, probed: &Probed) {
         if *probed == Probed::Passed {
             self.lock().probes.insert(body, self.clock.now());
@@ -97,9 +103,7 @@ impl Checker {
         let (first, proven) = {
             let mut seen = self.lock();
             let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
-            let passed = seen.probes.get(&body).copied();
-            let fresh = passed.is_some_and(|passed| now.ms_since(passed) <= policy.evidence_ms);
-            (seen.given_out.insert(sandbox.id), fresh)
+            (seen.given_out.insert(sandbox.id), seen.is_fresh(body, now, policy))
         };
         if !first {
             self.violate(format!("given out once: {} was given to a second user", sandbox.id));
@@ -230,6 +234,11 @@ impl Seen {
         broken
     }
 
+    fn is_fresh(&self, body: Body, now: Timestamp, policy: &Policy) -> bool {
+        let longest_ms = policy.evidence_ms + self.set_back_ms;
+        self.probes.get(&body).is_some_and(|passed| now.ms_since(*passed) <= longest_ms)
+    }
+
     /// Sandboxes that are shown as ready without a probe that is fresh enough.
     fn unproven(&self, now: Timestamp) -> Vec<String> {
         let shown_ready = self.known.values().filter(|(sandbox, policy)| {
@@ -237,7 +246,7 @@ impl Seen {
         });
         let unproven = shown_ready.filter(|(sandbox, policy)| {
             let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
-            self.probes.get(&body).is_none_or(|passed| now.ms_since(*passed) > policy.evidence_ms)
+            !self.is_fresh(body, now, policy)
         });
         unproven.map(|(sandbox, _)| format!("{} is shown ready and was not probed", sandbox.id)).collect()
     }

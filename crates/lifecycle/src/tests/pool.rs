@@ -20,7 +20,7 @@ fn waiting_until(pool_life_ms: u64) -> Scene {
     let mut scene = Scene::from(create_pooled(SandboxId(7), shape(), ctx), waits.clone());
     scene.launched();
     scene.probed(Probed::Passed);
-    scene.policy = Policy { max_life_ms: DAY_MS, launches: 2, ..Policy::default() };
+    scene.policy = Policy { max_life_ms: DAY_MS, launches: 1, ..Policy::default() };
     scene
 }
 
@@ -122,6 +122,8 @@ fn a_body_in_doubt_is_not_given_out() {
     adopted.node = ELSEWHERE;
     adopted.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
 
+    assert_eq!(doubted.claim(), Err(Refusal::NotProven));
+    doubted.looked(unknown());
     assert_eq!(doubted.claim(), Err(Refusal::NotProven));
     assert_eq!(adopted.claim(), Err(Refusal::NotProven));
     adopted.looked(present(vec![body(1, vec![])]));
