@@ -86,7 +86,7 @@ async fn wait_until_settled(host: &Host, data: &Path, seconds: u64) -> anyhow::R
 async fn unsettled(host: &Host, others: &[NodeId]) -> anyhow::Result<usize> {
     let (mut count, mut after) = (0, None);
     loop {
-        let page = host.store.list(Filter::Present, after, PAGE).await?;
+        let page = host.store.list(Filter::Leased, after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(count) };
         after = Some(last.id());
         count += page.iter().filter(|row| !is_seen_to(row, host.engine.node(), others)).count();

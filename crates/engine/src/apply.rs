@@ -145,7 +145,7 @@ impl Inner {
     }
 
     /// What a commit brings with it. It is durable now, so it may be acted on.
-    fn follow(self: Arc<Self>, transition: Transition) {
+    pub(crate) fn follow(self: Arc<Self>, transition: Transition) {
         let sandbox = &transition.sandbox;
         for record in &transition.records {
             tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);

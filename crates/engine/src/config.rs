@@ -2,6 +2,8 @@
 
 use pinfold_lifecycle::AdmissionLimits;
 
+use crate::PoolPlan;
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub admission: AdmissionLimits,
@@ -20,6 +22,15 @@ pub struct Config {
     pub launches: usize,
     pub stops: usize,
     pub questions: usize,
+    /// What is kept ready ahead of need. Empty: nothing is.
+    pub pool: Vec<PoolPlan>,
+    /// A body that nobody was given ends at this age.
+    pub pool_life_ms: u64,
+    pub pool_every_ms: u64,
+    /// Bodies of one plan that are launched at one time.
+    pub pool_launches: usize,
+    /// How long a create waits for the pool to make room.
+    pub pool_yield_ms: u64,
 }
 
 impl Default for Config {
@@ -36,6 +47,11 @@ impl Default for Config {
             launches: 16,
             stops: 64,
             questions: 64,
+            pool: Vec::new(),
+            pool_life_ms: 30 * 60_000,
+            pool_every_ms: 1_000,
+            pool_launches: 2,
+            pool_yield_ms: 10_000,
         }
     }
 }

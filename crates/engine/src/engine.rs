@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use pinfold_lifecycle::{
-    Ask, Cause, Command, Context, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId, Outcome,
-    Policy, Receipt, SandboxId, Spec, Timestamp,
+    Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId, Outcome, Policy,
+    Receipt, SandboxId, Spec, Timestamp,
 };
 use pinfold_provider::{AskBodyError, Body, Provider, Usage};
-use pinfold_store::{
-    CreateError, Created, Filter, IdempotencyKey, NewExecution, NewSandbox, Store, StoreError, Stored,
-};
+use pinfold_store::{CreateError, Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
 use tokio::sync::Notify;
 
 use crate::apply::Input;
+use crate::claim::Wanted;
 use crate::errands::Errands;
 use crate::lanes::Lanes;
+use crate::pool::Pool;
 use crate::waiting::Waiters;
 use crate::{
     ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
@@ -47,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) errands: Errands,
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Waiters,
+    pub(crate) pool: Pool,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
@@ -72,7 +73,8 @@ pub enum Stop {
     Pending,
 }
 
-/// What becomes of live sandboxes when their engine shuts down.
+/// What becomes of live sandboxes when their engine shuts down. Bodies in its pool, which nobody was given, end in
+/// either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExit {
     /// The next engine takes them over.
@@ -96,6 +98,7 @@ impl Engine {
             errands: Errands::default(),
             lanes: Lanes::new(&config),
             waiters: Waiters::default(),
+            pool: Pool::default(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,
@@ -104,6 +107,7 @@ impl Engine {
         inner.errands.spawn_loop(inner.clone().keep_company());
         inner.errands.spawn_loop(inner.clone().keep_reconciled());
         inner.errands.spawn_loop(inner.clone().keep_tidy());
+        inner.errands.spawn_loop(inner.clone().keep_pooled());
         Ok(Self { inner })
     }
 
@@ -112,18 +116,11 @@ impl Engine {
         self.inner.node
     }
 
-    /// Leases a sandbox and begins its launch. Admission, key and lease are one transaction.
+    /// Leases a sandbox and begins its launch, or gives out a body that waits in the pool. Admission, key and lease
+    /// are one transaction.
     pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, CreateError> {
-        let now = self.inner.clock.now();
-        let id = SandboxId(self.inner.ids.fresh(now));
-        let policy = Arc::new(ask.policy);
-        let ctx = Context { now, node: self.inner.node, policy: &policy };
-        let transition = pinfold_lifecycle::create(id, ctx);
-        let new = NewSandbox { transition, spec: Arc::new(ask.spec), policy: policy.clone(), key: ask.key };
-        match self.inner.insert(new, self.inner.config.admission).await? {
-            Created::New(_) => Ok(id),
-            Created::Known(known) => Ok(known),
-        }
+        let wanted = Wanted { spec: Arc::new(ask.spec), policy: Arc::new(ask.policy), key: ask.key };
+        self.inner.provide(wanted).await
     }
 
     /// Waits until the sandbox passed its probes, or has ended, or the deadline is there.
@@ -231,16 +228,18 @@ impl Engine {
 
     /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long.
     pub async fn shutdown(self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+        let until = self.inner.clock.now().after_ms(wait_ms);
+        self.inner.pool.close();
         if on_exit == OnExit::Stop {
-            self.stop_own(wait_ms).await?;
+            self.stop_own(until).await?;
         }
+        self.inner.give_up_own(until).await?;
         self.inner.errands.abort_all();
         self.inner.say_goodbye().await?;
         Ok(())
     }
 
-    async fn stop_own(&self, wait_ms: u64) -> Result<(), ApplyError> {
-        let until = self.inner.clock.now().after_ms(wait_ms);
+    async fn stop_own(&self, until: Timestamp) -> Result<(), ApplyError> {
         let mut own = Vec::new();
         let mut after = None;
         loop {

@@ -25,7 +25,9 @@ impl Lanes {
         let lane = match work {
             Work::Launch => &self.launches,
             Work::Stop { .. } | Work::Kill { .. } => &self.stops,
-            Work::Probe | Work::Ping | Work::Look | Work::Exec { .. } => &self.questions,
+            Work::Probe | Work::Ping | Work::Look | Work::Extend { .. } | Work::Exec { .. } => {
+                &self.questions
+            }
             Work::Watch { .. } => return None,
         };
         lane.acquire().await.ok()

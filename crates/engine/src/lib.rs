@@ -3,6 +3,7 @@
 
 mod apply;
 mod census;
+mod claim;
 mod clock;
 mod config;
 mod engine;
@@ -11,6 +12,7 @@ mod ids;
 mod lanes;
 mod nodes;
 mod perform;
+mod pool;
 mod reconcile;
 mod retention;
 mod timer;
@@ -22,5 +24,6 @@ pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
 pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, Stop, UsageError};
 pub use ids::{Ids, RandomIds};
+pub use pool::PoolPlan;
 pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
 pub use waiting::{WaitError, Waited};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{Effect, Event, ExecutionId, SandboxId, Ticket, Work};
+use pinfold_lifecycle::{Effect, Event, ExecutionId, SandboxId, Ticket, Timestamp, Work};
 use pinfold_provider::{
-    Body, Exec, ExecError, Killed, Start, StartError, StartPermit, WaitError as BodyWaitError,
+    AskBodyError, Body, Exec, ExecError, Killed, Start, StartError, StartPermit, WaitError as BodyWaitError,
 };
 use pinfold_store::{Row, Store, Stored};
 
@@ -44,6 +44,7 @@ impl Inner {
             Work::Stop { grace_ms } => {
                 Some(Event::Stopped { ticket, outcome: self.provider.stop(body, grace_ms).await })
             }
+            Work::Extend { ends_at } => Some(self.extend(body, ticket, ends_at).await),
             Work::Exec { execution } => self.start_execution(body, ticket, execution).await,
             Work::Watch { execution } => Some(self.watch(body, ticket, execution).await),
             Work::Kill { execution } => Some(self.kill(body, ticket, execution).await),
@@ -60,6 +61,18 @@ impl Inner {
             Ok(()) => Some(Event::Launched { ticket }),
             Err(StartError::NoLongerWanted) => None,
             Err(StartError::Failed { why }) => Some(Event::LaunchFailed { ticket, why }),
+        }
+    }
+
+    async fn extend(&self, body: Body, ticket: Ticket, ends_at: Timestamp) -> Event {
+        loop {
+            match self.provider.keep_alive(body, ends_at).await {
+                Ok(()) => return Event::Extended { ticket },
+                Err(error @ AskBodyError::NoSuchBody) => {
+                    return Event::ExtendFailed { ticket, why: error.to_string() };
+                }
+                Err(AskBodyError::Unreachable { .. }) => self.pause(TRY_AGAIN_MS).await,
+            }
         }
     }
 

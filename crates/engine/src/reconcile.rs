@@ -134,7 +134,7 @@ impl Inner {
     ) -> Result<(), ReconcileError> {
         let mut after = None;
         loop {
-            let page = self.store.list(Filter::Present, after, PAGE).await?;
+            let page = self.store.list(Filter::Leased, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id());
             report.records += page.len();

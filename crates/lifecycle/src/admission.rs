@@ -18,6 +18,8 @@ pub struct Totals {
     pub destroyed: u64,
     /// Destroyed on an operator's word instead of a look.
     pub attested: u64,
+    /// Bodies that wait in the pool. They were not created yet, but what they take is taken.
+    pub pooled: u64,
     pub taken: Demand,
 }
 
@@ -26,6 +28,12 @@ impl Totals {
     #[must_use]
     pub fn present(&self) -> u64 {
         self.created.saturating_sub(self.destroyed)
+    }
+
+    /// Those not yet proven gone and those that wait in the pool.
+    #[must_use]
+    pub fn leased(&self) -> u64 {
+        self.present().saturating_add(self.pooled)
     }
 }
 
@@ -54,9 +62,9 @@ pub enum Scarcity {
 
 pub fn admit(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) -> Result<(), Scarcity> {
     if let Some(limit) = limits.sandboxes
-        && totals.present() >= limit
+        && totals.leased() >= limit
     {
-        return Err(Scarcity::Sandboxes { present: totals.present(), limit });
+        return Err(Scarcity::Sandboxes { present: totals.leased(), limit });
     }
     let taken = &totals.taken;
     if let Some(limit) = exceeded(taken.memory_mb, asked.memory_mb, limits.memory_mb) {
@@ -69,6 +77,16 @@ pub fn admit(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) -> Resul
         return Err(Scarcity::Processes { taken: taken.processes, asked: asked.processes, limit });
     }
     Ok(())
+}
+
+/// Whether there is room for one more in the pool. It never takes the last place: that is for whoever asks.
+pub fn admit_to_pool(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) -> Result<(), Scarcity> {
+    let taken = Demand {
+        memory_mb: totals.taken.memory_mb.saturating_add(asked.memory_mb),
+        disk_mb: totals.taken.disk_mb.saturating_add(asked.disk_mb),
+        processes: totals.taken.processes.saturating_add(asked.processes),
+    };
+    admit(&Totals { pooled: totals.pooled.saturating_add(1), taken, ..*totals }, asked, limits)
 }
 
 fn exceeded(taken: u64, asked: u64, limit: Option<u64>) -> Option<u64> {

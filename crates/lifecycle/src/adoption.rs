@@ -1,7 +1,7 @@
 //! What a dead node left: its work is asked for again, and its bodies are looked at before they are trusted.
 
 use crate::turn::Turn;
-use crate::{Cause, CheckKind, Duty, Execution, ExecutionState, Fact, Lease, NodeId, StartStep};
+use crate::{Cause, CheckKind, Duty, Execution, ExecutionState, Extension, Fact, Lease, NodeId, StartStep};
 
 impl Turn<'_> {
     pub(crate) fn adopt(&mut self, dead: NodeId, rebooted: bool) {
@@ -16,6 +16,7 @@ impl Turn<'_> {
         self.record(Fact::Adopted { from: dead });
         // In this order: a look only judges executions whose watch began before it.
         self.adopt_executions(dead);
+        self.adopt_extension(dead);
         self.adopt_lease(dead, owned);
         if owned && self.policy.ends_with_owner {
             self.end(Cause::CallerGone, true);
@@ -53,6 +54,16 @@ impl Turn<'_> {
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
             | Lease::Quarantined { .. } => {}
+        }
+    }
+
+    fn adopt_extension(&mut self, dead: NodeId) {
+        let left = self.live().and_then(|live| live.extension).filter(|extension| extension.duty.by == dead);
+        if let Some(Extension { duty, holds_work }) = left {
+            let again = self.duty_until(duty.deadline);
+            if let Some(live) = self.live() {
+                live.extension = Some(Extension { duty: again, holds_work });
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::turn::Turn;
 use crate::{
     Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease,
-    Life, NodeId, Outcome, Sandbox, Transition,
+    Life, NodeId, Outcome, Sandbox, Shape, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,6 +20,10 @@ pub enum Ask {
     Restart { cause: Cause },
     /// Count idleness anew.
     KeepAlive,
+    /// Make a body that waits in the pool the sandbox of whoever asks, under the policy of that wish.
+    Claim { shape: Box<Shape> },
+    /// End a body that waits in the pool. One that was given out is not touched.
+    GiveUp { cause: Cause },
     /// An operator's word that a quarantined body is gone.
     Attest { by: String, reason: String },
     /// Take over what a dead node owned or was doing here.
@@ -44,6 +48,18 @@ pub enum Refusal {
     NoBody,
     #[error("a body is leased already")]
     Leased,
+    #[error("the body waits in the pool and is nobody's sandbox yet")]
+    Pooled,
+    #[error("the sandbox does not wait in the pool")]
+    NotPooled,
+    #[error("the body that waits in the pool is made for other limits or another image")]
+    OtherShape,
+    #[error("the body that waits in the pool has no fresh proof that it works")]
+    NotProven,
+    #[error("the body that waits in the pool ends too soon")]
+    NearItsEnd,
+    #[error("a sandbox that ends with its owner has a body of its own")]
+    EndsWithOwner,
 }
 
 /// Takes in a wish.
@@ -58,6 +74,7 @@ impl Turn<'_> {
         match wish {
             Ask::Execute { id, kind, limits, may_queue } => {
                 self.must_be_wanted()?;
+                self.must_not_wait_in_pool()?;
                 self.ask_execution(id, kind, limits, may_queue)?;
             }
             Ask::Cancel { id, cause } => self.cancel(id, cause)?,
@@ -68,6 +85,8 @@ impl Turn<'_> {
                 self.must_be_wanted()?;
                 self.keep_alive();
             }
+            Ask::Claim { shape } => self.claim(&shape)?,
+            Ask::GiveUp { cause } => self.give_up(cause)?,
             Ask::Attest { by, reason } => self.attest(by, reason)?,
             Ask::Adopt { dead, rebooted } => self.adopt(dead, rebooted),
             Ask::LeaseStray { generation } => self.lease_stray(generation)?,
@@ -75,7 +94,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn must_be_wanted(&self) -> Result<(), Refusal> {
+    pub(crate) fn must_be_wanted(&self) -> Result<(), Refusal> {
         match self.sandbox.life {
             Life::Wanted => Ok(()),
             Life::Ending { cause, .. } => Err(Refusal::Ending { cause }),
@@ -113,6 +132,7 @@ impl Turn<'_> {
 
     fn restart(&mut self, cause: Cause) -> Result<(), Refusal> {
         self.must_be_wanted()?;
+        self.must_not_wait_in_pool()?;
         match self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => {}
             Lease::Free { .. }

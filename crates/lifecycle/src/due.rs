@@ -13,7 +13,10 @@ impl Sandbox {
         let lease = match &self.lease {
             Lease::Free { .. } => None,
             Lease::Starting { duty, .. } | Lease::Stopping { duty, .. } => Some(duty.deadline),
-            Lease::Live(live) => Some(self.next_check(live)),
+            Lease::Live(live) => {
+                let extension = live.extension.map(|extension| extension.duty.deadline);
+                extension.into_iter().chain([self.next_check(live)]).min()
+            }
             Lease::StopWaiting { next_at, .. } => Some(*next_at),
             Lease::Quarantined { look: Some(duty), .. } => Some(duty.deadline),
             Lease::Quarantined { look: None, next_look, .. } => Some(*next_look),
@@ -103,7 +106,10 @@ impl Turn<'_> {
                 };
                 self.start_failed(cause, format!("no answer to {step:?} by its deadline"));
             }
-            Lease::Live(_) => self.checks_overdue(),
+            Lease::Live(_) => {
+                self.extension_overdue();
+                self.checks_overdue();
+            }
             Lease::Stopping { duty, .. }
                 if self.is_over(duty.deadline) && self.holds(Guard::StopAttemptExpires) =>
             {

@@ -45,6 +45,8 @@ pub enum Work {
     Look,
     /// End the body of this generation and earlier ones, and prove it.
     Stop { grace_ms: u64 },
+    /// Move the moment at which the body ends itself.
+    Extend { ends_at: Timestamp },
     /// Start the execution's process.
     Exec { execution: ExecutionId },
     /// Wait until the execution's process has ended.

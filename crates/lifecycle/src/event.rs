@@ -28,6 +28,15 @@ pub enum Event {
         ticket: Ticket,
         outcome: StopOutcome,
     },
+    /// The body knows when it ends.
+    Extended {
+        ticket: Ticket,
+    },
+    /// The body is not there to be told when it ends.
+    ExtendFailed {
+        ticket: Ticket,
+        why: String,
+    },
     ExecutionStarted {
         ticket: Ticket,
         execution: ExecutionId,
@@ -77,6 +86,10 @@ impl Turn<'_> {
             Event::Stopped { ticket, outcome } if self.stopping(ticket) => {
                 return self.stop_answered(outcome);
             }
+            Event::Extended { ticket } if self.extending(ticket) => return self.extended(),
+            Event::ExtendFailed { ticket, why } if self.extending(ticket) => {
+                return self.extension_failed(why);
+            }
             Event::ExecutionStarted { ticket, execution } => {
                 return self.execution_started(ticket, execution);
             }
@@ -92,6 +105,8 @@ impl Turn<'_> {
             Event::Launched { ticket } => (ticket, "launched"),
             Event::LaunchFailed { ticket, .. } => (ticket, "launch failed"),
             Event::Stopped { ticket, .. } => (ticket, "stopped"),
+            Event::Extended { ticket } => (ticket, "extended"),
+            Event::ExtendFailed { ticket, .. } => (ticket, "extend failed"),
         };
         self.late(late.0, late.1);
     }

@@ -2,8 +2,8 @@
 
 use crate::turn::Turn;
 use crate::{
-    Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Lease, Life,
-    Outcome, Refusal, Ticket,
+    Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live, Outcome,
+    Refusal, Ticket,
 };
 
 impl Turn<'_> {
@@ -55,10 +55,13 @@ impl Turn<'_> {
         {
             return self.end(cause, false);
         }
-        if matches!(self.sandbox.lease, Lease::Live(_)) {
+        let holds_work = |live: &Live| live.extension.is_some_and(|extension| extension.holds_work);
+        if self.live().is_some_and(|live| !holds_work(live)) {
             self.start_queued();
         }
-        let idle_from_now = self.policy.idle_ms.map(|ms| self.now.after_ms(ms));
+        // Waiting is what a body in the pool is for.
+        let idle_ms = self.policy.idle_ms.filter(|_| self.sandbox.pooled.is_none());
+        let idle_from_now = idle_ms.map(|ms| self.now.after_ms(ms));
         let empty = self.sandbox.executions.is_empty();
         if let Some(live) = self.live() {
             live.idle_by = if empty { live.idle_by.or(idle_from_now) } else { None };

@@ -47,10 +47,18 @@ pub enum Guard {
     StopKeepsToItsGeneration,
     /// A row that cannot be read is quarantined.
     UnreadableIsQuarantined,
+    /// Only a body that waits in the pool is given out, and then it waits no more.
+    GivenOutOnce,
+    /// A body is given out only while its probe is fresh.
+    GivenOutProven,
+    /// Where a body from the pool must end sooner than it was told, nothing runs in it before it knows.
+    ShorterLifeWaits,
+    /// Only a body that waits in the pool is given up to make room.
+    OnlyTheWaitingAreGivenUp,
 }
 
 impl Guard {
-    pub const ALL: [Guard; 21] = [
+    pub const ALL: [Guard; 25] = [
         Guard::OnlyAbsenceFrees,
         Guard::LaunchWaitsForAbsence,
         Guard::StopCoversStart,
@@ -72,6 +80,10 @@ impl Guard {
         Guard::NoExecutionOutlivesItsBody,
         Guard::StopKeepsToItsGeneration,
         Guard::UnreadableIsQuarantined,
+        Guard::GivenOutOnce,
+        Guard::GivenOutProven,
+        Guard::ShorterLifeWaits,
+        Guard::OnlyTheWaitingAreGivenUp,
     ];
 }
 

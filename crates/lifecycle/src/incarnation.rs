@@ -45,8 +45,11 @@ impl Turn<'_> {
             doubt_since: None,
             hold_until: self.now,
         };
-        let accept_by = self.policy.accept_ms.map(|ms| self.now.after_ms(ms));
-        self.sandbox.lease = Lease::Live(Live { generation, accept_by, idle_by: None, health, check: None });
+        // Nobody has asked anything of a body in the pool.
+        let accept_ms = self.policy.accept_ms.filter(|_| self.sandbox.pooled.is_none());
+        let accept_by = accept_ms.map(|ms| self.now.after_ms(ms));
+        self.sandbox.lease =
+            Lease::Live(Live { generation, accept_by, idle_by: None, health, check: None, extension: None });
         self.record(Fact::BecameReady { generation });
     }
 

@@ -25,6 +25,9 @@ pub fn broken(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if !wanted && sandbox.executions.iter().any(|e| !matches!(e.state, ExecutionState::Ending { .. })) {
         return Some("stop wins: an execution goes on although the end is decided");
     }
+    if sandbox.pooled.is_some() && !sandbox.executions.is_empty() {
+        return Some("given out once: an execution in a body that waits in the pool");
+    }
     if sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Ended { .. })) {
         return Some("an ended execution is still in the sandbox");
     }
@@ -57,6 +60,9 @@ pub fn broken_step(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
         && first != later
     {
         return Some("one cause of death: it was rewritten");
+    }
+    if before.pooled.is_none() && after.pooled.is_some() {
+        return Some("given out once: a body went back to the pool");
     }
     if after.generation() < before.generation() {
         return Some("a generation was used again");

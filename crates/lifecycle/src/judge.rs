@@ -72,7 +72,9 @@ impl Turn<'_> {
             live.health.verdict = Verdict::Unhealthy { since: now, failure: failure.clone() };
             self.record(Fact::BecameUnhealthy { failure });
         }
-        if self.now.ms_since(self.sandbox.created_at) >= self.policy.unhealthy_age_ms {
+        let is_old = self.now.ms_since(self.sandbox.created_at) >= self.policy.unhealthy_age_ms;
+        // Nobody has anything to lose in the pool.
+        if is_old || self.sandbox.pooled.is_some() {
             self.end(Cause::ProbeFailed, false);
         } else {
             // A body that is gone fails its probes too, and that is another story.

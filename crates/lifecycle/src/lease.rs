@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Duty, ProbeFailure, Timestamp};
+use crate::{Duty, Extension, ProbeFailure, Timestamp};
 
 /// Numbers the bodies of one sandbox. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
@@ -90,6 +90,9 @@ pub struct Live {
     pub idle_by: Option<Timestamp>,
     pub health: Health,
     pub check: Option<Check>,
+    /// It came from the pool and does not know yet how long it may live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extension: Option<Extension>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -19,6 +19,12 @@ pub struct Record {
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
     Created,
+    /// A body is prepared that nobody has asked for yet. It is `Created` when it is given out.
+    Pooled,
+    /// The body knows when it ends.
+    EndMoved {
+        until: Timestamp,
+    },
     LaunchBegan {
         generation: Generation,
     },

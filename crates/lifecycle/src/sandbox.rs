@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Generation, Lease, NodeId, Receipt,
-    SandboxId, StartStep, Ticket, Timestamp, Work,
+    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Extension, Generation, Lease, NodeId,
+    Receipt, SandboxId, Shape, StartStep, Ticket, Timestamp, Work,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Sandbox {
     pub start_by: Timestamp,
     /// The end of its maximum life.
     pub expires_at: Timestamp,
+    /// It waits in the pool and is nobody's sandbox yet. Once given out it never comes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Box<Shape>>,
     pub launches: u32,
     /// Bodies that were found after the end and had to be leased again to be stopped.
     pub strays: u32,
@@ -68,12 +71,28 @@ impl Sandbox {
         self.forget && self.is_settled()
     }
 
-    /// How many bodies' worth of sandbox were created and proven gone: a stray counts as one more of each.
+    /// How many bodies' worth of sandbox were created and proven gone: a stray counts as one more of each. What
+    /// was never given out is neither.
     #[must_use]
     pub fn created_and_destroyed(&self) -> (u64, u64) {
+        if self.pooled.is_some() {
+            return (0, 0);
+        }
         let created = 1 + u64::from(self.strays);
         let alive = u64::from(!self.is_settled());
         (created, created - alive)
+    }
+
+    /// Counted apart: its body is not proven gone, and nobody was given it.
+    #[must_use]
+    pub fn is_in_pool(&self) -> bool {
+        self.pooled.is_some() && !self.is_settled()
+    }
+
+    /// The shape it may be claimed for, sooner or later.
+    #[must_use]
+    pub fn waits_in_pool_of(&self) -> Option<&Shape> {
+        self.pooled.as_deref().filter(|_| matches!(self.life, Life::Wanted))
     }
 
     /// Everything that is under way for this sandbox. What a crash interrupted is found here again.
@@ -88,6 +107,9 @@ impl Sandbox {
             Lease::Live(live) => {
                 if let Some(Check { kind, duty }) = live.check {
                     push(duty, kind.work());
+                }
+                if let Some(Extension { duty, .. }) = live.extension {
+                    push(duty, Work::Extend { ends_at: self.expires_at });
                 }
             }
             Lease::Stopping { forced, duty, .. } => {

@@ -4,6 +4,7 @@ mod adoption;
 mod counting;
 mod executions;
 mod health;
+mod pool;
 mod starting;
 mod stopping;
 

@@ -60,7 +60,7 @@ pub fn quarantine_unreadable(
     turn.finish()
 }
 
-fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sandbox {
+pub(crate) fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sandbox {
     Sandbox {
         id,
         owner: ctx.node,
@@ -69,6 +69,7 @@ fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sand
         created_at: ctx.now,
         start_by: ctx.now.after_ms(ctx.policy.start_ms),
         expires_at: ctx.now.after_ms(ctx.policy.max_life_ms),
+        pooled: None,
         launches: 0,
         strays: 0,
         rebooted: false,

@@ -227,7 +227,10 @@ fn makes_sense(world: &World, place: u8, sandbox: &Sandbox, wish: Wish) -> bool 
         Wish::Cancel(number) => known(number),
         Wish::Attest => matches!(sandbox.lease, Lease::Quarantined { .. }),
         Wish::Restart => matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)),
-        Wish::KeepAlive | Wish::Doubt => matches!(sandbox.lease, Lease::Live(_)),
+        Wish::KeepAlive | Wish::Doubt | Wish::Claim | Wish::ClaimShort => {
+            matches!(sandbox.lease, Lease::Live(_))
+        }
+        Wish::GiveUp => matches!(sandbox.life, Life::Wanted),
         Wish::Stop | Wish::StopForShutdown | Wish::StopForced => !sandbox.is_settled(),
         Wish::Forget => true,
         Wish::Spoil => matches!(sandbox.life, Life::Wanted),

@@ -75,6 +75,7 @@ impl Small {
             world.broken.note(Promise::that_says(rule));
         }
         check_freeing(world, before, decision);
+        self.check_pool(world, before, decision);
         if let Trigger::Answered { event, ticket } = &decision.trigger {
             check_answer(world, before, after, event, *ticket);
         }
@@ -83,6 +84,27 @@ impl Small {
             && stop_under_way(before) != stop_under_way(after)
         {
             world.broken.note(Promise::AgainIsSafe);
+        }
+    }
+
+    /// What waits in the pool is given to one, proven; and only what waits is given up.
+    fn check_pool(&self, world: &mut World, before: &Sandbox, decision: &Decision) {
+        let memory = &mut world.memory[usize::from(decision.place)];
+        match decision.trigger {
+            Trigger::Claimed => {
+                if std::mem::replace(&mut memory.given_out, true) {
+                    world.broken.note(Promise::GivenOutOnce);
+                }
+                let proven = memory.probed.is_some_and(|(generation, at)| {
+                    let age = u64::from(decision.at - at);
+                    generation == before.generation() && age <= self.policy.evidence_ms
+                });
+                if !proven {
+                    world.broken.note(Promise::GivenOutProven);
+                }
+            }
+            Trigger::GivenUp if memory.given_out => world.broken.note(Promise::OnlyTheStoppedEnds),
+            _ => {}
         }
     }
 
@@ -191,6 +213,8 @@ pub(crate) fn add_up(world: &mut World, before: Option<&Sandbox>, after: &Sandbo
     let change = |sum: u8, from: u64, to: u64| {
         u8::try_from(u64::from(sum).wrapping_add(to).wrapping_sub(from)).unwrap_or(u8::MAX)
     };
+    let in_pool = |sandbox: &Sandbox| u64::from(sandbox.is_in_pool());
+    world.totals.pooled = change(world.totals.pooled, before.map_or(0, in_pool), in_pool(after));
     world.totals.created = change(world.totals.created, created, created_now);
     world.totals.destroyed = change(world.totals.destroyed, destroyed, destroyed_now);
 }

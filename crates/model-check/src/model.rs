@@ -33,6 +33,8 @@ pub struct Bounds {
     pub decides_apart: bool,
     /// Whether a process may end by itself.
     pub processes_end: bool,
+    /// Whether what is made waits in the pool until it is claimed.
+    pub pooled: bool,
 }
 
 /// What a user, an operator or a passer-by may want.
@@ -47,6 +49,11 @@ pub enum Wish {
     Restart,
     Attest,
     KeepAlive,
+    /// For a life that ends after the one in the pool, or before it.
+    Claim,
+    ClaimShort,
+    /// The pool has no use for it any more.
+    GiveUp,
     Doubt,
     /// A row is overwritten with what cannot be read.
     Spoil,
@@ -71,6 +78,15 @@ const BEGINNING: i64 = 1_000;
 impl Small {
     pub(crate) fn time(&self, tick: u8) -> Timestamp {
         Timestamp(BEGINNING + i64::from(tick))
+    }
+
+    /// Whoever claims a body has his own idea of how long it may live.
+    pub(crate) fn policy_of_claim(&self, wish: Wish) -> Policy {
+        let max_life_ms = match wish {
+            Wish::ClaimShort => self.policy.max_life_ms / 2,
+            _ => self.policy.max_life_ms * 2,
+        };
+        Policy { max_life_ms, ..self.policy.clone() }
     }
 
     pub(crate) fn context(&self, tick: u8, node: NodeId) -> Context<'_> {

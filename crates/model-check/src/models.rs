@@ -48,6 +48,7 @@ fn calm() -> Bounds {
         pauses: 0,
         decides_apart: false,
         processes_end: false,
+        pooled: false,
     }
 }
 
@@ -195,6 +196,43 @@ pub fn unreadable() -> Small {
     small("unreadable", hasty(), bounds)
 }
 
+/// A body waits in the pool, grows stale or sick, and is given out for a longer or a shorter life, while planes
+/// pause and take over.
+#[must_use]
+pub fn pool() -> Small {
+    let policy = Policy { launches: 1, probe_every_ms: 2, evidence_ms: 1, ..hasty() };
+    let bounds = Bounds {
+        planes: 2,
+        ticks: 2,
+        jobs: 3,
+        wishes: 2,
+        wish_list: &[Wish::Claim, Wish::ClaimShort, Wish::Execute(0)],
+        faults: 1,
+        pauses: 1,
+        pooled: true,
+        ..calm()
+    };
+    small("pool", policy, bounds)
+}
+
+/// Two want the same body, and the pool wants to be rid of it.
+#[must_use]
+pub fn claimers() -> Small {
+    let policy = Policy { launches: 1, ..hasty() };
+    let bounds = Bounds {
+        planes: 2,
+        ticks: 1,
+        jobs: 3,
+        wishes: 3,
+        wish_list: &[Wish::Claim, Wish::GiveUp, Wish::Execute(0)],
+        faults: 1,
+        decides_apart: true,
+        pooled: true,
+        ..calm()
+    };
+    small("claimers", policy, bounds)
+}
+
 #[must_use]
 pub fn all() -> Vec<Small> {
     vec![
@@ -207,5 +245,7 @@ pub fn all() -> Vec<Small> {
         health(),
         two_sandboxes(),
         unreadable(),
+        pool(),
+        claimers(),
     ]
 }

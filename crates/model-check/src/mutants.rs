@@ -74,6 +74,10 @@ fn without(guard: Guard) -> Mutant {
         Guard::NoExecutionOutlivesItsBody => (Promise::RowsAreSound, models::executions()),
         Guard::StopKeepsToItsGeneration => (Promise::OnlyTheStoppedEnds, models::handover()),
         Guard::UnreadableIsQuarantined => (Promise::OnlyEvidenceFrees, models::unreadable()),
+        Guard::GivenOutOnce => (Promise::GivenOutOnce, models::claimers()),
+        Guard::GivenOutProven => (Promise::GivenOutProven, models::pool()),
+        Guard::ShorterLifeWaits => (Promise::ItsEndIsKept, models::pool()),
+        Guard::OnlyTheWaitingAreGivenUp => (Promise::OnlyTheStoppedEnds, models::claimers()),
     };
     Mutant::without(guard, promise, small)
 }
@@ -89,8 +93,10 @@ pub fn all() -> Vec<Mutant> {
     let guards = Guard::ALL.into_iter().map(without);
     // The same hole twice: a stop that never ends must be seen as time goes by, not only in the row.
     let livelock = Mutant::without(Guard::StopAttemptExpires, Promise::StopEnds, models::stop());
+    // Two claims that both land give one body to two users.
+    let shared = Mutant::with(Flaw::CommitWithoutCompare, Promise::GivenOutOnce, models::claimers());
     guards
-        .chain([livelock])
+        .chain([livelock, shared])
         .chain(
             of_the_world
                 .into_iter()

@@ -1,9 +1,9 @@
 //! What each action does to the world.
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Demand, Event, ExecutionKind, ExecutionLimits, ExecutionState, Generation,
-    Lease, NodeId, Sandbox, Totals, Transition, admit, ask, create, lease_orphan, quarantine_unreadable,
-    step,
+    AdmissionLimits, Ask, Cause, Context, Demand, Event, ExecutionKind, ExecutionLimits, ExecutionState,
+    Generation, Lease, NodeId, Sandbox, Shape, Totals, Transition, admit, ask, create, create_pooled,
+    lease_orphan, quarantine_unreadable, step,
 };
 
 use crate::commit::add_up;
@@ -65,7 +65,10 @@ impl Small {
 
     fn create(&self, world: &mut World, plane: usize, place: u8) {
         if self.has_room(&world.totals) {
-            let transition = create(sandbox_id(place), self.context(world.now, world.planes[plane].node));
+            let ctx = self.context(world.now, world.planes[plane].node);
+            let id = sandbox_id(place);
+            let transition =
+                if self.bounds.pooled { create_pooled(id, Shape::default(), ctx) } else { create(id, ctx) };
             self.decide(world, plane, place, Trigger::Created, transition);
         }
     }
@@ -74,6 +77,7 @@ impl Small {
         let totals = Totals {
             created: u64::from(sums.created),
             destroyed: u64::from(sums.destroyed),
+            pooled: u64::from(sums.pooled),
             ..Totals::default()
         };
         let limits =
@@ -104,6 +108,8 @@ impl Small {
             Wish::Restart => (Trigger::Wished, Ask::Restart { cause: Cause::StoppedByUser }),
             Wish::Attest => (Trigger::Attested, Ask::Attest { by: String::new(), reason: String::new() }),
             Wish::KeepAlive => (Trigger::Wished, Ask::KeepAlive),
+            Wish::Claim | Wish::ClaimShort => return self.claim(world, plane, place, wish),
+            Wish::GiveUp => (Trigger::GivenUp, Ask::GiveUp { cause: Cause::Cancelled }),
             Wish::Doubt => {
                 let event = Event::Doubted { why: String::new() };
                 return self.take(world, plane, place, Trigger::Doubted, event);
@@ -127,6 +133,17 @@ impl Small {
             && let Ok(transition) = ask(sandbox, wish, ctx)
         {
             self.decide(world, plane, place, trigger, transition);
+        }
+    }
+
+    /// Decided under the policy of whoever claims.
+    fn claim(&self, world: &mut World, plane: usize, place: u8, wish: Wish) {
+        let policy = self.policy_of_claim(wish);
+        let ctx = Context { policy: &policy, ..self.context(world.now, world.planes[plane].node) };
+        if let Some(sandbox) = world.rows[usize::from(place)].sandbox()
+            && let Ok(transition) = ask(sandbox, Ask::Claim { shape: Box::default() }, ctx)
+        {
+            self.decide(world, plane, place, Trigger::Claimed, transition);
         }
     }
 

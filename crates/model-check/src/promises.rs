@@ -1,6 +1,6 @@
 //! The promises that are checked in every state, named as in the list of invariants.
 
-use pinfold_lifecycle::{ExecutionState, State, invariants, status};
+use pinfold_lifecycle::{ExecutionState, Sandbox, State, invariants, status};
 use stateright::Property;
 
 use crate::model::execution_id;
@@ -50,6 +50,9 @@ promises! {
     AcceptedWorkGoesOn = "accepted work goes on",
     TheLivingAreNotLost = "the living are not lost",
     NoProcessWithoutItsExecution = "no process without its execution",
+    GivenOutOnce = "given out once",
+    GivenOutProven = "given out means proven",
+    ItsEndIsKept = "its end is kept",
     RowsAreSound = "rows are sound",
 }
 
@@ -80,16 +83,19 @@ impl Promise {
                 places(world).all(|place| every_process_belongs(world, place))
             }
             Self::LimitsHoldTogether => {
-                present(world) <= u64::from(small.bounds.limit) + strays(world)
+                present(world) + pooled(world) <= u64::from(small.bounds.limit) + strays(world)
                     && row_keeps(self, small, world)
             }
             Self::SumIsRight => {
                 present(world) + u64::from(world.totals.destroyed) == u64::from(world.totals.created)
+                    && pooled(world) == u64::from(world.totals.pooled)
             }
-            Self::RowsAreSound | Self::StopWins | Self::NoWaitWithoutADeadline => {
+            Self::ItsEndIsKept => places(world).all(|place| nothing_runs_past_its_end(world, place)),
+            Self::RowsAreSound | Self::StopWins | Self::NoWaitWithoutADeadline | Self::GivenOutOnce => {
                 row_keeps(self, small, world)
             }
-            Self::OutcomeIsWrittenOnce
+            Self::GivenOutProven
+            | Self::OutcomeIsWrittenOnce
             | Self::OnlyTheStoppedEnds
             | Self::StopEnds
             | Self::QueuedEnds
@@ -160,13 +166,32 @@ fn every_process_belongs(world: &World, place: u8) -> bool {
     })
 }
 
+/// Nothing untrusted runs in a body that would live longer than its sandbox may, were everybody else dead.
+fn nothing_runs_past_its_end(world: &World, place: u8) -> bool {
+    let Some(sandbox) = row(world, place).sandbox() else {
+        return true;
+    };
+    world.bodies(place).all(|body| {
+        let runs = body.inside.iter().any(|inside| matches!(inside, Inside::Running { .. }));
+        !runs || body.ends_at <= sandbox.expires_at
+    })
+}
+
 /// Sandboxes that are not proven gone.
 fn present(world: &World) -> u64 {
-    let unsettled = world.rows.iter().filter(|row| match row {
-        Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } => !sandbox.is_settled(),
-        Row::Unborn | Row::Forgotten { .. } => false,
-    });
-    unsettled.count() as u64
+    rows(world).filter(|sandbox| !sandbox.is_settled() && sandbox.pooled.is_none()).count() as u64
+}
+
+/// Bodies that nobody was given and that are not proven gone.
+fn pooled(world: &World) -> u64 {
+    rows(world).filter(|sandbox| sandbox.is_in_pool()).count() as u64
+}
+
+fn rows(world: &World) -> impl Iterator<Item = &Sandbox> {
+    world.rows.iter().filter_map(|row| match row {
+        Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } => Some(sandbox.as_ref()),
+        Row::Unborn | Row::Forgotten { .. } => None,
+    })
 }
 
 /// What was found and had to be leased is there whether there is room or not.

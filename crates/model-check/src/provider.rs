@@ -2,7 +2,7 @@
 
 use pinfold_lifecycle::{
     BodySeen, Cause, Event, Evidence, ExecutionId, ExecutionSeen, Finding, Guard, Lease, Outcome,
-    ProbeFailure, Probed, Receipt, ReceiptCheck, Seen, StopOutcome, Work,
+    ProbeFailure, Probed, Receipt, ReceiptCheck, Seen, StopOutcome, Timestamp, Work,
 };
 
 use crate::model::execution_id;
@@ -21,6 +21,9 @@ impl Small {
                     generation,
                     ticket,
                     whole: false,
+                    ends_at: world.rows[usize::from(job.place)]
+                        .sandbox()
+                        .map_or_else(Timestamp::default, |row| row.expires_at),
                     inside: [Inside::Never; EXECUTIONS],
                 });
                 world.things.sort_unstable();
@@ -37,6 +40,13 @@ impl Small {
                 Some(Stage::Answered(Event::Looked { ticket, evidence: self.look(world, job.place) }))
             }
             (Stage::Due, Work::Probe | Work::Ping) => Some(Stage::Answered(probe(world, &job))),
+            (Stage::Due, Work::Extend { ends_at }) => match body_of(world, &job) {
+                Some(body) => {
+                    body.ends_at = ends_at;
+                    Some(Stage::Answered(Event::Extended { ticket }))
+                }
+                None => Some(Stage::Answered(Event::ExtendFailed { ticket, why: String::new() })),
+            },
             (Stage::Due, Work::Exec { execution }) => {
                 Some(Stage::Answered(self.start_process(world, &job, execution)))
             }
@@ -93,7 +103,7 @@ impl Small {
                 Some(Stage::Answered(self.start_process(world, &job, execution)))
             }
             // Neither done nor answered.
-            (Stage::Due, Work::Kill { .. }) => None,
+            (Stage::Due, Work::Kill { .. } | Work::Extend { .. }) => None,
             (Stage::Due, Work::Launch | Work::Watch { .. }) | (Stage::Marked | Stage::Answered(_), _) => {
                 return;
             }

@@ -115,6 +115,9 @@ fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
             if let Some(check) = &mut live.check {
                 visit(&mut check.duty, Answer::Proves);
             }
+            if let Some(extension) = &mut live.extension {
+                visit(&mut extension.duty, Answer::Tells);
+            }
         }
         Lease::Quarantined { look, .. } => {
             if let Some(duty) = look {
@@ -143,6 +146,8 @@ fn each_of_event(event: &mut Event, visit: &mut impl FnMut(&mut Ticket)) {
         | Event::Probed { ticket, .. }
         | Event::Looked { ticket, .. }
         | Event::Stopped { ticket, .. }
+        | Event::Extended { ticket }
+        | Event::ExtendFailed { ticket, .. }
         | Event::ExecutionStarted { ticket, .. }
         | Event::ExecutionRefused { ticket, .. }
         | Event::ExecutionEnded { ticket, .. }

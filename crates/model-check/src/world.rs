@@ -1,7 +1,9 @@
 //! Everything there is at one instant: the store, the control planes, the work under way, the physical things,
 //! and what the checker remembers to compare with.
 
-use pinfold_lifecycle::{Cause, Effect, Event, Execution, Generation, NodeId, OutcomeKind, Sandbox, Ticket};
+use pinfold_lifecycle::{
+    Cause, Effect, Event, Execution, Generation, NodeId, OutcomeKind, Sandbox, Ticket, Timestamp,
+};
 
 use crate::Promise;
 
@@ -95,6 +97,10 @@ pub enum Trigger {
         event: Event,
         ticket: Ticket,
     },
+    /// Somebody is given a body from the pool.
+    Claimed,
+    /// The pool is rid of a body.
+    GivenUp,
     Doubted,
     TimePassed,
     Adopted,
@@ -135,6 +141,8 @@ pub struct Thing {
     /// Of the launch that made it.
     pub ticket: Ticket,
     pub whole: bool,
+    /// When it ends itself, as far as it knows.
+    pub ends_at: Timestamp,
     /// By execution.
     pub inside: [Inside; EXECUTIONS],
 }
@@ -169,6 +177,8 @@ pub struct Memory {
     pub leased_up_to: Generation,
     /// Up to here an operator's word stands in for evidence.
     pub attested_up_to: Generation,
+    /// Somebody was given it.
+    pub given_out: bool,
     pub cause: Option<Cause>,
     pub outcomes: [Option<(OutcomeKind, Cause)>; EXECUTIONS],
     /// When a probe last passed, and in which generation.
@@ -184,6 +194,7 @@ pub struct Memory {
 pub struct Sums {
     pub created: u8,
     pub destroyed: u8,
+    pub pooled: u8,
 }
 
 /// The promises that a step has broken.

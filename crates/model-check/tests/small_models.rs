@@ -34,6 +34,17 @@ fn a_stop_that_never_ends_is_caught_as_time_goes_by() {
 }
 
 #[test]
+fn a_body_that_is_given_to_two_is_caught() {
+    let mutants = mutants::all();
+    let twice = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(Guard::GivenOutOnce)).unwrap();
+
+    let findings = twice.try_out();
+
+    let broken: Vec<_> = findings.breaches.iter().map(|(promise, _)| *promise).collect();
+    assert!(broken.contains(&"given out once"), "{broken:?}");
+}
+
+#[test]
 fn a_counterexample_is_told_step_by_step() {
     let mutants = mutants::all();
     let early =

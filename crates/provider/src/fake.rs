@@ -31,6 +31,7 @@ pub enum Call {
     Exec,
     Kill,
     Stop,
+    KeepAlive,
 }
 
 /// How one call fares. Each wait is a point where the caller may be dropped.

@@ -1,7 +1,7 @@
 //! What must hold at every instant of a run, checked from outside: by what was committed, what is physically
 //! there, and what users were told. It shares no judgement with the engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_engine::Clock;
@@ -26,6 +26,8 @@ struct Seen {
     known: BTreeMap<SandboxId, (Sandbox, Arc<Policy>)>,
     probes: BTreeMap<Body, Timestamp>,
     outcomes: BTreeMap<ExecutionId, Outcome>,
+    given_out: BTreeSet<SandboxId>,
+    set_back_ms: u64,
     created: u64,
     destroyed: u64,
     violation: Option<String>,
@@ -67,6 +69,11 @@ impl Checker {
         self.lock().steps
     }
 
+    /// A probe that was under way then is younger, by the clock that it was asked by, than by the one that saw it pass.
+    pub(crate) fn clock_was_set_back(&self, ms: u64) {
+        self.lock().set_back_ms += ms;
+    }
+
     pub(crate) fn probed(&self, body: Body, probed: &Probed) {
         if *probed == Probed::Passed {
             self.lock().probes.insert(body, self.clock.now());
@@ -90,6 +97,22 @@ impl Checker {
         self.look();
     }
 
+    /// Somebody is given a body from the pool: the first one, and it is proven.
+    pub(crate) fn given_out(&self, transition: &Transition, policy: &Policy) {
+        let (sandbox, now) = (&transition.sandbox, self.clock.now());
+        let (first, proven) = {
+            let mut seen = self.lock();
+            let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
+            (seen.given_out.insert(sandbox.id), seen.is_fresh(body, now, policy))
+        };
+        if !first {
+            self.violate(format!("given out once: {} was given to a second user", sandbox.id));
+        }
+        if !proven {
+            self.violate(format!("{} was given out without a fresh proof", sandbox.id));
+        }
+    }
+
     /// What is physically there against what is leased, and what is shown against what was probed.
     pub(crate) fn look(&self) {
         let now = self.clock.now();
@@ -104,6 +127,13 @@ impl Checker {
                     .known
                     .get(&sandbox)
                     .is_some_and(|(known, _)| !known.lease.is_free() && known.generation() == generation);
+                let outlives = seen
+                    .known
+                    .get(&sandbox)
+                    .is_some_and(|(known, _)| physical.running > 0 && physical.ends_at > known.expires_at);
+                if outlives {
+                    broken.push(format!("its end is kept: what runs in {sandbox} may outlive it"));
+                }
                 if !leased {
                     broken.push(format!("a body without a lease: {sandbox} generation {}", generation.0));
                 }
@@ -140,14 +170,17 @@ impl Checker {
     }
 
     pub(crate) fn check_totals(&self, totals: &Totals) {
-        let (created, destroyed, present) = {
-            let seen = self.lock();
-            let present = seen.known.values().filter(|(sandbox, _)| !sandbox.is_settled()).count() as u64;
-            (seen.created, seen.destroyed, present)
-        };
-        if (totals.created, totals.destroyed) != (created, destroyed) || totals.present() != present {
+        let seen = self.lock();
+        let unsettled = seen.known.values().filter(|(sandbox, _)| !sandbox.is_settled());
+        let (pooled, present): (Vec<_>, Vec<_>) =
+            unsettled.partition(|(sandbox, _)| sandbox.pooled.is_some());
+        let (pooled, present) = (pooled.len() as u64, present.len() as u64);
+        let (created, destroyed) = (seen.created, seen.destroyed);
+        drop(seen);
+        let sums = (totals.created, totals.destroyed, totals.present(), totals.pooled);
+        if sums != (created, destroyed, present, pooled) {
             self.violate(format!(
-                "the sum is wrong: {totals:?}, but {created} created and {present} present"
+                "the sum is wrong: {totals:?}, but {created} created, {present} present and {pooled} pooled"
             ));
         }
     }
@@ -201,6 +234,11 @@ impl Seen {
         broken
     }
 
+    fn is_fresh(&self, body: Body, now: Timestamp, policy: &Policy) -> bool {
+        let longest_ms = policy.evidence_ms + self.set_back_ms;
+        self.probes.get(&body).is_some_and(|passed| now.ms_since(*passed) <= longest_ms)
+    }
+
     /// Sandboxes that are shown as ready without a probe that is fresh enough.
     fn unproven(&self, now: Timestamp) -> Vec<String> {
         let shown_ready = self.known.values().filter(|(sandbox, policy)| {
@@ -208,7 +246,7 @@ impl Seen {
         });
         let unproven = shown_ready.filter(|(sandbox, policy)| {
             let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
-            self.probes.get(&body).is_none_or(|passed| now.ms_since(*passed) > policy.evidence_ms)
+            !self.is_fresh(body, now, policy)
         });
         unproven.map(|(sandbox, _)| format!("{} is shown ready and was not probed", sandbox.id)).collect()
     }

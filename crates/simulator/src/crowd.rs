@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, Stop};
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits, Policy, SandboxId, Spec,
+    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, SandboxId,
+    Spec,
 };
 use pinfold_store::{CreateError, IdempotencyKey};
 
@@ -75,7 +76,13 @@ impl User {
         let first = self.call(async |engine| engine.create(ask.clone()).await).await;
         let Some(Ok(id)) = first else { return };
         self.common.checker.say(|| format!("user {} was given {id}", self.name));
-        self.promises.with(|made| made.sandboxes.push(id));
+        let known = self.promises.with(|made| {
+            made.sandboxes.push(id);
+            made.sandboxes.iter().filter(|other| **other == id).count() > 1
+        });
+        if known {
+            self.common.checker.violate(format!("{id} was given to two users"));
+        }
         if ask.key.is_some()
             && let Some(again) = self.call(async |engine| engine.create(ask).await).await
         {
@@ -84,6 +91,10 @@ impl User {
                 Err(CreateError::Store(_)) => {}
                 other => self.common.checker.violate(format!("the same key gave {id} and then {other:?}")),
             }
+        }
+        // Who knows what he wants does not wait for it to be ready.
+        if self.common.chance.hits(300) {
+            self.execute(id).await;
         }
         if self.common.chance.hits(500) {
             let until = self.common.clock.now().after_ms(20_000);
@@ -157,8 +168,14 @@ impl User {
     }
 
     fn spec(&self) -> Spec {
-        let memory_mb = Some(self.common.chance.between(1, 100));
-        Spec { limits: Limits { memory_mb, ..Limits::default() }, ..Spec::default() }
+        let name = Some(format!("of user {}", self.name));
+        match self.common.pool() {
+            Some(plan) if self.common.chance.hits(600) => Spec { name, ..plan.shape.spec() },
+            Some(_) | None => {
+                let memory_mb = Some(self.common.chance.between(1, 100));
+                Spec { name, limits: Limits { memory_mb, ..Limits::default() }, ..Spec::default() }
+            }
+        }
     }
 
     fn key(&self, wish: u64) -> Option<IdempotencyKey> {
@@ -169,32 +186,14 @@ impl User {
         })
     }
 
-    /// Short times, so that much happens in few minutes.
     fn policy(&self) -> Policy {
         let chance = &self.common.chance;
         Policy {
-            start_ms: 20_000,
             accept_ms: chance.hits(200).then_some(8_000),
-            probe_ms: 3_000,
-            probe_every_ms: 10_000,
-            evidence_ms: 20_000,
-            doubt_ms: 20_000,
             unhealthy_age_ms: chance.one_of(&[5_000, 60_000]).unwrap_or(5_000),
-            grace_ms: 1_000,
-            stop_attempt_ms: 10_000,
-            stop_attempts: 3,
-            stop_backoff_ms: vec![1_000, 2_000],
-            quarantine_look_ms: 20_000,
-            queued_ms: 10_000,
-            kill_ms: 4_000,
             idle_ms: chance.hits(700).then_some(30_000),
-            max_life_ms: 240_000,
-            side_by_side: 2,
-            queue_length: 2,
-            jobs: 1,
             one_shot: chance.hits(200),
-            guards: self.common.guards,
-            ..Policy::default()
+            ..short_times(self.common.guards)
         }
     }
 
@@ -209,5 +208,29 @@ impl User {
             _ => vec!["no-such-program".into()],
         };
         Command { argv: words, ..Command::default() }
+    }
+}
+
+/// Short times, so that much happens in few minutes.
+pub(crate) fn short_times(guards: Guards) -> Policy {
+    Policy {
+        start_ms: 20_000,
+        probe_ms: 3_000,
+        probe_every_ms: 10_000,
+        evidence_ms: 20_000,
+        doubt_ms: 20_000,
+        grace_ms: 1_000,
+        stop_attempt_ms: 10_000,
+        stop_attempts: 3,
+        stop_backoff_ms: vec![1_000, 2_000],
+        quarantine_look_ms: 20_000,
+        queued_ms: 10_000,
+        kill_ms: 4_000,
+        max_life_ms: 240_000,
+        side_by_side: 2,
+        queue_length: 2,
+        jobs: 1,
+        guards,
+        ..Policy::default()
     }
 }

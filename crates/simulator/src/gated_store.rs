@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, Guards, NodeId, SandboxId, Timestamp, Totals};
+use pinfold_lifecycle::{
+    AdmissionLimits, Effect, ExecutionId, Guards, NodeId, SandboxId, Shape, Timestamp, Totals,
+};
 use pinfold_store::{
-    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
-    Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
+    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::chance::Chance;
@@ -101,6 +103,39 @@ impl Store for GatedStore {
             Ok(created)
         })
         .await
+    }
+
+    async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError> {
+        let (transition, policy) = (new.transition.clone(), new.policy.clone());
+        self.write(async {
+            let version = self.inner.fill(new, size, limits).await?;
+            self.checker.committed(&transition, Some(policy));
+            Ok(version)
+        })
+        .await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Created, ClaimError> {
+        let (transition, policy) = (claim.change.transition.clone(), claim.policy.clone());
+        self.write(async {
+            let created = self.inner.claim(claim).await?;
+            if let Created::New(_) = created {
+                self.checker.given_out(&transition, &policy);
+                self.checker.committed(&transition, Some(policy));
+            }
+            Ok(created)
+        })
+        .await
+    }
+
+    async fn waiting(
+        &self,
+        shape: &Shape,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        let rows = self.read(self.inner.waiting(shape, after, limit)).await?;
+        Ok(rows.into_iter().map(|row| self.weaken(row)).collect())
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {

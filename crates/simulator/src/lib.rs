@@ -12,18 +12,18 @@ mod seams;
 mod weather;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pinfold_engine::Clock;
-use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Lease, SandboxId};
+use pinfold_engine::{Clock, PoolPlan};
+use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Lease, Limits, SandboxId, Shape};
 use pinfold_provider::fake::FakeWorld;
 use pinfold_store::{Filter, InlineStore, Seq, Store};
 
 use crate::chance::Chance;
 use crate::checker::Checker;
-use crate::crowd::{Promises, User};
+use crate::crowd::{Promises, User, short_times};
 use crate::gated_store::Disk;
 use crate::mischief::Mischief;
 use crate::nodes::{Common, Slot};
@@ -59,6 +59,8 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
     let checker = Arc::new(Checker::new(world.clone(), clock.clone(), traced));
     let store: Arc<dyn Store> = Arc::new(InlineStore::in_memory(u128::from(seed))?);
     let admission = AdmissionLimits { sandboxes: Some(chance.between(2, 6)), ..AdmissionLimits::default() };
+    let pool = plan_a_pool(&chance, guards);
+    let pool_life_ms = chance.one_of(&[60_000, 120_000, 600_000]).unwrap_or(60_000);
     let common = Arc::new(Common {
         storm: Arc::new(Storm::new(chance.clone(), clock.clone())),
         doubts_the_paused: chance.hits(300),
@@ -72,6 +74,8 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
         checker,
         guards,
         admission,
+        pool: Mutex::new(pool),
+        pool_life_ms,
     });
     let slots: Arc<Vec<Slot>> =
         Arc::new((0..common.chance.between(1, 3)).map(|_| Slot::new(common.clone())).collect());
@@ -85,6 +89,17 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
         violation: checker.violation(),
         trace: checker.take_trace(),
     })
+}
+
+/// Half of the runs have a pool.
+fn plan_a_pool(chance: &Chance, guards: Guards) -> Option<PoolPlan> {
+    let limits = Limits { memory_mb: Some(10), ..Limits::default() };
+    let plan = PoolPlan {
+        shape: Shape { image: None, limits },
+        policy: short_times(guards),
+        size: chance.between(1, 3),
+    };
+    chance.hits(500).then_some(plan)
 }
 
 async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
@@ -102,12 +117,25 @@ async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
     mischief.rage(common.chance.below(40), 6_000).await;
     mischief.calm_down().await;
     crowd.join_all().await;
+    do_without_a_pool(common, slots).await;
     end_everything(common, slots).await;
     watch.abort();
     check_the_end(common, &promises).await;
 }
 
-/// Notices what nobody sees to although somebody could, all the time since then.
+/// From now on nothing is made that nobody asked for.
+async fn do_without_a_pool(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
+    if common.pool().is_none() {
+        return;
+    }
+    common.end_the_pool();
+    for slot in slots.iter() {
+        slot.shut_down().await;
+        slot.start().await;
+    }
+}
+
+/// Notices what nobody sees to although somebody could, all the time since then, and sums that are wrong.
 async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
     const EVERY_MS: u64 = 3_000;
     let mut able_since = common.clock.now();
@@ -123,6 +151,7 @@ async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
             able_since = now;
         }
         common.checker.find_stuck(now, able_since, STUCK_MS);
+        check_sums(&common).await;
         last = now;
     }
 }
@@ -166,17 +195,21 @@ async fn check_the_end(common: &Arc<Common>, promises: &Promises) {
     for physical in common.world.everything(common.clock.now()) {
         checker.violate(format!("something physical is left behind: {physical:?}"));
     }
-    match common.store.totals().await {
-        Ok(totals) => checker.check_totals(&totals),
-        Err(error) => checker.violate(format!("the totals cannot be read: {error}")),
-    }
+    check_sums(common).await;
     check_rows(common).await;
     check_promises(common, promises).await;
 }
 
+async fn check_sums(common: &Arc<Common>) {
+    match common.store.totals().await {
+        Ok(totals) => common.checker.check_totals(&totals),
+        Err(error) => common.checker.violate(format!("the totals cannot be read: {error}")),
+    }
+}
+
 async fn check_rows(common: &Arc<Common>) {
     let checker = &common.checker;
-    match common.store.list(Filter::Present, None, 10).await {
+    match common.store.list(Filter::Leased, None, 10).await {
         Ok(rows) if rows.is_empty() => {}
         other => checker.violate(format!("the store says that something is present: {other:?}")),
     }

@@ -155,6 +155,7 @@ impl Mischief {
         let ms = if self.common.chance.hits(700) { ahead } else { -ahead / 10 };
         self.common.checker.say(|| format!("the clock jumps by {ms} ms"));
         self.common.clock.jump(ms);
+        self.common.checker.clock_was_set_back(u64::try_from(-ms).unwrap_or(0));
     }
 
     fn reboot(&self) {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pinfold_engine::{Config, Engine, OnExit, Parts};
+use pinfold_engine::{Config, Engine, OnExit, Parts, PoolPlan};
 use pinfold_lifecycle::{AdmissionLimits, Guards};
 use pinfold_provider::fake::{FakeProvider, FakeWorld};
 use pinfold_store::Store;
@@ -27,7 +27,20 @@ pub(crate) struct Common {
     pub(crate) checker: Arc<Checker>,
     pub(crate) guards: Guards,
     pub(crate) admission: AdmissionLimits,
+    /// Off in some runs, and at the end of all.
+    pub(crate) pool: Mutex<Option<PoolPlan>>,
+    pub(crate) pool_life_ms: u64,
     pub(crate) doubts_the_paused: bool,
+}
+
+impl Common {
+    pub(crate) fn pool(&self) -> Option<PoolPlan> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn end_the_pool(&self) {
+        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// A place where one engine runs at a time.
@@ -84,6 +97,9 @@ impl Slot {
             launches: 2,
             stops: 2,
             questions: 4,
+            pool: common.pool().into_iter().collect(),
+            pool_life_ms: common.pool_life_ms,
+            pool_yield_ms: 3_000,
             ..Config::default()
         };
         if let Ok(engine) = Engine::begin(parts, config).await {

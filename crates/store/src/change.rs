@@ -32,6 +32,17 @@ pub enum Created {
     Known(pinfold_lifecycle::SandboxId),
 }
 
+/// A body that waits in the pool becomes the sandbox of whoever asks. All of it is written, or nothing.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// What the lifecycle made of [`pinfold_lifecycle::Ask::Claim`].
+    pub change: Change,
+    /// In the place of those it waited with.
+    pub spec: Arc<Spec>,
+    pub policy: Arc<Policy>,
+    pub key: Option<IdempotencyKey>,
+}
+
 /// The next state of a sandbox that was loaded at `version`. A sandbox that is to be forgotten
 /// ([`pinfold_lifecycle::Sandbox::is_to_be_forgotten`]) is deleted by this change, its history kept.
 #[derive(Debug, Clone)]

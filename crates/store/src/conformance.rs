@@ -8,6 +8,7 @@ mod creating;
 mod finding;
 mod histories;
 mod nodes;
+mod pool;
 mod retention;
 mod unreadable;
 pub mod world;
@@ -17,6 +18,7 @@ pub use creating::*;
 pub use finding::*;
 pub use histories::*;
 pub use nodes::*;
+pub use pool::*;
 pub use retention::*;
 pub use unreadable::*;
 pub use world::World;
@@ -71,6 +73,16 @@ macro_rules! conformance {
             every_kind_of_limit_holds,
             an_orphan_is_never_refused,
             a_sandbox_that_is_proven_gone_makes_room,
+            what_waits_in_the_pool_is_no_sandbox_and_takes_its_place,
+            a_claim_makes_it_a_sandbox_in_one_transaction,
+            of_many_claims_on_one_body_one_lands,
+            what_was_given_out_is_not_claimed_again,
+            a_claim_for_another_shape_is_refused,
+            the_same_key_claims_once,
+            a_pool_is_filled_to_its_size_by_any_number_of_nodes,
+            the_pool_leaves_the_last_place_to_whoever_asks,
+            what_ends_unclaimed_was_never_a_sandbox,
+            what_waits_is_found_by_its_shape_the_oldest_first,
             what_is_due_comes_in_the_order_of_its_deadlines,
             the_next_deadline_is_the_earliest_of_all,
             effects_follow_the_state,

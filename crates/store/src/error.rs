@@ -46,6 +46,27 @@ pub enum CommitError {
     Store(#[from] StoreError),
 }
 
+/// Why no body was added to the pool.
+#[derive(Debug, thiserror::Error)]
+pub enum FillError {
+    #[error("as many bodies of this shape wait as are wanted")]
+    Full,
+    #[error("there is no room for another body in the pool")]
+    Scarce(#[source] Scarcity),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error("somebody else has taken or changed the body; try another")]
+    Taken,
+    #[error("the idempotency key `{key}` was used for another request; use a new one")]
+    KeyReused { key: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(

@@ -11,8 +11,8 @@ mod rows;
 mod sqlite;
 mod store;
 
-pub use change::{Change, Created, IdempotencyKey, NewExecution, NewSandbox};
-pub use error::{CommitError, CreateError, OpenError, StoreError};
+pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
+pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
 pub use node::{Node, NodeSeen};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,

@@ -51,10 +51,15 @@ pub struct StoredExecution {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Filter {
-    /// Everything whose body is not proven gone.
+    /// Sandboxes whose body is not proven gone.
     Present,
     Settled,
     All,
+    /// Bodies that wait in the pool, or did until their end, and are not proven gone. They are no sandboxes, and
+    /// none of the above.
+    Pooled,
+    /// Everything whose body is not proven gone, sandbox or not.
+    Leased,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

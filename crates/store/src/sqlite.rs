@@ -13,6 +13,7 @@ mod ledger;
 mod locks;
 mod migrate;
 mod open;
+mod pool;
 mod prune;
 mod read;
 mod readers;

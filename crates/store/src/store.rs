@@ -1,11 +1,11 @@
 //! The seam between the engine and whatever keeps its rows.
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Timestamp, Totals};
+use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Shape, Timestamp, Totals};
 
 use crate::{
-    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
-    Retention, Row, Seq, StoreError, StoredExecution, Version,
+    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
+    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, StoreError, StoredExecution, Version,
 };
 
 /// Where sandboxes are remembered. Any number of processes may use one store at once. A write that is answered
@@ -18,6 +18,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Writes a new sandbox with its lease, if there is room for it in the same transaction.
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError>;
+
+    /// Writes a new body that waits in the pool, if fewer than `size` of its shape do, and if there is room for it
+    /// and for one more.
+    async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError>;
+
+    /// Gives a body that waits in the pool to somebody, if nobody else has changed it meanwhile.
+    async fn claim(&self, claim: Claim) -> Result<Created, ClaimError>;
+
+    /// Bodies that wait in the pool, those that are being prepared too, in pages that begin after `after`.
+    async fn waiting(
+        &self,
+        shape: &Shape,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError>;
 
     /// Writes the next state of a sandbox, if nobody else has changed it meanwhile.
     async fn commit(&self, change: Change) -> Result<Version, CommitError>;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pinfold_engine::CreateAsk;
 use pinfold_lifecycle::{
-    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, Policy, SandboxId, State,
-    Timestamp, Totals,
+    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, Policy, SandboxId, Shape,
+    State, Timestamp, Totals,
 };
 use pinfold_provider::fake::Call;
 use pinfold_store::{
-    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, InlineStore, NewSandbox,
-    Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
+    HistoryRow, InlineStore, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError,
+    StoredExecution, Version,
 };
 use tokio::time::{sleep, timeout};
 
@@ -115,6 +116,27 @@ impl Store for LateStore {
         let created = self.0.create(new, limits).await;
         sleep(ACKNOWLEDGED).await;
         created
+    }
+
+    async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError> {
+        let filled = self.0.fill(new, size, limits).await;
+        sleep(ACKNOWLEDGED).await;
+        filled
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Created, ClaimError> {
+        let claimed = self.0.claim(claim).await;
+        sleep(ACKNOWLEDGED).await;
+        claimed
+    }
+
+    async fn waiting(
+        &self,
+        shape: &Shape,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.0.waiting(shape, after, limit).await
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {

@@ -11,6 +11,8 @@ mod handovers;
 mod late_answers;
 mod limits;
 mod losses;
+mod pool;
+mod pool_troubles;
 mod poor_disks;
 mod reconciling;
 mod seams;

@@ -229,6 +229,8 @@ impl Stage {
         let totals = self.store.totals().await.unwrap();
         let present = self.store.list(Filter::Present, None, 10_000).await.unwrap();
         assert_eq!(totals.present(), present.len() as u64, "{totals:?}");
+        let pooled = self.store.list(Filter::Pooled, None, 10_000).await.unwrap();
+        assert_eq!(totals.pooled, pooled.len() as u64, "{totals:?}");
         assert_eq!(self.store.disagreements().unwrap(), Vec::<String>::new());
     }
 

@@ -272,10 +272,22 @@ impl Provider for FakeProvider {
     }
 
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
-        let mut contents = self.world.lock();
-        let anatomy = contents.alive(body, self.now()).ok_or(AskBodyError::NoSuchBody)?;
-        anatomy.ends_at = ends_at;
-        Ok(())
+        let forecast = self.begin(Call::KeepAlive).await;
+        let unreachable = || AskBodyError::Unreachable { why: "the line went dead".into() };
+        if forecast.fault == Some(Fault::Fails) {
+            return Err(unreachable());
+        }
+        let kept = match self.world.lock().alive(body, self.now()) {
+            Some(anatomy) => {
+                anatomy.ends_at = ends_at;
+                Ok(())
+            }
+            None => Err(AskBodyError::NoSuchBody),
+        };
+        if matches!(forecast.fault, Some(Fault::HalfDone | Fault::LookFails)) {
+            return Err(unreachable());
+        }
+        self.answer(forecast, kept).await
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Physical {
     /// Something can run in it. False: only a mark.
     pub alive: bool,
     pub running: usize,
+    /// When it ends itself.
+    pub ends_at: Timestamp,
 }
 
 impl FakeWorld {
@@ -68,6 +70,7 @@ impl FakeWorld {
                 body: *body,
                 alive: anatomy.is_alive(now),
                 running: anatomy.running(now),
+                ends_at: anatomy.ends_at,
             })
             .collect()
     }

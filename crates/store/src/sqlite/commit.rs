@@ -16,6 +16,8 @@ pub(super) struct Columns {
     pub(super) settled_at: Option<i64>,
     pub(super) bodies: i64,
     pub(super) attested: bool,
+    pub(super) pooled: bool,
+    pub(super) waits_in: Option<String>,
     pub(super) state: String,
 }
 
@@ -29,6 +31,8 @@ impl Columns {
             settled_at: settled_at(transition),
             bodies: signed(sandbox.created_and_destroyed().0),
             attested: is_attested(sandbox),
+            pooled: sandbox.pooled.is_some(),
+            waits_in: sandbox.waits_in_pool_of().map(text::write).transpose()?,
             state: text::write(&without_executions(sandbox))?,
         })
     }
@@ -44,6 +48,7 @@ pub(super) fn without_executions(sandbox: &Sandbox) -> Sandbox {
         created_at: sandbox.created_at,
         start_by: sandbox.start_by,
         expires_at: sandbox.expires_at,
+        pooled: sandbox.pooled.clone(),
         launches: sandbox.launches,
         strays: sandbox.strays,
         rebooted: sandbox.rebooted,
@@ -72,6 +77,8 @@ struct Before {
     generation: i64,
     owner: String,
     settled_at: Option<i64>,
+    pooled: bool,
+    waits_in: Option<String>,
     share: Share,
     demand: Demand,
 }
@@ -110,12 +117,12 @@ pub(super) fn run(
 
 fn before(connection: &Connection, id: &str) -> rusqlite::Result<Option<Before>> {
     let mut statement = connection.prepare_cached(
-        "SELECT version, generation, bodies, attested, settled_at, memory_mb, disk_mb, processes, owner
-         FROM sandboxes WHERE id = ?1",
+        "SELECT version, generation, bodies, attested, settled_at, memory_mb, disk_mb, processes, owner, pooled,
+         waits_in FROM sandboxes WHERE id = ?1",
     )?;
     let read = |row: &rusqlite::Row<'_>| {
         let (created, settled_at): (i64, Option<i64>) = (row.get(2)?, row.get(4)?);
-        let settled = settled_at.is_some();
+        let (settled, pooled): (bool, bool) = (settled_at.is_some(), row.get(9)?);
         let (memory_mb, disk_mb, processes): (i64, i64, i64) = (row.get(5)?, row.get(6)?, row.get(7)?);
         let taken = |amount| if settled { 0 } else { amount };
         Ok(Before {
@@ -123,9 +130,12 @@ fn before(connection: &Connection, id: &str) -> rusqlite::Result<Option<Before>>
             generation: row.get(1)?,
             owner: row.get(8)?,
             settled_at,
+            pooled,
+            waits_in: row.get(10)?,
             share: Share {
                 created,
-                destroyed: created - i64::from(!settled),
+                destroyed: created - i64::from(!settled && !pooled),
+                pooled: i64::from(pooled && !settled),
                 attested: row.get(3)?,
                 memory_mb: taken(memory_mb),
                 disk_mb: taken(disk_mb),
@@ -141,7 +151,8 @@ fn before(connection: &Connection, id: &str) -> rusqlite::Result<Option<Before>>
     statement.query_row([id], read).optional()
 }
 
-/// Owner and settling are in indexes that SQLite rewrites whenever they are named, and they hardly ever change.
+/// Owner, settling and pool are in indexes that SQLite rewrites whenever they are named, and they hardly ever
+/// change.
 fn update(
     connection: &Connection,
     id: &str,
@@ -171,6 +182,11 @@ fn update(
         connection
             .prepare_cached("UPDATE sandboxes SET owner = ?2, settled_at = ?3 WHERE id = ?1")?
             .execute((id, &columns.owner, columns.settled_at))?;
+    }
+    if before.pooled != columns.pooled || before.waits_in != columns.waits_in {
+        connection
+            .prepare_cached("UPDATE sandboxes SET pooled = ?2, waits_in = ?3 WHERE id = ?1")?
+            .execute((id, columns.pooled, &columns.waits_in))?;
     }
     Ok(())
 }

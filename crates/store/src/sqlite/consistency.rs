@@ -16,7 +16,7 @@ pub(super) fn disagreements(connection: &Connection) -> rusqlite::Result<Vec<Str
     let mut sum = Share::default();
     let mut statement = moment.prepare(
         "SELECT id, version, generation, owner, next_deadline, settled_at IS NOT NULL, bodies, attested,
-         memory_mb, disk_mb, processes, state FROM sandboxes",
+         memory_mb, disk_mb, processes, state, pooled, waits_in FROM sandboxes",
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -59,6 +59,8 @@ struct Columns {
     bodies: i64,
     attested: bool,
     demand: Demand,
+    pooled: bool,
+    waits_in: Option<String>,
 }
 
 impl Columns {
@@ -77,6 +79,8 @@ impl Columns {
                 disk_mb: unsigned(row.get(9)?),
                 processes: unsigned(row.get(10)?),
             },
+            pooled: row.get(12)?,
+            waits_in: row.get(13)?,
         })
     }
 
@@ -84,7 +88,8 @@ impl Columns {
         let taken = if self.settled { Demand::default() } else { self.demand };
         Share {
             created: self.bodies,
-            destroyed: self.bodies - i64::from(!self.settled),
+            destroyed: self.bodies - i64::from(!self.settled && !self.pooled),
+            pooled: i64::from(self.pooled && !self.settled),
             attested: i64::from(self.attested),
             memory_mb: signed(taken.memory_mb),
             disk_mb: signed(taken.disk_mb),
@@ -103,6 +108,9 @@ impl Columns {
         agree(self.next_deadline == sandbox.next_deadline().map(|at| at.0), "the deadline");
         agree(self.settled == sandbox.is_settled(), "the mark of being settled");
         agree(self.attested == is_attested(sandbox), "the mark of being attested");
+        agree(self.pooled == sandbox.pooled.is_some(), "the mark of being pooled");
+        let waits_in = sandbox.waits_in_pool_of().and_then(|shape| text::write(shape).ok());
+        agree(self.waits_in == waits_in, "the shape it waits in the pool for");
         agree(self.share() == Share::of(sandbox, self.demand), "its share of the sums");
     }
 }

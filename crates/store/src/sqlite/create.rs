@@ -7,7 +7,7 @@ use super::commit::{self, Columns};
 use super::failure::{Refused, WriteError};
 use super::ledger::{Ledger, Share, signed};
 use super::text;
-use crate::{Created, IdempotencyKey, NewSandbox};
+use crate::{Created, IdempotencyKey, NewSandbox, Version};
 
 pub(super) fn run(
     connection: &Connection,
@@ -25,14 +25,29 @@ pub(super) fn run(
     let demand = new.spec.demand();
     admit(&ledger.totals(), &demand, limits).map_err(Refused::Scarce)?;
 
+    let version = insert(connection, ledger, new)?;
+    if let Some(key) = &new.key {
+        remember(connection, key, &sandbox.id.to_string())?;
+    }
+    Ok(Created::New(version))
+}
+
+/// Writes the first row of what is admitted.
+pub(super) fn insert(
+    connection: &Connection,
+    ledger: &mut Ledger,
+    new: &NewSandbox,
+) -> Result<Version, WriteError> {
+    let sandbox = &new.transition.sandbox;
+    let demand = new.spec.demand();
     let share = Share::of(sandbox, demand);
     ledger.exchange(Share::default(), share);
     let version = commit::write_history(connection, ledger, &new.transition)?;
     let columns = Columns::of(&new.transition)?;
     let mut insert = connection.prepare_cached(
         "INSERT INTO sandboxes (id, version, generation, owner, next_deadline, settled_at, bodies, attested, state,
-         created_at, memory_mb, disk_mb, processes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         created_at, memory_mb, disk_mb, processes, pooled, waits_in)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
     )?;
     let id = sandbox.id.to_string();
     insert.execute((
@@ -49,20 +64,19 @@ pub(super) fn run(
         signed(demand.memory_mb),
         signed(demand.disk_mb),
         signed(demand.processes),
+        columns.pooled,
+        &columns.waits_in,
     ))?;
     let (spec, policy) = (text::write(new.spec.as_ref())?, text::write(new.policy.as_ref())?);
     connection
         .prepare_cached("INSERT INTO specs (sandbox_id, spec, policy) VALUES (?1, ?2, ?3)")?
         .execute((&id, spec, policy))?;
     commit::write_effects(connection, &id, &[], sandbox)?;
-    if let Some(key) = &new.key {
-        remember(connection, key, &id)?;
-    }
-    Ok(Created::New(version))
+    Ok(version)
 }
 
 /// The sandbox that this key has made. A key that has expired is as good as new.
-fn known_by(
+pub(super) fn known_by(
     connection: &Connection,
     key: &IdempotencyKey,
     now: Timestamp,
@@ -80,7 +94,7 @@ fn known_by(
     }
 }
 
-fn remember(connection: &Connection, key: &IdempotencyKey, id: &str) -> rusqlite::Result<()> {
+pub(super) fn remember(connection: &Connection, key: &IdempotencyKey, id: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "INSERT OR REPLACE INTO idempotency_keys (key, request, sandbox_id, expires_at) VALUES (?1, ?2, ?3, ?4)",
     )?;
@@ -88,7 +102,7 @@ fn remember(connection: &Connection, key: &IdempotencyKey, id: &str) -> rusqlite
     Ok(())
 }
 
-fn refuse_a_second_one(connection: &Connection, id: SandboxId) -> Result<(), WriteError> {
+pub(super) fn refuse_a_second_one(connection: &Connection, id: SandboxId) -> Result<(), WriteError> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM sandboxes WHERE id = ?1")?;
     if statement.exists([id.to_string()])? {
         return Err(Refused::Exists { id }.into());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pinfold_lifecycle::{SandboxId, Scarcity};
 use rusqlite::{ErrorCode, ffi};
 
-use crate::{CommitError, CreateError, StoreError, Version};
+use crate::{ClaimError, CommitError, CreateError, FillError, StoreError, Version};
 
 /// One failure that many requests are answered with.
 #[derive(Debug, Clone)]
@@ -103,6 +103,8 @@ pub(super) enum Refused {
     Exists { id: SandboxId },
     Conflict { current: Version },
     Missing,
+    PoolFull,
+    NotPooled,
     Unfit { doing: &'static str, why: Unfit },
 }
 
@@ -168,6 +170,28 @@ impl From<WriteError> for CommitError {
         match error {
             WriteError::Refused(Refused::Conflict { current }) => Self::Conflict { current },
             WriteError::Refused(Refused::Missing) => Self::Missing,
+            other => Self::Store(other.into()),
+        }
+    }
+}
+
+impl From<WriteError> for FillError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Refused(Refused::PoolFull) => Self::Full,
+            WriteError::Refused(Refused::Scarce(scarcity)) => Self::Scarce(scarcity),
+            other => Self::Store(other.into()),
+        }
+    }
+}
+
+impl From<WriteError> for ClaimError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Refused(Refused::Conflict { .. } | Refused::Missing | Refused::NotPooled) => {
+                Self::Taken
+            }
+            WriteError::Refused(Refused::KeyReused { key }) => Self::KeyReused { key },
             other => Self::Store(other.into()),
         }
     }

@@ -21,6 +21,8 @@ pub(super) struct Share {
     pub(super) created: i64,
     pub(super) destroyed: i64,
     pub(super) attested: i64,
+    /// In the pool, and not proven gone.
+    pub(super) pooled: i64,
     pub(super) memory_mb: i64,
     pub(super) disk_mb: i64,
     pub(super) processes: i64,
@@ -34,6 +36,7 @@ impl Share {
             created: signed(created),
             destroyed: signed(destroyed),
             attested: i64::from(is_attested(sandbox)),
+            pooled: i64::from(sandbox.is_in_pool()),
             memory_mb: signed(taken.memory_mb),
             disk_mb: signed(taken.disk_mb),
             processes: signed(taken.processes),
@@ -45,6 +48,7 @@ impl Share {
             created: self.created + other.created,
             destroyed: self.destroyed + other.destroyed,
             attested: self.attested + other.attested,
+            pooled: self.pooled + other.pooled,
             memory_mb: self.memory_mb.saturating_add(other.memory_mb),
             disk_mb: self.disk_mb.saturating_add(other.disk_mb),
             processes: self.processes.saturating_add(other.processes),
@@ -56,6 +60,7 @@ impl Share {
             created: self.created - other.created,
             destroyed: self.destroyed - other.destroyed,
             attested: self.attested - other.attested,
+            pooled: self.pooled - other.pooled,
             memory_mb: self.memory_mb.saturating_sub(other.memory_mb),
             disk_mb: self.disk_mb.saturating_sub(other.disk_mb),
             processes: self.processes.saturating_sub(other.processes),
@@ -66,7 +71,8 @@ impl Share {
 impl Ledger {
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut statement = connection.prepare_cached(
-            "SELECT seq, created, destroyed, attested, memory_mb, disk_mb, processes, gone, gone_attested FROM ledger",
+            "SELECT seq, created, destroyed, attested, memory_mb, disk_mb, processes, gone, gone_attested, pooled
+             FROM ledger",
         )?;
         statement.query_row([], |row| {
             Ok(Self {
@@ -75,6 +81,7 @@ impl Ledger {
                     created: row.get(1)?,
                     destroyed: row.get(2)?,
                     attested: row.get(3)?,
+                    pooled: row.get(9)?,
                     memory_mb: row.get(4)?,
                     disk_mb: row.get(5)?,
                     processes: row.get(6)?,
@@ -88,7 +95,7 @@ impl Ledger {
     pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "UPDATE ledger SET seq = ?1, created = ?2, destroyed = ?3, attested = ?4,
-             memory_mb = ?5, disk_mb = ?6, processes = ?7, gone = ?8, gone_attested = ?9",
+             memory_mb = ?5, disk_mb = ?6, processes = ?7, gone = ?8, gone_attested = ?9, pooled = ?10",
         )?;
         statement.execute((
             self.seq,
@@ -100,6 +107,7 @@ impl Ledger {
             self.sum.processes,
             self.gone,
             self.gone_attested,
+            self.sum.pooled,
         ))?;
         Ok(())
     }
@@ -141,6 +149,7 @@ impl Ledger {
             created: unsigned(self.sum.created),
             destroyed: unsigned(self.sum.destroyed),
             attested: unsigned(self.sum.attested),
+            pooled: unsigned(self.sum.pooled),
             taken: Demand {
                 memory_mb: unsigned(self.sum.memory_mb),
                 disk_mb: unsigned(self.sum.disk_mb),

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Effect, Execution, ExecutionId, Generation, NodeId, Sandbox, SandboxId, Timestamp};
+use pinfold_lifecycle::{
+    Effect, Execution, ExecutionId, Generation, NodeId, Sandbox, SandboxId, Shape, Timestamp,
+};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::{Ledger, unsigned};
@@ -18,6 +20,9 @@ const DUE: &str = "SELECT id, owner, next_deadline FROM sandboxes WHERE next_dea
     ORDER BY next_deadline, id LIMIT ?2";
 const LEFT_BY: &str = "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
     UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1";
+const WAITING: &str = "SELECT * FROM sandboxes WHERE waits_in = ?3 AND id > ?1 ORDER BY id LIMIT ?2";
+const PARTS: &str = "LEFT JOIN specs p ON p.sandbox_id = s.id
+    LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0 ORDER BY s.id, e.n";
 const COLUMNS: &str = "s.id, s.version, s.generation, s.state, p.spec, p.policy, e.state";
 
 pub(super) fn load(connection: &Connection, id: SandboxId) -> rusqlite::Result<Option<Row>> {
@@ -37,18 +42,33 @@ pub(super) fn list(
     limit: usize,
 ) -> rusqlite::Result<Vec<Row>> {
     let wanted = match filter {
-        Filter::Present => "settled_at IS NULL",
-        Filter::Settled => "settled_at IS NOT NULL",
-        Filter::All => "TRUE",
+        Filter::Present => "settled_at IS NULL AND pooled = 0",
+        Filter::Settled => "settled_at IS NOT NULL AND pooled = 0",
+        Filter::All => "pooled = 0",
+        Filter::Pooled => "settled_at IS NULL AND pooled = 1",
+        Filter::Leased => "settled_at IS NULL",
     };
     let sql = format!(
         "SELECT {COLUMNS} FROM (SELECT * FROM sandboxes WHERE id > ?1 AND {wanted} ORDER BY id LIMIT ?2) s
-         LEFT JOIN specs p ON p.sandbox_id = s.id
-         LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0 ORDER BY s.id, e.n"
+         {PARTS}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let after = after.map(|id| id.to_string()).unwrap_or_default();
     sandboxes(statement.query((after, count(limit)))?)
+}
+
+pub(super) fn waiting(
+    connection: &Connection,
+    shape: &Shape,
+    after: Option<SandboxId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Row>> {
+    let sql = format!("SELECT {COLUMNS} FROM ({WAITING}) s {PARTS}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let unfit = |error: serde_json::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+    let shape = serde_json::to_string(shape).map_err(unfit)?;
+    let after = after.map(|id| id.to_string()).unwrap_or_default();
+    sandboxes(statement.query((after, count(limit), shape))?)
 }
 
 /// Puts each sandbox together with its executions, which come as one row each.
@@ -231,7 +251,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LEFT_BY] {
+        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LEFT_BY, WAITING] {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![0; plan.parameter_count()];
             let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();

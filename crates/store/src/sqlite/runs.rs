@@ -1,7 +1,7 @@
 //! What a request becomes, whoever runs it: the store's methods in terms of one way to write and one to read.
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Timestamp, Totals};
+use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId, Shape, Timestamp, Totals};
 use rusqlite::Connection;
 
 use super::db::Answer;
@@ -9,8 +9,8 @@ use super::ledger::Ledger;
 use super::read;
 use super::write::{Write, Wrote};
 use crate::{
-    Change, Changes, CommitError, CreateError, Created, Due, Filter, HistoryRow, NewSandbox, Node, NodeSeen,
-    Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
+    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
 };
 
 /// Runs statements: on a thread of their own, or at once.
@@ -49,6 +49,30 @@ impl<R: Runs> Store for R {
             Wrote::Created(created) => Ok(created),
             _ => Err(mixed_up().into()),
         }
+    }
+
+    async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError> {
+        let new = Box::new(new);
+        match self.write(Write::Fill { new, size, limits }).await? {
+            Wrote::Committed(version) => Ok(version),
+            _ => Err(mixed_up().into()),
+        }
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Created, ClaimError> {
+        match self.write(Write::Claim(Box::new(claim))).await? {
+            Wrote::Created(created) => Ok(created),
+            _ => Err(mixed_up().into()),
+        }
+    }
+
+    async fn waiting(
+        &self,
+        shape: &Shape,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.read("find what waits in the pool", |rows| read::waiting(rows, shape, after, limit))
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {

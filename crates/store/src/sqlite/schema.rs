@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -120,4 +120,14 @@ CREATE TABLE writers (
     batch INTEGER NOT NULL,
     seq   INTEGER NOT NULL
 );
+";
+
+// A body that waits in the pool is a row like any other, but no sandbox yet: it is found by its shape as long as it
+// may be claimed, and summed apart until it is given out or gone.
+const WARM_POOL: &str = "
+ALTER TABLE ledger ADD COLUMN pooled INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN pooled INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN waits_in TEXT; -- the shape it may be claimed for
+CREATE INDEX sandboxes_waiting ON sandboxes (waits_in, id) WHERE waits_in IS NOT NULL;
+CREATE INDEX sandboxes_pooled  ON sandboxes (id) WHERE settled_at IS NULL AND pooled = 1;
 ";

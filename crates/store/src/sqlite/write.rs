@@ -5,12 +5,14 @@ use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{commit, create, prune, read};
-use crate::{Change, Created, NewSandbox, Node, Retention, Version};
+use super::{commit, create, pool, prune, read};
+use crate::{Change, Claim, Created, NewSandbox, Node, Retention, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
     Create { new: Box<NewSandbox>, limits: AdmissionLimits },
+    Fill { new: Box<NewSandbox>, size: u64, limits: AdmissionLimits },
+    Claim(Box<Claim>),
     Commit(Box<Change>),
     Beat { node: Node, now: Timestamp },
     Leave(NodeId),
@@ -31,6 +33,10 @@ impl Write {
     pub(super) fn run(&self, connection: &Connection, ledger: &mut Ledger) -> Result<Wrote, WriteError> {
         match self {
             Self::Create { new, limits } => create::run(connection, ledger, new, limits).map(Wrote::Created),
+            Self::Fill { new, size, limits } => {
+                pool::fill(connection, ledger, new, *size, limits).map(Wrote::Committed)
+            }
+            Self::Claim(claim) => pool::claim(connection, ledger, claim).map(Wrote::Created),
             Self::Commit(change) => commit::run(connection, ledger, change).map(Wrote::Committed),
             Self::Beat { node, now } => beat(connection, node, *now).map(|()| Wrote::Beaten),
             Self::Leave(node) => leave(connection, *node).map(Wrote::Left),

@@ -1,0 +1,169 @@
+//! How a wish for a sandbox is met: by a body that waits in the pool if one is fit, else by one of its own. Where
+//! there is no room, the pool makes it.
+
+use std::sync::Arc;
+
+use pinfold_lifecycle::{
+    AdmissionLimits, Ask, Cause, Context, Demand, Fact, Policy, SandboxId, Spec, Timestamp, Totals, admit,
+    ask, create,
+};
+use pinfold_store::{
+    Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewSandbox, Row, Seq, StoreError, Stored,
+};
+
+use crate::engine::Inner;
+
+/// Read at a time of what waits. The oldest come first, and those are mostly ready.
+const BATCH: usize = 8;
+
+/// What somebody wants, ready to be tried more than once.
+pub(crate) struct Wanted {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) key: Option<IdempotencyKey>,
+}
+
+impl Inner {
+    pub(crate) async fn provide(self: &Arc<Self>, wanted: Wanted) -> Result<SandboxId, CreateError> {
+        let until = self.clock.now().after_ms(self.config.pool_yield_ms);
+        if let Some(id) = self.claim(&wanted).await? {
+            return Ok(id);
+        }
+        loop {
+            match self.create_cold(&wanted).await {
+                Err(scarce @ CreateError::Scarce(_)) => {
+                    if self.clock.now() >= until || !self.make_room(&wanted.spec.demand(), until).await? {
+                        return Err(scarce);
+                    }
+                }
+                created => return created,
+            }
+        }
+    }
+
+    /// Admission, key and lease are one transaction.
+    async fn create_cold(self: &Arc<Self>, wanted: &Wanted) -> Result<SandboxId, CreateError> {
+        let id = SandboxId(self.ids.fresh(self.clock.now()));
+        let new = NewSandbox {
+            transition: create(id, self.context(&wanted.policy)),
+            spec: wanted.spec.clone(),
+            policy: wanted.policy.clone(),
+            key: wanted.key.clone(),
+        };
+        match self.insert(new, self.config.admission).await? {
+            Created::New(_) => Ok(id),
+            Created::Known(known) => Ok(known),
+        }
+    }
+
+    /// None: no plan of this engine speaks of such bodies, or none is ready.
+    async fn claim(self: &Arc<Self>, wanted: &Wanted) -> Result<Option<SandboxId>, CreateError> {
+        let shape = wanted.spec.shape();
+        if wanted.policy.ends_with_owner || !self.config.pool.iter().any(|plan| plan.shape == shape) {
+            return Ok(None);
+        }
+        let mut after = None;
+        loop {
+            let waiting = self.store.waiting(&shape, after, BATCH).await?;
+            let Some(last) = waiting.last() else {
+                self.pool.refill();
+                return Ok(None);
+            };
+            after = Some(last.id());
+            for row in waiting {
+                if let Row::Readable(stored) = row
+                    && let Some(id) = self.claim_one(&stored, wanted).await?
+                {
+                    return Ok(Some(id));
+                }
+            }
+        }
+    }
+
+    /// None: it is not ready, or somebody else was quicker.
+    async fn claim_one(
+        self: &Arc<Self>,
+        stored: &Stored,
+        wanted: &Wanted,
+    ) -> Result<Option<SandboxId>, CreateError> {
+        let id = stored.sandbox.id;
+        let Some(_reach) = self.pool.reach_for(id) else {
+            return Ok(None);
+        };
+        let wish = Ask::Claim { shape: Box::new(wanted.spec.shape()) };
+        let ctx: Context<'_> = self.context(&wanted.policy);
+        let Ok(transition) = ask(&stored.sandbox, wish, ctx) else {
+            return Ok(None);
+        };
+        let claim = Claim {
+            change: Change { transition: transition.clone(), version: stored.version, commands: Vec::new() },
+            spec: wanted.spec.clone(),
+            policy: wanted.policy.clone(),
+            key: wanted.key.clone(),
+        };
+        match self.store.claim(claim).await {
+            Ok(Created::New(_)) => {}
+            Ok(Created::Known(known)) => return Ok(Some(known)),
+            Err(ClaimError::Taken) => return Ok(None),
+            Err(ClaimError::KeyReused { key }) => return Err(CreateError::KeyReused { key }),
+            Err(ClaimError::Store(unclear @ StoreError::Unclear { .. })) => {
+                if !self.was_given_here(id).await? {
+                    return Err(unclear.into());
+                }
+            }
+            Err(ClaimError::Store(error)) => return Err(error.into()),
+        }
+        self.clone().follow(transition);
+        self.pool.refill();
+        Ok(Some(id))
+    }
+
+    /// Whether a claim with an unclear outcome has happened. A body is given out once, and the history says by whom;
+    /// nobody else here was reaching for it.
+    async fn was_given_here(&self, id: SandboxId) -> Result<bool, StoreError> {
+        let history = self.store.history(Some(id), Seq::default(), usize::MAX).await?;
+        let mut records = history.iter().map(|row| &row.record);
+        Ok(records.any(|record| record.fact == Fact::Created && record.by == self.node))
+    }
+
+    /// Gives up what waits in the pool for whoever asks. False: it is not the pool that takes the room.
+    async fn make_room(self: &Arc<Self>, asked: &Demand, until: Timestamp) -> Result<bool, StoreError> {
+        let mut totals = self.store.totals().await?;
+        let mut pooled = self.pooled().await?;
+        // Those that are ending anyway first.
+        pooled.sort_by_key(|stored| stored.sandbox.waits_in_pool_of().is_some());
+        let in_the_way = in_the_way(&mut totals, &pooled, asked, &self.config.admission);
+        if admit(&totals, asked, &self.config.admission).is_err() {
+            return Ok(false);
+        }
+        for stored in &in_the_way {
+            self.give_up(stored.sandbox.id, Cause::Cancelled).await;
+        }
+        for stored in in_the_way {
+            self.wait_until_out_of_pool(stored.sandbox.id, until).await;
+        }
+        Ok(true)
+    }
+}
+
+/// As many as it takes, or all of them, with the totals as they are without those.
+fn in_the_way<'a>(
+    totals: &mut Totals,
+    pooled: &'a [Stored],
+    asked: &Demand,
+    limits: &AdmissionLimits,
+) -> Vec<&'a Stored> {
+    let mut found = Vec::new();
+    for stored in pooled {
+        if admit(totals, asked, limits).is_ok() {
+            break;
+        }
+        let demand = stored.spec.demand();
+        totals.pooled = totals.pooled.saturating_sub(1);
+        totals.taken.memory_mb = totals.taken.memory_mb.saturating_sub(demand.memory_mb);
+        totals.taken.disk_mb = totals.taken.disk_mb.saturating_sub(demand.disk_mb);
+        totals.taken.processes = totals.taken.processes.saturating_sub(demand.processes);
+        found.push(stored);
+    }
+    found
+}
