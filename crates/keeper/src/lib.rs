@@ -9,5 +9,6 @@ mod kernel;
 pub mod log;
 pub mod nursery;
 mod peers;
+pub mod process;
 pub mod wire;
 pub mod world;

@@ -13,6 +13,7 @@ use rustix::net::{
 
 use crate::keeper::{self, Inheritance};
 use crate::kernel::{self, Cloned};
+use crate::process;
 use crate::wire::{Birth, Born, IdMap};
 
 const LONGEST_BIRTH: usize = 64 * 1024;
@@ -80,22 +81,43 @@ fn give_birth(
             // The nursery forgets its children; a keeper must not.
             kernel::reset_signals();
             let mapped = mapped_here.read_exact(&mut [0]);
-            if let (Ok(()), Ok(lifeline)) = (mapped, lifeline.hear()) {
+            if let (Ok(()), Ok(()), Ok(lifeline)) = (mapped, let_go_of_standard_streams(), lifeline.hear()) {
                 live(birth, std::mem::take(descriptors), lifeline);
             }
             kernel::vanish(1)
         }
         Cloned::Parent { pid, pidfd } => {
             map_ids(pid, birth.ids)?;
+            // Before it may do anything: a keeper that is not written down ends when this process does.
+            write_down(pid, descriptors)?;
             map_there.write_all(&[1])?;
             Ok((pid, pidfd))
         }
     }
 }
 
-/// The directory of the group that the keeper is born into comes after the two that every keeper has.
+/// Descriptors that every keeper has: its socket, its output and what it holds locked.
+const OWN: usize = 3;
+
+/// The directory of the group that the keeper is born into comes after those that every keeper has.
 fn take_cradle(descriptors: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
-    if descriptors.len() > 2 { Ok(descriptors.remove(2)) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    if descriptors.len() > OWN {
+        Ok(descriptors.remove(OWN))
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+fn write_down(pid: i32, descriptors: &[OwnedFd]) -> io::Result<()> {
+    let held = descriptors.get(OWN - 1).ok_or(io::ErrorKind::InvalidInput)?;
+    let began = process::began(pid)?.ok_or(io::ErrorKind::NotFound)?;
+    File::from(held.try_clone()?).write_all(format!("{pid} {began}").as_bytes())
+}
+
+/// They are the nursery's: its socket, and whatever its caller hears of it by.
+fn let_go_of_standard_streams() -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    (0..3).try_for_each(|stream| kernel::duplicate_as(&nothing, stream))
 }
 
 fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
@@ -110,11 +132,13 @@ fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
 /// From here on this process is the keeper of a sandbox.
 fn live(birth: Birth, mut descriptors: Vec<OwnedFd>, lifeline: OwnedFd) {
     let groups = birth.keeper_groups + birth.work_groups;
-    if descriptors.len() != groups + 2 {
+    if descriptors.len() != groups + OWN {
         return;
     }
-    let work_groups = descriptors.split_off(2 + birth.keeper_groups);
-    let keeper_groups = descriptors.split_off(2);
+    let work_groups = descriptors.split_off(OWN + birth.keeper_groups);
+    let keeper_groups = descriptors.split_off(OWN);
+    // Never let go of: the lock on it ends with this process.
+    let _held = descriptors.pop();
     let (Some(output), Some(listener)) = (descriptors.pop(), descriptors.pop()) else { return };
     let built = settle_in(&birth, &keeper_groups);
     drop(keeper_groups);

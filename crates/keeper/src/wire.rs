@@ -107,7 +107,7 @@ pub enum EndedBy {
 }
 
 /// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,
-/// the directory for output, and the groups to join.
+/// the directory for output, the locked file that says which process the keeper is, and the groups to join.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Birth {
     pub world: World,

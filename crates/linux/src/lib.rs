@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 mod control;
+mod hold;
 mod host_image;
 mod id_ranges;
 mod look;

@@ -95,9 +95,14 @@ impl Places {
         self.control.join("ids")
     }
 
-    /// Process 1 of the body as seen from outside: its id and when it began.
+    /// Process 1 of the body as seen from outside: its id and when it began. Locked as long as it lives.
     pub(crate) fn process(&self) -> PathBuf {
         self.control.join("process")
+    }
+
+    /// Locked while the body is being made.
+    pub(crate) fn launch(&self) -> PathBuf {
+        self.control.join("launch")
     }
 }
 

@@ -15,7 +15,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::cgroup::{CgroupLimits, Cgroups};
 use crate::control::ask;
-use crate::look::started;
+use crate::hold::{Keeper, Launching, claim, keeper};
 use crate::places::{Places, make};
 use crate::provider::LinuxProvider;
 
@@ -42,8 +42,20 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        let mut newborn =
-            self.give_birth(&places, start.spec, left_ms).map_err(|error| failed("birth", &error))?;
+        make(&places.control, 0o700).map_err(|error| failed("mark", &error))?;
+        let _launching = Launching::begin(&places).await.map_err(|error| failed("mark", &error))?;
+        if self.is_whole(&places).await {
+            return Ok(());
+        }
+        if keeper(&places).map_err(|error| failed("look", &error))? != Keeper::Nobody {
+            // What a launch has left that died: nobody will ever tell it to go.
+            let ended = self.end_processes(&places).await;
+            ended.map_err(|error| failed("an earlier keeper", &error))?;
+            // Linux since 6.14 kills at birth what is cloned into a group that was ever killed as a whole.
+            self.remove_groups(&places).await.map_err(|error| failed("earlier groups", &error))?;
+        }
+        let born = self.give_birth(&places, start.spec, left_ms).await;
+        let mut newborn = born.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
@@ -62,8 +74,7 @@ impl LinuxProvider {
     }
 
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
-        make(&places.control, 0o700)?;
+    async fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
@@ -74,6 +85,7 @@ impl LinuxProvider {
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
         let groups = Groups::make(&self.cgroups, &places.name, spec)?;
+        let held: OwnedFd = claim(places).await?.into();
         let birth = Birth {
             world: self.world(places),
             secret,
@@ -84,13 +96,10 @@ impl LinuxProvider {
             left_ms,
             ends_with_caller: self.ends_with_caller,
         };
-        let mut descriptors = vec![&listener, &output];
+        let mut descriptors = vec![&listener, &output, &held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
-        let (pid, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
-        let newborn = Newborn { pidfd, wanted: false };
-        let began = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
-        fs::write(places.process(), format!("{pid} {began}"))?;
-        Ok(newborn)
+        let (_, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
+        Ok(Newborn { pidfd, wanted: false })
     }
 
     fn world(&self, places: &Places) -> World {

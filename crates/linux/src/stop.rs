@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::control::ask;
-use crate::look::{keeper_is_there, noted_process, started};
+use crate::hold::{Keeper, keeper, seal};
 use crate::places::Places;
 use crate::provider::LinuxProvider;
 
@@ -55,26 +55,37 @@ impl LinuxProvider {
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
-        // The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
+        self.end_processes(places).await?;
+        let _nobody_is_born = seal(places).await?;
+        remove_tree(&places.body)?;
+        self.ids.free(places)?;
+        self.remove_groups(places).await?;
+        // The mark goes last, so that what a crash leaves can still be found.
+        remove_tree(&places.control)?;
+        self.leave_no_base()
+    }
+
+    /// The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
+    pub(crate) async fn end_processes(&self, places: &Places) -> io::Result<()> {
         let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
-        let ended = tokio::task::spawn_blocking(move || group.end_all(DEATH).map(|()| group)).await;
-        let group = ended.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        kill_keeper(places)?;
+        let ended = tokio::task::spawn_blocking(move || group.end_all(DEATH)).await;
+        ended.map_err(io::Error::other)?.map_err(io::Error::other)?;
         let end = tokio::time::Instant::now() + DEATH;
-        while keeper_is_there(places)? {
+        // Again each time: one that is just being born has no number yet.
+        while kill_keeper(places)? != Keeper::Nobody {
             // What names it stays until it is gone: without that nobody could find it any more.
             if tokio::time::Instant::now() >= end {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "its keeper outlives the kill"));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        remove_tree(&places.body)?;
-        self.ids.free(places)?;
+        Ok(())
+    }
+
+    pub(crate) async fn remove_groups(&self, places: &Places) -> io::Result<()> {
+        let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
         let removed = tokio::task::spawn_blocking(move || group.remove(DEATH)).await;
-        removed.map_err(io::Error::other)?.map_err(io::Error::other)?;
-        // The mark goes last, so that what a crash leaves can still be found.
-        remove_tree(&places.control)?;
-        self.leave_no_base()
+        removed.map_err(io::Error::other)?.map_err(io::Error::other)
     }
 
     /// With its last body a store's own base in the groups goes too.
@@ -101,20 +112,21 @@ impl LinuxProvider {
     }
 }
 
-/// By a handle that is checked after it is taken: never by a number alone.
-fn kill_keeper(places: &Places) -> io::Result<()> {
-    let Some((number, began)) = noted_process(places)? else { return Ok(()) };
-    let Some(pid) = Pid::from_raw(number) else { return Ok(()) };
+/// By a handle that is checked after it is taken: never by a number alone. Says whom it found.
+fn kill_keeper(places: &Places) -> io::Result<Keeper> {
+    let found = keeper(places)?;
+    let Keeper::Alive(number, _) = found else { return Ok(found) };
+    let Some(pid) = Pid::from_raw(number) else { return Ok(found) };
     let handle = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) => handle,
-        Err(Errno::SRCH) => return Ok(()),
+        Err(Errno::SRCH) => return Ok(Keeper::Nobody),
         Err(error) => return Err(error.into()),
     };
-    if started(number)? != Some(began) {
-        return Ok(());
+    if keeper(places)? != found {
+        return Ok(found);
     }
     match pidfd_send_signal(&handle, Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Ok(()) | Err(Errno::SRCH) => Ok(found),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,6 +1,10 @@
-//! The Linux provider held to the promises of every provider, with real sandboxes on this host.
+//! The Linux provider held to the promises of every provider, with real sandboxes on this host: by whoever runs
+//! the tests, and where that is root by an ordinary user too.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
+
+#[path = "conformance/ordinary_user.rs"]
+mod ordinary_user;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +44,7 @@ fn now() -> Timestamp {
 #[async_trait]
 impl Ground for HostGround {
     fn provider(&self) -> Arc<dyn Provider> {
-        let program = env!("CARGO_BIN_EXE_pinfold-nursery").into();
+        let program = ordinary_user::nursery();
         let config = LinuxConfig {
             data: self.data.path().to_owned(),
             instance: self.instance,
@@ -83,3 +87,7 @@ impl Ground for HostGround {
 }
 
 pinfold_provider::promises!(tests: HostGround::new());
+
+mod as_an_ordinary_user {
+    pinfold_provider::promises!(each: crate::ordinary_user::keep);
+}
