@@ -43,7 +43,7 @@ impl LinuxProvider {
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
         let mut newborn =
-            self.give_birth(&places, start.spec, left_ms).map_err(|error| failed("birth", &error))?;
+            self.give_birth(&places, &start, left_ms).map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
@@ -62,7 +62,7 @@ impl LinuxProvider {
     }
 
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
+    fn give_birth(&self, places: &Places, start: &Start<'_>, left_ms: u64) -> io::Result<Newborn> {
         make(&places.control, 0o700)?;
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
@@ -73,7 +73,7 @@ impl LinuxProvider {
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let groups = Groups::make(&self.cgroups, &places.name, spec)?;
+        let groups = Groups::make(&self.cgroups, &places.name, start.spec)?;
         let birth = Birth {
             world: self.world(places),
             secret,
@@ -82,7 +82,7 @@ impl LinuxProvider {
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             left_ms,
-            ends_with_caller: self.ends_with_caller,
+            ends_with_caller: start.ends_with_caller,
         };
         let mut descriptors = vec![&listener, &output];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
