@@ -19,6 +19,7 @@ pub mod invariants;
 mod judge;
 mod lease;
 mod policy;
+pub mod profile;
 mod receipt;
 mod record;
 mod sandbox;
@@ -26,6 +27,7 @@ mod spec;
 mod status;
 mod time;
 mod turn;
+mod used;
 
 pub use admission::{AdmissionLimits, Demand, Scarcity, Totals, admit};
 pub use ask::{Ask, Refusal, ask};
@@ -45,6 +47,7 @@ pub use spec::{Command, Limits, Spec};
 pub use status::{State, Status, status};
 pub use time::Timestamp;
 pub use turn::{Context, Transition, create, lease_orphan, quarantine_unreadable};
+pub use used::Used;
 
 #[cfg(test)]
 mod tests;

@@ -196,6 +196,7 @@ fn gone() -> StopOutcome {
         verified_at: NOON,
         checks: checks(),
         freed_bytes: 0,
+        used: None,
         attested: None,
     }))
 }

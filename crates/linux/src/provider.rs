@@ -30,8 +30,6 @@ pub struct LinuxConfig {
     /// The id of the store whose bodies these are.
     pub instance: u128,
     pub nursery: NurseryProgram,
-    /// Bodies belong to this process, and end themselves when it is gone.
-    pub ends_with_caller: bool,
     /// The engine's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -43,7 +41,6 @@ pub struct LinuxProvider {
     pub(crate) host: HostImage,
     pub(crate) nursery: Nursery,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    pub(crate) ends_with_caller: bool,
     probes: AtomicU64,
 }
 
@@ -59,7 +56,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 impl LinuxProvider {
     pub fn open(config: LinuxConfig) -> Result<Self, OpenError> {
-        let LinuxConfig { data, instance, nursery, ends_with_caller, clock } = config;
+        let LinuxConfig { data, instance, nursery, clock } = config;
         let failed = |source| OpenError { path: data.clone(), source };
         let cgroups = Cgroups::detect(&format!("pinfold.{instance:032x}"));
         let grounds = Grounds::prepare(&data).map_err(failed)?;
@@ -68,7 +65,6 @@ impl LinuxProvider {
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
             host: HostImage::find(),
             nursery: Nursery::new(nursery),
-            ends_with_caller,
             probes: AtomicU64::new(0),
             grounds,
             clock,

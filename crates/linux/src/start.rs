@@ -54,7 +54,7 @@ impl LinuxProvider {
             // Linux since 6.14 kills at birth what is cloned into a group that was ever killed as a whole.
             self.remove_groups(&places).await.map_err(|error| failed("earlier groups", &error))?;
         }
-        let born = self.give_birth(&places, start.spec, left_ms).await;
+        let born = self.give_birth(&places, &start, left_ms).await;
         let mut newborn = born.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
@@ -74,7 +74,7 @@ impl LinuxProvider {
     }
 
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    async fn give_birth(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Newborn> {
+    async fn give_birth(&self, places: &Places, start: &Start<'_>, left_ms: u64) -> io::Result<Newborn> {
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
@@ -84,7 +84,7 @@ impl LinuxProvider {
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let groups = Groups::make(&self.cgroups, &places.name, spec)?;
+        let groups = Groups::make(&self.cgroups, &places.name, start.spec)?;
         let held: OwnedFd = claim(places).await?.into();
         let birth = Birth {
             world: self.world(places),
@@ -94,7 +94,7 @@ impl LinuxProvider {
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             left_ms,
-            ends_with_caller: self.ends_with_caller,
+            ends_with_caller: start.ends_with_caller,
         };
         let mut descriptors = vec![&listener, &output, &held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));

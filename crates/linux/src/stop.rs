@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use pinfold_keeper::wire::{Request, Response};
-use pinfold_lifecycle::{Finding, Receipt, StopOutcome};
+use pinfold_lifecycle::{Finding, Receipt, StopOutcome, Used};
 use pinfold_provider::Body;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::cgroup::CgroupUsage;
 use crate::control::ask;
 use crate::hold::{Keeper, keeper, seal};
 use crate::places::Places;
@@ -28,9 +29,14 @@ impl LinuxProvider {
         };
         let (covered, later): (Vec<_>, Vec<_>) =
             bodies.into_iter().partition(|found| found.generation <= body.generation);
+        let mut used = None;
         for found in covered {
-            if let Err(error) = self.end_one(&self.grounds.of(found), grace_ms).await {
-                return StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+            match self.end_one(&self.grounds.of(found), grace_ms).await {
+                Ok(by_it) if found == body => used = Some(by_it),
+                Ok(_) => {}
+                Err(error) => {
+                    return StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+                }
             }
         }
         if let Some(later) = later.first() {
@@ -46,23 +52,26 @@ impl LinuxProvider {
             }
         }
         let verified_at = self.now();
-        let receipt =
-            Receipt { generation: body.generation, verified_at, checks, freed_bytes: 0, attested: None };
+        let generation = body.generation;
+        let receipt = Receipt { generation, verified_at, checks, freed_bytes: 0, used, attested: None };
         StopOutcome::Gone(Box::new(receipt))
     }
 
-    pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<()> {
+    /// Says what it has used: all of it, since nothing of it runs any more when that is read.
+    pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<Used> {
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
         self.end_processes(places).await?;
         let _nobody_is_born = seal(places).await?;
+        let counted = self.cgroups.open(&places.name).map_err(io::Error::other)?.usage();
         remove_tree(&places.body)?;
         self.ids.free(places)?;
         self.remove_groups(places).await?;
         // The mark goes last, so that what a crash leaves can still be found.
         remove_tree(&places.control)?;
-        self.leave_no_base()
+        self.leave_no_base()?;
+        Ok(used(&counted))
     }
 
     /// The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
@@ -109,6 +118,15 @@ impl LinuxProvider {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+fn used(counted: &CgroupUsage) -> Used {
+    Used {
+        cpu_ms: counted.cpu_ms,
+        memory_peak_bytes: counted.memory_peak_bytes,
+        io_read_bytes: counted.io_read_bytes,
+        io_written_bytes: counted.io_written_bytes,
     }
 }
 

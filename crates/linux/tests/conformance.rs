@@ -49,7 +49,6 @@ impl Ground for HostGround {
             data: self.data.path().to_owned(),
             instance: self.instance,
             nursery: NurseryProgram { program, arguments: Vec::new() },
-            ends_with_caller: false,
             clock: Arc::new(now),
         };
         Arc::new(LinuxProvider::open(config).unwrap())
