@@ -27,9 +27,12 @@ pub fn run() -> io::Result<()> {
     let socket = kernel::inherited(0)?;
     let mut lifeline = Lifeline::new()?;
     loop {
-        let (text, mut descriptors) = match receive(&socket)? {
-            Some(request) => request,
-            None => return Ok(()),
+        let (text, mut descriptors) = match receive(&socket) {
+            Ok(Some(request)) => request,
+            // Also one that was killed before it had read an answer.
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
         };
         let born = match serde_json::from_slice::<Birth>(&text) {
             Ok(birth) => give_birth(birth, &mut descriptors, &mut lifeline),

@@ -95,6 +95,11 @@ impl Places {
         self.control.join("ids")
     }
 
+    /// What is linked to the range, to say whose it is.
+    pub(crate) fn holder(&self) -> PathBuf {
+        self.control.join("holder")
+    }
+
     /// Process 1 of the body as seen from outside: its id and when it began. Locked as long as it lives.
     pub(crate) fn process(&self) -> PathBuf {
         self.control.join("process")
