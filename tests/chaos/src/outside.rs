@@ -44,7 +44,9 @@ impl Outside {
         }
         for (kind, path) in [("mount", "/proc/self/mountinfo"), ("socket", "/proc/net/unix")] {
             let text = fs::read_to_string(path).with_context(|| format!("could not read `{path}`"))?;
-            text.lines().filter(|line| self.is_ours(line)).for_each(|line| self.note(&mut things, kind, line));
+            text.lines()
+                .filter(|line| self.is_ours(line))
+                .for_each(|line| self.note(&mut things, kind, line));
         }
         for device in fs::read_dir("/sys/block").context("could not read `/sys/block`")? {
             let file = device?.path().join("loop/backing_file");
@@ -59,7 +61,10 @@ impl Outside {
     /// The namespaces that our processes live in.
     pub(crate) fn homes(&self) -> Result<BTreeSet<Home>> {
         let ours = self.processes()?;
-        Ok(ours.keys().filter_map(|pid| Some(Home { namespaces: namespaces(*pid)?, began: began(*pid)? })).collect())
+        Ok(ours
+            .keys()
+            .filter_map(|pid| Some(Home { namespaces: namespaces(*pid)?, began: began(*pid)? }))
+            .collect())
     }
 
     /// Processes of anybody that live in one of these homes, and have for as long as we know it.
@@ -109,7 +114,11 @@ impl Outside {
             for entry in entries {
                 let path = entry?.path();
                 // A range of ids is a file that says whose it is.
-                let what = if place == "ids" { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+                let what = if place == "ids" {
+                    fs::read_to_string(&path).unwrap_or_default()
+                } else {
+                    String::new()
+                };
                 self.note(things, "directory", &format!("{} {what}", path.display()));
             }
         }

@@ -30,17 +30,23 @@ pub(crate) struct Options {
 const LONGEST_LIFE_MS: u64 = 600;
 const LONGEST_REPAIR_MS: u64 = 250;
 const LONGEST_STOP_MS: u64 = 150;
+/// A round that takes longer is named: it may have waited for something that it should not have to wait for.
+const SLOW: Duration = Duration::from_secs(10);
 
 #[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let begun = Instant::now();
     let mut seen = Seen::default();
     for seed in options.seed..options.seed + options.rounds {
+        let round_begun = Instant::now();
         let mut round = Round::new(&options.pinfold, seed)?;
         if let Err(error) = round.go(&mut seen) {
             println!("seed {seed}: {error:#}");
             println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
             return Ok(ExitCode::FAILURE);
+        }
+        if round_begun.elapsed() > SLOW {
+            println!("seed {seed} took {} s", round_begun.elapsed().as_secs());
         }
     }
     println!("{} rounds in {} s: {seen:?}", options.rounds, begun.elapsed().as_secs());
@@ -161,7 +167,8 @@ impl<'a> Round<'a> {
             ensure!(wanted.contains(mark), "nobody wants {mark}, and this is left: {things:#?}");
         }
         for mark in &wanted {
-            let lives = things.get(mark).is_some_and(|things| things.iter().any(|it| it.starts_with("process")));
+            let lives =
+                things.get(mark).is_some_and(|things| things.iter().any(|it| it.starts_with("process")));
             ensure!(lives, "{mark} is wanted, and no process of it is there: {:#?}", things.get(mark));
         }
         Ok(wanted)

@@ -22,7 +22,8 @@ impl Victim {
             .spawn()
             .with_context(|| format!("could not start {command:?}"))?;
         let output = child.stdout.take().context("its output is not ours")?;
-        let listener = std::thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect());
+        let listener =
+            std::thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect());
         Ok(Self { child, listener: Some(listener) })
     }
 
