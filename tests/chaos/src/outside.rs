@@ -163,8 +163,8 @@ impl Outside {
 
     /// Under its mark, the word `v1.` and what follows, or under none.
     fn note(&self, things: &mut Things, kind: &str, text: &str) {
-        let words = text.split(|letter: char| letter.is_whitespace() || letter == '/');
-        let mark = words.filter(|word| word.starts_with("v1.sbx_")).next_back().unwrap_or("no mark");
+        let mut words = text.split(|letter: char| letter.is_whitespace() || letter == '/');
+        let mark = words.rfind(|word| word.starts_with("v1.sbx_")).unwrap_or("no mark");
         things.entry(mark.to_owned()).or_default().insert(format!("{kind}: {}", text.trim()));
     }
 }
