@@ -135,7 +135,7 @@ mod tests {
 
         ranges.take(&places).unwrap();
 
-        assert_eq!(taken(&ranges), [places.name.clone()]);
+        assert_eq!(taken(&ranges), std::slice::from_ref(&places.name));
         ranges.free(&places).unwrap();
         assert_eq!(taken(&ranges), [] as [String; 0]);
     }
