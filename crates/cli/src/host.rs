@@ -29,7 +29,6 @@ impl Host {
             data: data.join("linux"),
             instance: store.instance(),
             nursery: NurseryProgram { program, arguments: vec![NURSERY.into()] },
-            ends_with_caller: true,
             clock: Arc::new(move || now.now()),
         })?);
         let parts = Parts {

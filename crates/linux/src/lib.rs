@@ -7,6 +7,7 @@ mod control;
 mod dialogue;
 mod disk;
 mod files;
+mod hold;
 mod host_image;
 mod id_ranges;
 mod look;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{lint, tidy};
+use crate::{chaos, lint, tidy};
 
 pub(super) struct Stage {
     pub(super) name: &'static str,
@@ -48,4 +48,5 @@ pub(super) const STAGES: &[Stage] = &[
             "2000",
         ]),
     },
+    Stage { name: "chaos", when: When::Always, what: What::Check(chaos::hundred_rounds) },
 ];
