@@ -1,12 +1,14 @@
 //! An engine in this very process, on the store and the sandboxes of a data directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use pinfold_engine::{Clock, Config, Engine, HostCensus, HostClock, Parts, RandomIds};
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
 use pinfold_store::{SqliteStore, Store};
+
+use crate::Place;
 
 /// The hidden command under which this program is its own nursery.
 pub(crate) const NURSERY: &str = "__nursery";
@@ -15,10 +17,12 @@ pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) provider: Arc<LinuxProvider>,
     pub(crate) store: Arc<SqliteStore>,
+    pub(crate) clock: Arc<HostClock>,
 }
 
 impl Host {
-    pub(crate) async fn begin(data: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn begin(place: &Place) -> anyhow::Result<Self> {
+        let data = &data_directory(place.data_dir.as_ref())?;
         std::fs::create_dir_all(data).with_context(|| format!("could not make `{}`", data.display()))?;
         let census = HostCensus::take()?;
         let clock = Arc::new(HostClock::anchored(data, census.boot_id())?);
@@ -34,12 +38,12 @@ impl Host {
         let parts = Parts {
             store: store.clone(),
             provider: provider.clone(),
-            clock,
+            clock: clock.clone(),
             ids: Arc::new(RandomIds),
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, Config::default()).await?;
-        Ok(Self { engine, provider, store })
+        Ok(Self { engine, provider, store, clock })
     }
 }
 

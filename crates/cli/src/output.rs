@@ -11,6 +11,8 @@ pub(crate) struct Follower<'a> {
     path: &'a Path,
     reader: Option<Reader>,
     sink: Sink,
+    /// When the first piece was written, by the wall clock.
+    pub(crate) first_at_ms: Option<i64>,
 }
 
 /// Passed on at once, or kept for a document at the end.
@@ -21,22 +23,25 @@ pub(crate) enum Sink {
 
 impl<'a> Follower<'a> {
     pub(crate) fn new(path: &'a Path, sink: Sink) -> Self {
-        Self { path, reader: None, sink }
+        Self { path, reader: None, sink, first_at_ms: None }
     }
 
-    /// Takes what is there now.
-    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+    /// Takes what is there now, and says whether there was something.
+    pub(crate) fn catch_up(&mut self) -> io::Result<bool> {
         if self.reader.is_none() {
             match File::open(self.path) {
                 Ok(file) => self.reader = Some(Reader::new(file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
+        let mut came = false;
         while let Some(piece) = self.reader.as_mut().map_or(Ok(None), Reader::piece)? {
+            self.first_at_ms.get_or_insert(piece.at_ms);
             self.sink.take(&piece)?;
+            came = true;
         }
-        Ok(())
+        Ok(came)
     }
 
     pub(crate) fn into_sink(self) -> Sink {
@@ -45,6 +50,10 @@ impl<'a> Follower<'a> {
 }
 
 impl Sink {
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Kept { stdout: Vec::new(), stderr: Vec::new() } } else { Self::Terminal }
+    }
+
     fn take(&mut self, piece: &Piece) -> io::Result<()> {
         match (self, piece.stream) {
             (Self::Terminal, Stream::Stdout) => pass_on(&mut io::stdout(), &piece.bytes),
