@@ -51,8 +51,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let limits = limits(options, &stored)?;
     let began_ms = wall_ms();
     let execution = host.engine.execute(sandbox, command(options), ExecutionKind::Run, limits, true).await?;
-    let path = host.provider.output_of(sandbox, execution);
-    let mut follower = Follower::new(&path, Sink::of(place.json));
+    let output = host.provider.output_of(sandbox, execution);
+    let mut follower = Follower::new(output, Sink::of(place.json));
     let outcome = follow(&host, (sandbox, execution), &mut follower, Interrupt::Execution).await?;
     let first_output_ms = follower.first_at_ms.map(|at| u64::try_from(at - began_ms).unwrap_or(0));
     let told = match follower.into_sink() {
@@ -95,6 +95,7 @@ fn command(options: &Options) -> Command {
         env: options.env.iter().cloned().collect(),
         workdir: options.workdir.clone(),
         tty: false,
+        stdin: false,
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum Interrupt {
 pub(crate) async fn follow(
     host: &Host,
     (sandbox, execution): (SandboxId, ExecutionId),
-    follower: &mut Follower<'_>,
+    follower: &mut Follower,
     interrupt: Interrupt,
 ) -> anyhow::Result<Outcome> {
     let far = Timestamp(i64::MAX);

@@ -1,15 +1,12 @@
 //! What a command in a sandbox writes, on its way to whoever waits for it.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 
-use pinfold_keeper::log::{Piece, Reader, Stream};
+use pinfold_keeper::log::{Entry, Gap, Piece, Reader, Stream};
 
 /// Follows an execution's output from its beginning.
-pub(crate) struct Follower<'a> {
-    path: &'a Path,
-    reader: Option<Reader>,
+pub(crate) struct Follower {
+    reader: Reader,
     sink: Sink,
     /// When the first piece was written, by the wall clock.
     pub(crate) first_at_ms: Option<i64>,
@@ -21,24 +18,22 @@ pub(crate) enum Sink {
     Kept { stdout: Vec<u8>, stderr: Vec<u8> },
 }
 
-impl<'a> Follower<'a> {
-    pub(crate) fn new(path: &'a Path, sink: Sink) -> Self {
-        Self { path, reader: None, sink, first_at_ms: None }
+impl Follower {
+    pub(crate) fn new(reader: Reader, sink: Sink) -> Self {
+        Self { reader, sink, first_at_ms: None }
     }
 
     /// Takes what is there now, and says whether there was something.
     pub(crate) fn catch_up(&mut self) -> io::Result<bool> {
-        if self.reader.is_none() {
-            match File::open(self.path) {
-                Ok(file) => self.reader = Some(Reader::new(file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
         let mut came = false;
-        while let Some(piece) = self.reader.as_mut().map_or(Ok(None), Reader::piece)? {
-            self.first_at_ms.get_or_insert(piece.at_ms);
-            self.sink.take(&piece)?;
+        while let Some(entry) = self.reader.next()? {
+            match entry {
+                Entry::Piece(piece) => {
+                    self.first_at_ms.get_or_insert(piece.at_ms);
+                    self.sink.take(&piece)?;
+                }
+                Entry::Gap(Gap { bytes, .. }) => eprintln!("pinfold: {bytes} bytes of output were not kept"),
+            }
             came = true;
         }
         Ok(came)

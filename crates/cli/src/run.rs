@@ -36,8 +36,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let command = Command { argv: options.command.clone(), ..Command::default() };
     let limits = ExecutionLimits::default();
     let execution = host.engine.execute(sandbox, command, ExecutionKind::Run, limits, true).await?;
-    let path = host.provider.output_of(sandbox, execution);
-    let mut follower = Follower::new(&path, Sink::of(place.json));
+    let output = host.provider.output_of(sandbox, execution);
+    let mut follower = Follower::new(output, Sink::of(place.json));
     let outcome = follow(&host, (sandbox, execution), &mut follower, Interrupt::Sandbox).await?;
     let waiting = Progress::of("looking for what is left");
     let (cause, receipt) = match host.engine.wait_gone(sandbox, PROOF_MS).await? {

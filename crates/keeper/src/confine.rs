@@ -37,8 +37,7 @@ pub struct Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewPrivileges {
     Refused,
-    /// The keeper then holds on to `sys_admin`, because without no_new_privs that is the price of a filter, and
-    /// can start executions as root only.
+    /// Without no_new_privs a filter costs `sys_admin`, so that the keeper can start executions as root only.
     Granted,
 }
 
@@ -112,9 +111,9 @@ pub enum ApplyError {
 /// child                                          (pipes, setgroups, setgid, setuid) ── apply ── exec
 /// ```
 ///
-/// The keeper's program is the workload's, and `clone3` to put an execution straight into its cgroup. A child
-/// inherits it and adds only what shuts `clone3`, which is cheaper than a whole program for each execution and
-/// leaves no moment in which a child is less confined than its parent.
+/// The keeper's program is the workload's, and `clone3` to put an execution straight into its cgroup, and `unshare`
+/// for its view of cgroups. A child inherits it and adds only what shuts these two, which is cheaper than a whole
+/// program for each execution and leaves no moment in which a child is less confined than its parent.
 #[derive(Debug)]
 pub struct Confinement {
     capabilities: CapabilitySet,
@@ -136,16 +135,22 @@ impl Confinement {
             if profile.is_open(Door::ForeignCalls) { ForeignCalls::Allow } else { ForeignCalls::Kill };
         let unknown = Verdict::Refuse(Errno::NOSYS);
         let clone3 = call_number(libc::SYS_clone3);
+        let unshare = call_number(libc::SYS_unshare);
 
         let mut verdicts = verdicts(profile);
         let for_anyone = Program::assemble(&verdicts, &unknown, foreign)?;
         verdicts.insert(clone3, Verdict::Allow);
+        let shut = !profile.is_open(Door::Namespaces);
+        if shut {
+            verdicts.insert(unshare, Verdict::Inspect(doors::NAMESPACES_OF_KEEPER.to_vec()));
+        }
         let for_keeper = Program::assemble(&verdicts, &unknown, foreign)?;
-        let for_child_of_keeper = if profile.is_open(Door::Namespaces) {
-            None
+        let for_child_of_keeper = if shut {
+            let views = Verdict::Inspect(doors::VIEWS_OF_GROUPS.to_vec());
+            let rest = BTreeMap::from([(clone3, unknown), (unshare, views)]);
+            Some(Program::assemble(&rest, &Verdict::Allow, foreign)?)
         } else {
-            let no_clone3 = BTreeMap::from([(clone3, unknown)]);
-            Some(Program::assemble(&no_clone3, &Verdict::Allow, foreign)?)
+            None
         };
         Ok(Self {
             capabilities: profile.capabilities,
@@ -174,11 +179,7 @@ impl Confinement {
     pub fn apply_to_keeper(&mut self) -> Result<(), ApplyError> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|source| ApplyError::Hide { source })?;
         limits::no_core_files().map_err(|(resource, source)| ApplyError::Limit { resource, source })?;
-        let kept = match self.new_privileges {
-            NewPrivileges::Refused => self.capabilities | capabilities::KEEPER,
-            NewPrivileges::Granted => self.capabilities | capabilities::KEEPER | CapabilitySet::SYS_ADMIN,
-        };
-        self.give_up(kept, Some(&self.for_keeper))?;
+        self.give_up(self.capabilities | capabilities::KEEPER, Some(&self.for_keeper))?;
         self.keeper_is_confined = true;
         Ok(())
     }

@@ -1,130 +1,163 @@
-//! One command inside: how its process is made, what it wrote, and how it ended.
+//! One command inside: what it writes, what it is held to, and how it ended.
 
-use std::ffi::CString;
-use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitStatus, chdir, kill_process_group, setsid};
+use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 
-use crate::confine::Confinement;
-use crate::kernel::{self, Cloned};
+use crate::breach::{Breaches, Counters};
+use crate::console::{self, Devices, Read};
+use crate::input::Input;
 use crate::log::{Stream, Writer};
-use crate::wire::{Ended, EndedBy, Exec, Reason};
-
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use crate::plan::{NotStarted, Place, Plan, refused};
+use crate::tree::{Grouped, Tree, processors};
+use crate::wire::{BodyLimits, Ended, EndedBy, Exec, TerminalSize};
 
 pub(crate) struct Execution {
     pub(crate) id: String,
-    pid: Pid,
-    pub(crate) outputs: Vec<(Stream, PipeReader)>,
+    leader: Pid,
+    tree: Tree,
+    pub(crate) outputs: Vec<(Stream, OwnedFd)>,
+    pub(crate) input: Option<Input>,
+    terminal: Option<OwnedFd>,
     log: Writer,
     output_bytes: u64,
     pub(crate) last_output_ms: i64,
-    pub(crate) ends_at_ms: Option<i64>,
-    pub(crate) inactivity_ms: Option<i64>,
+    ends_at_ms: Option<i64>,
+    inactivity_ms: Option<i64>,
+    cpu: Option<CpuWatch>,
+    /// What others had breached before it began.
+    before: Breaches,
     /// Why it is being ended, if it is.
     ending: Option<EndedBy>,
     exited: Option<WaitStatus>,
+    /// When to look again whether what it left behind is gone, and after how long then.
+    look_again: (i64, i64),
 }
 
-/// Why no process was made.
-pub(crate) struct NotStarted {
-    pub(crate) reason: Reason,
-    pub(crate) why: String,
+/// CPU time is counted by the kernel and compared by us, never later than it can be used up.
+struct CpuWatch {
+    limit_ms: u64,
+    look_at_ms: i64,
 }
 
-impl From<io::Error> for NotStarted {
-    fn from(error: io::Error) -> Self {
-        Self { reason: Reason::Failed, why: error.to_string() }
-    }
-}
+/// A chunk is read at a time, so that a flood is taken in turns with everything else.
+const CHUNK: usize = 64 * 1024;
+/// What a pipe can hold at the most, in chunks.
+const LAST_CHUNKS: usize = 16;
+const SOONEST_LOOK_MS: i64 = 1;
+const LATEST_LOOK_MS: i64 = 20;
 
 impl Execution {
+    /// The group of one that was not started comes back with the reason, to be taken away when it is empty.
     pub(crate) fn start(
         exec: &Exec,
-        log: File,
-        groups: &[OwnedFd],
-        confinement: &Confinement,
+        log: Writer,
+        place: Place<'_>,
+        (devices, counters, limits): (&Devices, &Counters, BodyLimits),
         now_ms: i64,
-    ) -> Result<Self, NotStarted> {
-        let plan = Plan::of(exec)?;
-        let (stdout_here, stdout_there) = io::pipe()?;
-        let (stderr_here, stderr_there) = io::pipe()?;
-        let (mut trouble_here, trouble_there) = io::pipe()?;
-        let pid = match kernel::clone_into(0, None)? {
-            Cloned::Child => {
-                let trouble = plan.carry_out([&stdout_there, &stderr_there], groups, confinement);
-                let number = trouble.raw_os_error().unwrap_or(libc::EIO);
-                let _ = (&trouble_there).write_all(&number.to_le_bytes());
-                kernel::vanish(127)
-            }
-            Cloned::Parent { pid, .. } => {
-                Pid::from_raw(pid).ok_or_else(|| refused("it has no process id"))?
-            }
+    ) -> Result<Self, (NotStarted, Option<Tree>)> {
+        let prepare = || -> Result<_, NotStarted> {
+            let plan = Plan::of(&exec.argv, &exec.env, &exec.workdir)?;
+            let ends = console::make(exec.console, devices)?;
+            let group = place.work.map(|work| Grouped::make(work, &exec.execution)).transpose()?;
+            Ok((plan, ends, group))
         };
-        drop((stdout_there, stderr_there, trouble_there));
-        let mut trouble = Vec::new();
-        trouble_here.read_to_end(&mut trouble)?;
-        if let Ok(number) = trouble.try_into() {
-            return Err(why_not(&exec.argv, io::Error::from_raw_os_error(i32::from_le_bytes(number))));
-        }
+        let (plan, (here, there), group) = prepare().map_err(|error| (error, None))?;
+        let before = counters.read();
+        let launched = plan.launch(place, group.as_ref().map(Grouped::descriptor), there);
+        let (leader, tree) = match (launched, group) {
+            (Ok(launched), Some(group)) => (launched.pid, Tree::Grouped(group)),
+            (Ok(launched), None) => {
+                let mark = launched.mark.ok_or_else(|| (refused("it has no mark"), None))?;
+                (launched.pid, Tree::Marked { mark })
+            }
+            (Err(error), group) => return Err((error, group.map(Tree::Grouped))),
+        };
         Ok(Self {
             id: exec.execution.clone(),
-            pid,
-            outputs: vec![(Stream::Stdout, stdout_here), (Stream::Stderr, stderr_here)],
-            log: Writer::new(log),
-            output_bytes: exec.output_bytes,
+            leader,
+            tree,
+            outputs: here.outputs,
+            input: here.input,
+            terminal: here.terminal,
+            log,
+            output_bytes: limits.output_bytes,
             last_output_ms: now_ms,
             ends_at_ms: exec.timeout_ms.map(|ms| now_ms.saturating_add_unsigned(ms)),
             inactivity_ms: exec.inactivity_ms.and_then(|ms| i64::try_from(ms).ok()),
+            cpu: limits.cpu_time_ms.map(|limit_ms| CpuWatch { limit_ms, look_at_ms: now_ms }),
+            before,
             ending: None,
             exited: None,
+            look_again: (now_ms, SOONEST_LOOK_MS),
         })
     }
 
-    /// Takes what one of its outputs holds. A flood is taken in turns with everything else.
+    /// Takes what one of its outputs holds.
     pub(crate) fn drain(&mut self, index: usize, now_ms: i64, wall_ms: i64) -> io::Result<()> {
-        let mut chunk = [0; 64 * 1024];
-        let (stream, pipe) = &mut self.outputs[index];
-        match pipe.read(&mut chunk)? {
-            0 => {
+        let Some((stream, output)) = self.outputs.get(index) else { return Ok(()) };
+        let mut chunk = [0; CHUNK];
+        match console::read(output, &mut chunk)? {
+            Read::Nothing => {}
+            Read::End => {
                 self.outputs.remove(index);
             }
-            read => {
+            Read::Bytes(read) => {
                 let stream = *stream;
                 self.last_output_ms = now_ms;
-                self.log.append(stream, wall_ms, &chunk[..read])?;
-                if self.log.written >= self.output_bytes {
+                if !self.keep(stream, wall_ms, &chunk[..read])? {
+                    // In this order: it dies of the limit and not of a broken pipe.
                     self.end(EndedBy::OutputLimit);
+                    self.outputs.clear();
                 }
             }
         }
         Ok(())
     }
 
-    pub(crate) fn is_overdue(&self, now_ms: i64) -> Option<EndedBy> {
-        let quiet_since = self.last_output_ms;
+    /// No more than the limit is kept, and nothing is read beyond it. Says whether there is more to come.
+    fn keep(&mut self, stream: Stream, wall_ms: i64, bytes: &[u8]) -> io::Result<bool> {
+        let left = usize::try_from(self.output_bytes.saturating_sub(self.log.written)).unwrap_or(usize::MAX);
+        self.log.append(stream, wall_ms, &bytes[..bytes.len().min(left)])?;
+        Ok(bytes.len() <= left)
+    }
+
+    pub(crate) fn pieces(&self) -> u64 {
+        self.log.pieces()
+    }
+
+    /// Ends it if it has used up something that the keeper counts.
+    pub(crate) fn enforce(&mut self, now_ms: i64) {
         if self.ending.is_some() || self.exited.is_some() {
-            None
-        } else if self.ends_at_ms.is_some_and(|at| at <= now_ms) {
-            Some(EndedBy::TimeLimit)
-        } else if self.inactivity_ms.is_some_and(|ms| quiet_since.saturating_add(ms) <= now_ms) {
-            Some(EndedBy::Inactivity)
-        } else {
-            None
+            return;
+        }
+        if self.ends_at_ms.is_some_and(|at| at <= now_ms) {
+            self.end(EndedBy::TimeLimit);
+        } else if self.inactivity_ms.is_some_and(|ms| self.last_output_ms.saturating_add(ms) <= now_ms) {
+            self.end(EndedBy::Inactivity);
+        } else if let Some(cpu) = self.cpu.as_mut().filter(|cpu| cpu.look_at_ms <= now_ms) {
+            let used = self.tree.cpu_ms();
+            if used >= cpu.limit_ms {
+                self.end(EndedBy::CpuLimit);
+            } else {
+                let soonest = ((cpu.limit_ms - used) / processors()).max(SOONEST_CPU_LOOK_MS);
+                cpu.look_at_ms = now_ms.saturating_add_unsigned(soonest);
+            }
         }
     }
 
-    /// When time alone ends it, at the earliest.
-    pub(crate) fn next_deadline(&self) -> Option<i64> {
-        if self.ending.is_some() || self.exited.is_some() {
+    /// When time alone calls for a look at it, at the earliest.
+    pub(crate) fn next_look(&self) -> Option<i64> {
+        if self.exited.is_some() {
+            return Some(self.look_again.0);
+        }
+        if self.ending.is_some() {
             return None;
         }
         let quiet = self.inactivity_ms.map(|ms| self.last_output_ms.saturating_add(ms));
-        self.ends_at_ms.into_iter().chain(quiet).min()
+        let cpu = self.cpu.as_ref().map(|cpu| cpu.look_at_ms);
+        self.ends_at_ms.into_iter().chain(quiet).chain(cpu).min()
     }
 
     /// The first reason is the reason.
@@ -132,124 +165,62 @@ impl Execution {
         if self.exited.is_none() {
             self.ending.get_or_insert(by);
         }
-        match kill_process_group(self.pid, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => {}
-            // A process of its own group cannot be out of process 1's reach.
-            Err(_) => {}
-        }
+        self.tree.kill(self.alive());
     }
 
-    pub(crate) fn terminate(&self) {
-        let _ = kill_process_group(self.pid, Signal::TERM);
+    fn alive(&self) -> Option<Pid> {
+        self.exited.is_none().then_some(self.leader)
     }
 
-    /// The process with this id has ended; says whether it was this one.
-    pub(crate) fn reaped(&mut self, pid: Pid, status: WaitStatus) -> bool {
-        let own = pid == self.pid;
+    /// Says whether there was anybody to signal.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        self.alive().is_some_and(|leader| kill_process_group(leader, signal).is_ok())
+    }
+
+    /// None: it has no terminal.
+    pub(crate) fn resize(&self, size: TerminalSize) -> Option<io::Result<()>> {
+        self.terminal.as_ref().map(|terminal| console::resize(terminal, size))
+    }
+
+    /// The process with this id has ended; says whether it was the first one of this execution.
+    pub(crate) fn reaped(&mut self, pid: Pid, status: WaitStatus, now_ms: i64) -> bool {
+        let own = pid == self.leader && self.exited.is_none();
         if own {
             self.exited = Some(status);
-            // What it left running in its group goes with it.
-            let _ = kill_process_group(self.pid, Signal::KILL);
+            self.look_again = (now_ms, SOONEST_LOOK_MS);
         }
         own
     }
 
-    /// Ended for good: the process is gone, and all it wrote is in the log.
-    pub(crate) fn ended(&self) -> Option<Ended> {
-        let status = self.exited.filter(|_| self.outputs.is_empty() || self.ending.is_some())?;
-        let by = self.ending.unwrap_or(EndedBy::Itself);
+    /// How it ended, once the first process is gone, and all that it left behind with it, and all that was
+    /// written is kept.
+    pub(crate) fn settle(&mut self, counters: &Counters, now_ms: i64, wall_ms: i64) -> Option<Ended> {
+        let status = self.exited?;
+        if !self.tree.is_gone() {
+            let pause = self.look_again.1;
+            self.look_again = (now_ms.saturating_add(pause), (pause * 2).min(LATEST_LOOK_MS));
+            return None;
+        }
+        self.take_the_rest(wall_ms);
+        let succeeded = status.exit_status() == Some(0);
+        let by = self.ending.unwrap_or_else(|| counters.read().cause(self.before, succeeded));
         Some(Ended { by, code: status.exit_status(), signal: status.terminating_signal() })
     }
-}
 
-/// All that a child needs, made before it is: between fork and exec as little as possible happens.
-struct Plan {
-    programs: Vec<CString>,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-    workdir: CString,
-}
-
-impl Plan {
-    fn of(exec: &Exec) -> Result<Self, NotStarted> {
-        let text = |text: &str| CString::new(text).map_err(|_| refused("an argument holds a NUL"));
-        let program = exec.argv.first().ok_or_else(|| refused("there is no command"))?;
-        let path = exec.env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-        let programs = if program.contains('/') {
-            vec![text(program)?]
-        } else {
-            let found = path.split(':').map(|directory| text(&format!("{directory}/{program}")));
-            found.collect::<Result<_, _>>()?
-        };
-        let env = exec.env.iter().map(|(name, value)| text(&format!("{name}={value}")));
-        Ok(Self {
-            programs,
-            argv: exec.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
-            env: env.collect::<Result<_, _>>()?,
-            workdir: text(&exec.workdir)?,
-        })
-    }
-
-    /// Runs in the child. Comes back only with the reason why not.
-    fn carry_out(
-        &self,
-        outputs: [&PipeWriter; 2],
-        groups: &[OwnedFd],
-        confinement: &Confinement,
-    ) -> io::Error {
-        match self.get_ready(outputs, groups, confinement) {
-            Ok(()) => self.become_one_of_the_programs(),
-            Err(error) => error,
-        }
-    }
-
-    fn get_ready(
-        &self,
-        [stdout, stderr]: [&PipeWriter; 2],
-        groups: &[OwnedFd],
-        confinement: &Confinement,
-    ) -> io::Result<()> {
-        for group in groups {
-            rustix::io::write(group, b"0")?;
-        }
-        setsid()?;
-        let nothing = File::open("/dev/null")?;
-        kernel::duplicate_as(&nothing, 0)?;
-        kernel::duplicate_as(stdout, 1)?;
-        kernel::duplicate_as(stderr, 2)?;
-        chdir(&self.workdir)?;
-        kernel::reset_signals();
-        confinement.apply().map_err(io::Error::other)
-    }
-
-    fn become_one_of_the_programs(&self) -> io::Error {
-        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
-        for program in &self.programs {
-            let error = kernel::become_program(program, &self.argv, &self.env);
-            match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTDIR) => {}
-                Some(libc::EACCES) => worst = error,
-                _ => return error,
+    /// What is still in its pipes. Somebody else inside may hold them open, so their end is not waited for.
+    fn take_the_rest(&mut self, wall_ms: i64) {
+        let mut chunk = [0; CHUNK];
+        for (stream, output) in std::mem::take(&mut self.outputs) {
+            for _ in 0..LAST_CHUNKS {
+                let Ok(Read::Bytes(read)) = console::read(&output, &mut chunk) else { break };
+                if !self.keep(stream, wall_ms, &chunk[..read]).unwrap_or(false) {
+                    self.ending.get_or_insert(EndedBy::OutputLimit);
+                    return;
+                }
             }
         }
-        worst
     }
 }
 
-fn refused(why: &str) -> NotStarted {
-    NotStarted { reason: Reason::Failed, why: why.to_owned() }
-}
-
-fn why_not(argv: &[String], error: io::Error) -> NotStarted {
-    let program = argv.first().map_or("", String::as_str);
-    let name = Path::new(program).display();
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => {
-            NotStarted { reason: Reason::NotFound, why: format!("`{name}` was not found") }
-        }
-        Some(libc::EACCES | libc::ENOEXEC | libc::EISDIR) => {
-            NotStarted { reason: Reason::NotExecutable, why: format!("`{name}` cannot be executed: {error}") }
-        }
-        _ => NotStarted { reason: Reason::Failed, why: format!("`{name}` could not be started: {error}") },
-    }
-}
+/// A look costs some microseconds.
+const SOONEST_CPU_LOOK_MS: u64 = 5;

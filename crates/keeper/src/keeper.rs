@@ -1,34 +1,64 @@
-//! The keeper at work: one loop over its control socket, the outputs of what runs, ended children and deadlines.
+//! The keeper at work: one loop over its control socket, what runs and what that writes, ended children and deadlines.
+//! Nothing in it waits for anything else, and no turn does more than a bounded piece of work for each.
+
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::confine::{Confinement, Profile};
-use crate::execution::{Execution, NotStarted};
+use crate::breach::Counters;
+use crate::confine::{Confinement, Limits, Profile};
+use crate::console::Devices;
+use crate::execution::Execution;
 use crate::kernel;
-use crate::log::{Stream, Writer};
-use crate::peers::Peer;
-use crate::wire::{self, Ended, EndedBy, Exec, Reason, Request, Response};
+use crate::peers::{Awaited, Peer};
+use crate::probe::Probing;
+use crate::tree::Tree;
+use crate::wire::{BodyLimits, Ended, EndedBy, ProbeFailed, Response, WorkGroup};
 
 /// What a keeper is born with.
 pub(crate) struct Inheritance {
     pub(crate) listener: UnixListener,
     pub(crate) output: OwnedFd,
     pub(crate) work_groups: Vec<OwnedFd>,
+    pub(crate) work: WorkDescriptors,
+    pub(crate) limits: BodyLimits,
+    /// What of the host is seen inside.
+    pub(crate) shared: Vec<PathBuf>,
     pub(crate) secret: String,
     pub(crate) left_ms: u64,
     /// Becomes readable when whoever this sandbox belongs to is gone.
     pub(crate) caller: Option<OwnedFd>,
     /// Whether its world could be built, or why not.
     pub(crate) built: Result<(), String>,
+}
+
+/// The group of all executions.
+#[derive(Default)]
+pub(crate) struct WorkDescriptors {
+    directory: Option<OwnedFd>,
+    counters: Counters,
+}
+
+impl WorkDescriptors {
+    pub(crate) fn of(which: WorkGroup, descriptors: Vec<OwnedFd>) -> Self {
+        let mut descriptors = descriptors.into_iter();
+        let mut next = |wanted: bool| if wanted { descriptors.next() } else { None };
+        Self {
+            directory: next(which.directory),
+            counters: Counters {
+                memory: next(which.memory_events).map(Into::into),
+                processes: next(which.process_events).map(Into::into),
+            },
+        }
+    }
 }
 
 /// How long it waits to be told that it is wanted.
@@ -38,6 +68,8 @@ struct Keeper {
     inheritance: Inheritance,
     /// For what it runs.
     confinement: Confinement,
+    /// None where the world could not be built.
+    devices: Option<Devices>,
     signals: OwnedFd,
     wanted: bool,
     ends_at_ms: i64,
@@ -45,18 +77,36 @@ struct Keeper {
     ended: BTreeMap<String, Ended>,
     /// Ids that will never be started here: killed, or refused once.
     void: BTreeSet<String>,
+    /// What is left of those that were not started.
+    leaving: Vec<Tree>,
+    probing: Vec<Probing>,
     peers: Vec<Peer>,
+    /// Executions started, files served, and pieces of output of what has ended.
+    operations: u64,
+    last_busy_ms: i64,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
-pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
+pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
     let now = now_ms();
     inheritance.listener.set_nonblocking(true)?;
-    let mut confinement = Confinement::prepare(&Profile::default()).map_err(io::Error::other)?;
+    // Before anything untrusted is here that could take their places.
+    let devices = Devices::open();
+    let confined = confinement(inheritance.limits);
+    let trouble = [devices.as_ref().err().map(ToString::to_string), confined.as_ref().err().cloned()];
+    if let (Ok(()), Some(why)) = (&inheritance.built, trouble.into_iter().flatten().next()) {
+        inheritance.built = Err(why);
+    }
+    // It is told apart from a sandbox that works by refusing to go, and until then it is confined all the same.
+    let mut confinement = match confined {
+        Ok(confinement) => confinement,
+        Err(_) => Confinement::prepare(&Profile::default()).map_err(io::Error::other)?,
+    };
     // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
     confinement.apply_to_keeper().map_err(io::Error::other)?;
     let mut keeper = Keeper {
         confinement,
+        devices: devices.ok(),
         signals: kernel::signals_as_descriptor(&[libc::SIGCHLD])?,
         wanted: false,
         ends_at_ms: now.saturating_add(BIRTH_MS),
@@ -64,7 +114,11 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
         running: BTreeMap::new(),
         ended: BTreeMap::new(),
         void: BTreeSet::new(),
+        leaving: Vec::new(),
+        probing: Vec::new(),
         peers: Vec::new(),
+        operations: 0,
+        last_busy_ms: now,
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
@@ -72,9 +126,19 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
     Ok(())
 }
 
+fn confinement(limits: BodyLimits) -> Result<Confinement, String> {
+    let usual = Limits::default();
+    let limits = Limits { open_files: limits.open_files.unwrap_or(usual.open_files), ..usual };
+    Confinement::prepare(&Profile { limits, ..Profile::default() }).map_err(|error| error.to_string())
+}
+
 /// The kernel's counter: no change of the clock makes a sandbox live longer.
 fn now_ms() -> i64 {
     milliseconds(ClockId::Boottime)
+}
+
+fn wall_ms() -> i64 {
+    milliseconds(ClockId::Realtime)
 }
 
 fn milliseconds(clock: ClockId) -> i64 {
@@ -89,6 +153,7 @@ enum Woken {
     CallerGone,
     Peer(usize),
     Output(String, usize),
+    Input(String),
 }
 
 impl Keeper {
@@ -102,10 +167,14 @@ impl Keeper {
                 Woken::CallerGone => self.ends_at_ms = now_ms(),
                 Woken::Peer(index) => self.listen(index),
                 Woken::Output(id, index) => self.drain(&id, index),
+                Woken::Input(id) => self.pass_on(&id),
             }
         }
-        self.enforce_deadlines();
+        let now = now_ms();
+        self.running.values_mut().for_each(|execution| execution.enforce(now));
         self.settle_ended();
+        self.settle_probes(now);
+        self.leaving.retain(|tree| !tree.is_gone());
         Ok(())
     }
 
@@ -124,14 +193,16 @@ impl Keeper {
             descriptors.push(PollFd::new(&peer.stream, PollFlags::IN));
         }
         for execution in self.running.values() {
-            for (index, (_, pipe)) in execution.outputs.iter().enumerate() {
+            for (index, (_, output)) in execution.outputs.iter().enumerate() {
                 sources.push(Woken::Output(execution.id.clone(), index));
-                descriptors.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
+                descriptors.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
+            }
+            if let Some(input) = execution.input.as_ref().and_then(|input| input.waits_for()) {
+                sources.push(Woken::Input(execution.id.clone()));
+                descriptors.push(PollFd::from_borrowed_fd(input.as_fd(), PollFlags::OUT));
             }
         }
-        let deadlines = self.running.values().filter_map(Execution::next_deadline);
-        let next = deadlines.chain([self.ends_at_ms]).min().unwrap_or(self.ends_at_ms);
-        let left = next.saturating_sub(now_ms()).max(0);
+        let left = self.next_look().saturating_sub(now_ms()).max(0);
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
         match poll(&mut descriptors, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -141,13 +212,28 @@ impl Keeper {
         Ok(sources.into_iter().zip(ready).filter_map(|(source, ready)| ready.then_some(source)).collect())
     }
 
+    /// When time alone calls for a turn.
+    fn next_look(&self) -> i64 {
+        let executions = self.running.values().filter_map(Execution::next_look);
+        let probes = self.probing.iter().map(|probing| probing.ends_at_ms);
+        let leaving = (!self.leaving.is_empty()).then(|| now_ms().saturating_add(1));
+        let own = [self.ends_at_ms];
+        executions.chain(probes).chain(leaving).chain(own).min().unwrap_or(self.ends_at_ms)
+    }
+
     /// Ended children, ours and those whose parents have left them to process 1.
     fn reap(&mut self) {
         let mut told = [0; 128];
         let _ = rustix::io::read(&self.signals, &mut told);
+        let now = now_ms();
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if let Some(index) = self.probing.iter().position(|probing| probing.pid == pid) {
+                let probing = self.probing.swap_remove(index);
+                self.tell_probed(probing, Probing::ended(status));
+                continue;
+            }
             for execution in self.running.values_mut() {
-                if execution.reaped(pid, status) {
+                if execution.reaped(pid, status, now) {
                     break;
                 }
             }
@@ -178,173 +264,60 @@ impl Keeper {
         }
     }
 
-    /// The answer, or none yet.
-    fn respond(&mut self, peer: usize, request: Request) -> Option<Response> {
-        Some(match request {
-            Request::Go => self.go(),
-            Request::Ping { nonce } => {
-                Response::Pong { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted }
-            }
-            Request::Exec(exec) => self.exec(&exec),
-            Request::Kill { execution } => self.kill(&execution),
-            Request::List => Response::Executions(self.list()),
-            Request::Wait { execution } => match self.ended.get(&execution) {
-                Some(ended) => Response::Ended(*ended),
-                None if self.running.contains_key(&execution) => {
-                    self.peers[peer].waits_for = Some(execution);
-                    return None;
-                }
-                None => refuse(Reason::NoSuchExecution, "it was never started here"),
-            },
-            Request::Probe { path } => probe_files(&path),
-            Request::KeepAlive { left_ms } => {
-                self.ends_at_ms = now_ms().saturating_add_unsigned(left_ms);
-                Response::Done
-            }
-            Request::Terminate => {
-                self.running.values().for_each(Execution::terminate);
-                Response::Done
-            }
-        })
-    }
-
-    fn go(&mut self) -> Response {
-        match &self.inheritance.built {
-            Err(why) => refuse(Reason::Failed, why),
-            Ok(()) => {
-                if !self.wanted {
-                    self.wanted = true;
-                    self.ends_at_ms = now_ms().saturating_add_unsigned(self.inheritance.left_ms);
-                }
-                Response::Done
-            }
-        }
-    }
-
-    fn exec(&mut self, exec: &Exec) -> Response {
-        let id = &exec.execution;
-        if !self.wanted {
-            return refuse(Reason::NotYet, "it was not told to go");
-        }
-        if self.void.contains(id) {
-            return refuse(Reason::WasKilled, "it was killed or refused before");
-        }
-        if self.running.contains_key(id) || self.ended.contains_key(id) {
-            return Response::Done;
-        }
-        let started = self.log_of(id).map_err(NotStarted::from).and_then(|log| self.start(exec, log));
-        match started {
-            Ok(execution) => {
-                self.running.insert(id.clone(), execution);
-                Response::Done
-            }
-            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(id, 127, &why),
-            Err(NotStarted { reason: Reason::NotExecutable, why }) => {
-                self.ended_as_a_shell_would(id, 126, &why)
-            }
-            Err(NotStarted { reason, why }) => {
-                self.void.insert(id.clone());
-                refuse(reason, &why)
-            }
-        }
-    }
-
-    /// A command that is not there is the command's own failure: it ends with the code that says so.
-    fn ended_as_a_shell_would(&mut self, id: &str, code: i32, why: &str) -> Response {
-        if let Ok(log) = self.log_of(id) {
-            let said = format!("pinfold: {why}\n");
-            // What cannot be said is still told by the code.
-            let _ = Writer::new(log).append(Stream::Stderr, milliseconds(ClockId::Realtime), said.as_bytes());
-        }
-        self.ended.insert(id.to_owned(), Ended { by: EndedBy::Itself, code: Some(code), signal: None });
-        Response::Done
-    }
-
-    fn start(&self, exec: &Exec, log: File) -> Result<Execution, NotStarted> {
-        Execution::start(exec, log, &self.inheritance.work_groups, &self.confinement, now_ms())
-    }
-
-    fn log_of(&self, id: &str) -> io::Result<File> {
-        if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&self.inheritance.output, format!("{id}.log"), flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(file.into())
-    }
-
-    fn kill(&mut self, id: &str) -> Response {
-        self.void.insert(id.to_owned());
-        if let Some(execution) = self.running.get_mut(id) {
-            execution.end(EndedBy::Kill);
-        }
-        Response::Done
-    }
-
-    fn list(&self) -> Vec<wire::Execution> {
-        let now = now_ms();
-        let running = self.running.values().map(|execution| wire::Execution {
-            execution: execution.id.clone(),
-            quiet_ms: u64::try_from(now - execution.last_output_ms).unwrap_or(0),
-            ended: None,
-        });
-        let ended = self.ended.iter().map(|(id, ended)| wire::Execution {
-            execution: id.clone(),
-            quiet_ms: 0,
-            ended: Some(*ended),
-        });
-        running.chain(ended).collect()
-    }
-
     fn drain(&mut self, id: &str, index: usize) {
-        if let Some(execution) = self.running.get_mut(id)
-            && execution.drain(index, now_ms(), milliseconds(ClockId::Realtime)).is_err()
-        {
-            // Output that cannot be kept is not lost in silence: the execution ends with it.
-            execution.end(EndedBy::OutputLimit);
-            execution.outputs.clear();
+        let now = now_ms();
+        if let Some(execution) = self.running.get_mut(id) {
+            self.last_busy_ms = now;
+            if execution.drain(index, now, wall_ms()).is_err() {
+                // Output that cannot be kept is not lost in silence: the execution ends with it.
+                execution.end(EndedBy::OutputLimit);
+                execution.outputs.clear();
+            }
         }
     }
 
-    fn enforce_deadlines(&mut self) {
-        let now = now_ms();
-        for execution in self.running.values_mut() {
-            if let Some(by) = execution.is_overdue(now) {
-                execution.end(by);
-            }
+    fn pass_on(&mut self, id: &str) {
+        if let Some(input) = self.running.get_mut(id).and_then(|execution| execution.input.as_mut()) {
+            input.pass_on();
         }
     }
 
     fn settle_ended(&mut self) {
-        let over: Vec<_> = self.running.values().filter_map(|e| Some((e.id.clone(), e.ended()?))).collect();
-        for (id, ended) in over {
+        let (now, wall) = (now_ms(), wall_ms());
+        let counters = &self.inheritance.work.counters;
+        let settled = self.running.values_mut().filter_map(|execution| {
+            let ended = execution.settle(counters, now, wall)?;
+            Some((execution.id.clone(), ended, execution.pieces()))
+        });
+        for (id, ended, pieces) in settled.collect::<Vec<_>>() {
             self.running.remove(&id);
-            self.peers.retain_mut(|peer| {
-                if peer.waits_for.as_ref() != Some(&id) {
-                    return true;
-                }
-                peer.waits_for = None;
-                peer.answer(&Response::Ended(ended)).is_ok()
-            });
+            self.operations += pieces;
+            self.tell(&Awaited::Execution(id.clone()), &Response::Ended(ended));
             self.ended.insert(id, ended);
         }
     }
-}
 
-fn refuse(reason: Reason, why: &str) -> Response {
-    Response::Refused { reason, why: why.to_owned() }
-}
+    fn settle_probes(&mut self, now: i64) {
+        let late: Vec<_> = self.probing.extract_if(.., |probing| probing.ends_at_ms <= now).collect();
+        for probing in late {
+            let failed = probing.give_up();
+            self.tell_probed(probing, Some(failed));
+        }
+    }
 
-/// A real round trip through a real file, where work is done.
-fn probe_files(path: &str) -> Response {
-    let round_trip = || -> io::Result<()> {
-        std::fs::write(path, b"pinfold")?;
-        let read = std::fs::read(path)?;
-        std::fs::remove_file(path)?;
-        if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
-    };
-    match round_trip() {
-        Ok(()) => Response::Done,
-        Err(error) => refuse(Reason::Failed, &format!("`{path}`: {error}")),
+    fn tell_probed(&mut self, probing: Probing, failed: Option<ProbeFailed>) {
+        let response = self.probed(probing.nonce, failed);
+        self.tell(&Awaited::Probe(probing.pid), &response);
+    }
+
+    /// A peer that cannot be told is let go.
+    fn tell(&mut self, about: &Awaited, response: &Response) {
+        self.peers.retain_mut(|peer| {
+            if peer.waits_for.as_ref() != Some(about) {
+                return true;
+            }
+            peer.waits_for = None;
+            peer.answer(response).is_ok()
+        });
     }
 }

@@ -177,7 +177,8 @@ pub(crate) fn forget_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// From now on the control groups of this process look like the root of all groups to it.
+/// From now on the control groups of this process look like the root of all groups to it and its descendants. The
+/// view that is made for it is also a mark on all of them, which none of them can take off.
 pub(crate) fn leave_groups_behind() -> io::Result<()> {
     // SAFETY: single-threaded, and no memory or descriptor is concerned.
     let done = unsafe { libc::unshare(libc::CLONE_NEWCGROUP) };

@@ -2,12 +2,19 @@
 //! The nursery ([`nursery`]) is a small process that gives birth to keepers; a keeper builds its own world
 //! ([`world`]) and then serves its control socket ([`wire`]) until its end.
 
+mod breach;
 pub mod confine;
+mod console;
 mod execution;
+mod input;
 mod keeper;
 mod kernel;
 pub mod log;
+mod marked;
 pub mod nursery;
 mod peers;
+mod plan;
+mod probe;
+mod tree;
 pub mod wire;
 pub mod world;

@@ -1,8 +1,19 @@
-//! What an execution writes, in a file outside the sandbox's reach: numbered pieces with their time and stream.
-//! The keeper appends; whoever reads follows at its own pace, also after the end.
+//! What an execution writes, in files outside the sandbox's reach: numbered pieces with their time and stream, in a
+//! ring of segments whose oldest make room. The keeper appends ([`Writer`]); whoever reads ([`Reader`]) follows at its
+//! own pace, also after the end, and is told where it came too late.
 
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+
+pub use reader::Reader;
 
 /// One piece of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,28 +24,81 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
+/// Pieces that had to make room before they were read, the first and the last of them included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    pub from_seq: u64,
+    pub to_seq: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    Piece(Piece),
+    Gap(Gap),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
+    /// Also all that is written to a terminal.
     Stdout,
     Stderr,
 }
 
+/// How much is kept of one execution: so many segments of so many bytes, the one being written among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ring {
+    pub(crate) segments: usize,
+    pub(crate) segment_bytes: u64,
+}
+
+impl Ring {
+    pub(crate) const DEFAULT: Self = Self { segments: 8, segment_bytes: 1 << 20 };
+}
+
+/// A segment begins with the number of its first piece and the count of all bytes before it.
+const SEGMENT_HEADER: usize = 16;
+/// A piece begins with its length, stream, number and time.
 const HEADER: usize = 21;
 const LONGEST: usize = 1 << 20;
 
+fn segment_name(execution: &str, number: u64) -> String {
+    format!("{execution}.{number}.log")
+}
+
 pub(crate) struct Writer {
+    directory: OwnedFd,
+    execution: String,
+    ring: Ring,
     file: File,
+    in_file: u64,
+    segments: VecDeque<u64>,
     next: u64,
+    /// All bytes of all pieces, those that made room too.
     pub(crate) written: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(file: File) -> Self {
-        Self { file, next: 1, written: 0 }
+    pub(crate) fn begin(directory: OwnedFd, execution: &str, ring: Ring) -> io::Result<Self> {
+        let file = begin_segment(&directory, &segment_name(execution, 0), 1, 0)?;
+        let segments = VecDeque::from([0]);
+        Ok(Self {
+            directory,
+            execution: execution.to_owned(),
+            ring,
+            file,
+            in_file: 0,
+            segments,
+            next: 1,
+            written: 0,
+        })
     }
 
     /// In one write, so that a reader sees a piece whole or not at all.
     pub(crate) fn append(&mut self, stream: Stream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
+        if self.in_file >= self.ring.segment_bytes {
+            self.turn_over()?;
+        }
         let mut piece = Vec::with_capacity(HEADER + bytes.len());
         piece.extend(u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_le_bytes());
         piece.push(match stream {
@@ -46,77 +110,37 @@ impl Writer {
         piece.extend(bytes);
         self.file.write_all(&piece)?;
         self.next += 1;
+        self.in_file += piece.len() as u64;
         self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn pieces(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// The oldest goes before the next comes, so that there are never more than the ring has.
+    fn turn_over(&mut self) -> io::Result<()> {
+        if self.segments.len() >= self.ring.segments
+            && let Some(oldest) = self.segments.pop_front()
+        {
+            unlinkat(&self.directory, segment_name(&self.execution, oldest), AtFlags::empty())?;
+        }
+        let number = self.segments.back().map_or(0, |last| last + 1);
+        let name = segment_name(&self.execution, number);
+        self.file = begin_segment(&self.directory, &name, self.next, self.written)?;
+        self.segments.push_back(number);
+        self.in_file = 0;
         Ok(())
     }
 }
 
-/// Reads from where it left off.
-pub struct Reader {
-    file: File,
-    arrived: Vec<u8>,
-}
-
-impl Reader {
-    #[must_use]
-    pub fn new(file: File) -> Self {
-        Self { file, arrived: Vec::new() }
-    }
-
-    /// The next piece that is there whole, or none for now.
-    pub fn piece(&mut self) -> io::Result<Option<Piece>> {
-        loop {
-            if let Some(piece) = self.take()? {
-                return Ok(Some(piece));
-            }
-            let mut chunk = [0; 64 * 1024];
-            match self.file.read(&mut chunk)? {
-                0 => return Ok(None),
-                read => self.arrived.extend(&chunk[..read]),
-            }
-        }
-    }
-
-    fn take(&mut self) -> io::Result<Option<Piece>> {
-        let Some((header, rest)) = self.arrived.split_first_chunk::<HEADER>() else { return Ok(None) };
-        let (length, stream, seq, at) = (&header[..4], header[4], &header[5..13], &header[13..]);
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte));
-        let length = usize::try_from(number(length)).unwrap_or(usize::MAX);
-        let stream = match stream {
-            1 => Stream::Stdout,
-            2 => Stream::Stderr,
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        };
-        if length > LONGEST {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let Some(bytes) = rest.get(..length) else { return Ok(None) };
-        let piece =
-            Piece { seq: number(seq), at_ms: number(at).cast_signed(), stream, bytes: bytes.to_vec() };
-        self.arrived.drain(..HEADER + length);
-        Ok(Some(piece))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_written_is_read_back_in_order_and_only_when_it_is_whole() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log");
-        let mut writer = Writer::new(File::create(&path).unwrap());
-        let mut reader = Reader::new(File::open(&path).unwrap());
-
-        writer.append(Stream::Stdout, 7, b"one").unwrap();
-        writer.append(Stream::Stderr, 8, b"").unwrap();
-        writer.file.write_all(&[9, 0]).unwrap();
-
-        let one = Piece { seq: 1, at_ms: 7, stream: Stream::Stdout, bytes: b"one".to_vec() };
-        let two = Piece { seq: 2, at_ms: 8, stream: Stream::Stderr, bytes: Vec::new() };
-        assert_eq!(reader.piece().unwrap(), Some(one));
-        assert_eq!(reader.piece().unwrap(), Some(two));
-        assert_eq!(reader.piece().unwrap(), None);
-    }
+fn begin_segment(directory: &OwnedFd, name: &str, first_seq: u64, bytes_before: u64) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut file = File::from(openat(directory, name, flags | OFlags::TRUNC, Mode::RUSR | Mode::WUSR)?);
+    let mut header = [0; SEGMENT_HEADER];
+    header[..8].copy_from_slice(&first_seq.to_le_bytes());
+    header[8..].copy_from_slice(&bytes_before.to_le_bytes());
+    file.write_all(&header)?;
+    Ok(file)
 }

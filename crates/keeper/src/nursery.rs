@@ -11,7 +11,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-use crate::keeper::{self, Inheritance};
+use crate::keeper::{self, Inheritance, WorkDescriptors};
 use crate::kernel::{self, Cloned};
 use crate::wire::{Birth, Born, IdMap};
 
@@ -110,9 +110,10 @@ fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
 /// From here on this process is the keeper of a sandbox.
 fn live(birth: Birth, mut descriptors: Vec<OwnedFd>, lifeline: OwnedFd) {
     let groups = birth.keeper_groups + birth.work_groups;
-    if descriptors.len() != groups + 2 {
+    if descriptors.len() != groups + birth.work.count() + 2 {
         return;
     }
+    let work = descriptors.split_off(2 + groups);
     let work_groups = descriptors.split_off(2 + birth.keeper_groups);
     let keeper_groups = descriptors.split_off(2);
     let (Some(output), Some(listener)) = (descriptors.pop(), descriptors.pop()) else { return };
@@ -122,6 +123,9 @@ fn live(birth: Birth, mut descriptors: Vec<OwnedFd>, lifeline: OwnedFd) {
         listener: listener.into(),
         output,
         work_groups,
+        work: WorkDescriptors::of(birth.work, work),
+        limits: birth.limits,
+        shared: birth.world.shared,
         secret: birth.secret,
         left_ms: birth.left_ms,
         caller: birth.ends_with_caller.then_some(lifeline),
@@ -138,13 +142,9 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd]) -> Result<(), String> {
         }
         Ok(())
     };
-    let step_down = || -> io::Result<()> {
-        kernel::become_user(0, 0)?;
-        kernel::leave_groups_behind()
-    };
     join().map_err(|error| format!("could not join its groups: {error}"))?;
     let gathered = birth.world.gather().map_err(|error| error.to_string())?;
-    step_down().map_err(|error| format!("could not take its place: {error}"))?;
+    kernel::become_user(0, 0).map_err(|error| format!("could not take its place: {error}"))?;
     birth.world.build(gathered).map_err(|error| error.to_string())
 }
 

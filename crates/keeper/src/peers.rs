@@ -3,13 +3,21 @@
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 
+use rustix::process::Pid;
+
 use crate::wire::{self, Request, Response};
 
 pub(crate) struct Peer {
     pub(crate) stream: UnixStream,
     arrived: Vec<u8>,
-    /// The execution whose end it waits for.
-    pub(crate) waits_for: Option<String>,
+    pub(crate) waits_for: Option<Awaited>,
+}
+
+/// What a peer waits for the end of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Execution(String),
+    Probe(Pid),
 }
 
 impl Peer {

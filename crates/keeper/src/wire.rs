@@ -19,9 +19,11 @@ pub enum Request {
     Ping {
         nonce: String,
     },
-    /// Run a command and make a round trip through a file, inside.
+    /// All that work needs, really tried: the places, a round trip through a file, a program that ends. Answered when
+    /// it is done, or when it took too long.
     Probe {
-        path: String,
+        nonce: String,
+        within_ms: u64,
     },
     Exec(Box<Exec>),
     /// Answered when it has ended.
@@ -31,7 +33,27 @@ pub enum Request {
     Kill {
         execution: String,
     },
+    /// To the group of processes that the execution's first one leads.
+    Signal {
+        execution: String,
+        signal: i32,
+    },
+    /// For the execution's input. `at`: how many bytes were fed before; what was accepted already is passed over, so
+    /// that the same may be fed again. `close`: nothing comes after these.
+    Feed {
+        execution: String,
+        at: u64,
+        #[serde(with = "hex")]
+        bytes: Vec<u8>,
+        close: bool,
+    },
+    Resize {
+        execution: String,
+        size: TerminalSize,
+    },
     List,
+    /// How much was done here, and when last.
+    Activity,
     /// When the keeper ends everything by itself, in milliseconds from now.
     KeepAlive {
         left_ms: u64,
@@ -48,7 +70,25 @@ pub struct Exec {
     pub workdir: String,
     pub timeout_ms: Option<u64>,
     pub inactivity_ms: Option<u64>,
-    pub output_bytes: u64,
+    pub console: Console,
+}
+
+/// What an execution reads from and writes to. What it writes is kept in every case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Console {
+    /// There is nothing to read.
+    Quiet,
+    /// What is fed is read from a pipe.
+    Piped,
+    /// A terminal of its own, for reading and writing.
+    Terminal(TerminalSize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    pub columns: u16,
+    pub rows: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +101,25 @@ pub enum Response {
         secret: String,
         wanted: bool,
     },
+    /// The same proof of who answers, and what does not work, if anything.
+    Probed {
+        nonce: String,
+        secret: String,
+        wanted: bool,
+        failed: Option<ProbeFailed>,
+    },
     Executions(Vec<Execution>),
     Ended(Ended),
+    /// How many bytes were accepted in all, and whether nothing more is.
+    Fed {
+        accepted: u64,
+        closed: bool,
+    },
+    /// Executions started, pieces of output kept and files served since birth; and how long ago the last of them was.
+    Activity {
+        operations: u64,
+        quiet_ms: u64,
+    },
     /// It cannot be done, for certain.
     Refused {
         reason: Reason,
@@ -78,7 +135,19 @@ pub enum Reason {
     WasKilled,
     NotFound,
     NotExecutable,
+    /// It has ended.
+    NotRunning,
+    /// It was not started with what is asked of it: an input, a terminal.
+    NotSoStarted,
+    NoSuchSignal,
     Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProbeFailed {
+    Files(String),
+    Exec(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,10 +173,14 @@ pub enum EndedBy {
     TimeLimit,
     Inactivity,
     OutputLimit,
+    MemoryLimit,
+    CpuLimit,
+    /// It could not make a process, and failed.
+    ProcessLimit,
 }
 
 /// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,
-/// the directory for output, and the groups to join.
+/// the directory for output, the groups to join, and what [`WorkGroup`] names.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Birth {
     pub world: World,
@@ -118,9 +191,41 @@ pub struct Birth {
     /// How many of the descriptors are for the keeper itself to join, and how many for what it runs.
     pub keeper_groups: usize,
     pub work_groups: usize,
+    pub work: WorkGroup,
+    pub limits: BodyLimits,
     pub left_ms: u64,
     /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
     pub ends_with_caller: bool,
+}
+
+/// Which descriptors of the group that all executions are in come last, in this order. Where there are none, the
+/// keeper holds executions together by itself, and their breaches of limits go unseen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkGroup {
+    /// Its v2 directory, in which the keeper makes a group for each execution.
+    pub directory: bool,
+    /// The file that counts processes killed for want of memory.
+    pub memory_events: bool,
+    /// The file that counts processes that could not be made.
+    pub process_events: bool,
+}
+
+impl WorkGroup {
+    #[must_use]
+    pub fn count(self) -> usize {
+        usize::from(self.directory) + usize::from(self.memory_events) + usize::from(self.process_events)
+    }
+}
+
+/// What the keeper itself holds every execution to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyLimits {
+    /// Of one execution with all its processes.
+    pub cpu_time_ms: Option<u64>,
+    /// Of one execution; no more than so much is ever read from it.
+    pub output_bytes: u64,
+    /// Of one process. None: as many as is usual.
+    pub open_files: Option<u64>,
 }
 
 /// How the ids inside stand for ids outside.
@@ -173,4 +278,47 @@ pub fn take<T: DeserializeOwned>(arrived: &mut Vec<u8>) -> io::Result<Option<T>>
     let message = serde_json::from_slice(&arrived[4..4 + length])?;
     arrived.drain(..4 + length);
     Ok(Some(message))
+}
+
+/// Bytes as text, two letters each.
+mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+        let text: String = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect();
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let value = |digit: u8| DIGITS.iter().position(|known| *known == digit);
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => u8::try_from(value(*high)? << 4 | value(*low)?).ok(),
+            _ => None,
+        };
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+        bytes.ok_or_else(|| D::Error::custom("not bytes as two letters each"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fed_bytes_come_out_as_they_went_in() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let feed = Request::Feed { execution: "exe".into(), at: 3, bytes: bytes.clone(), close: true };
+
+        let text = serde_json::to_string(&feed).unwrap();
+
+        let Ok(Request::Feed { bytes: read, .. }) = serde_json::from_str(&text) else { panic!("{text}") };
+        assert_eq!(read, bytes);
+        let cut = text.replace("000102", "00010");
+        assert!(serde_json::from_str::<Request>(&cut).is_err(), "{cut}");
+    }
 }

@@ -72,7 +72,10 @@ pub struct Command {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,
+    /// It has a terminal of its own, which can also be fed.
     pub tty: bool,
+    /// It can be fed by a pipe. Else there is nothing to read.
+    pub stdin: bool,
 }
 
 #[cfg(test)]

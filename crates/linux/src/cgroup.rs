@@ -8,6 +8,7 @@ mod body;
 mod delegate;
 mod discover;
 mod empty;
+mod events;
 mod execution;
 mod files;
 mod group;
@@ -45,6 +46,7 @@ pub use remove::RemoveError;
 pub use usage::{Breaches, CgroupUsage};
 
 use hierarchy::Hierarchy;
+use survey::{Controller, Version};
 
 /// The cgroup hierarchies of this host as far as this process may use them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -86,6 +88,13 @@ impl Cgroups {
     pub fn searching_everywhere(mut self) -> Cgroups {
         self.everywhere = true;
         self
+    }
+
+    /// Whether counting bytes read and written costs nothing beyond asking: in v1 it is a group more.
+    #[must_use]
+    pub fn counts_io_cheaply(&self) -> bool {
+        let mut hierarchies = self.hierarchies.iter();
+        hierarchies.any(|it| it.usable() && it.version == Version::V2 && it.has(Controller::Io))
     }
 
     /// What can be done on this host, by what, and what is missing for the rest.

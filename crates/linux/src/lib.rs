@@ -3,6 +3,7 @@
 
 pub mod cgroup;
 mod control;
+mod dialogue;
 mod host_image;
 mod id_ranges;
 mod look;

@@ -64,9 +64,10 @@ impl LinuxProvider {
             Ok(Response::Executions(executions)) => (self.is_whole(places).await, executions),
             Ok(_) | Err(_) => (false, Vec::new()),
         };
+        let last_busy_at = self.activity(places).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
         let executions = executions.iter().filter_map(|execution| seen(execution, now)).collect();
-        BodySeen { generation: body.generation, whole, executions, last_busy_at: None }
+        BodySeen { generation: body.generation, whole, executions, last_busy_at }
     }
 
     /// The keeper answers, with the secret that only it was born with.
@@ -185,5 +186,8 @@ pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
         EndedBy::TimeLimit => limit(Cause::TimeLimit),
         EndedBy::Inactivity => limit(Cause::Inactivity),
         EndedBy::OutputLimit => limit(Cause::OutputLimit),
+        EndedBy::MemoryLimit => limit(Cause::MemoryLimit),
+        EndedBy::CpuLimit => limit(Cause::CpuLimit),
+        EndedBy::ProcessLimit => limit(Cause::ProcessLimit),
     }
 }

@@ -3,16 +3,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use pinfold_keeper::wire::{self, Reason, Request, Response};
+use pinfold_keeper::log::Reader;
+use pinfold_keeper::wire::{self, Console, Reason, Request, Response};
 use pinfold_lifecycle::{
-    Cause, Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome, Timestamp,
+    Cause, Command, Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Found, Killed, Provider, Start,
-    StartError, Usage, WaitError,
+    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
 use crate::cgroup::Cgroups;
@@ -41,7 +41,6 @@ pub struct LinuxProvider {
     pub(crate) host: HostImage,
     pub(crate) nursery: Nursery,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    probes: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +50,6 @@ pub struct OpenError {
     source: io::Error,
 }
 
-const OUTPUT_BYTES: u64 = 10 << 20;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl LinuxProvider {
@@ -65,44 +63,15 @@ impl LinuxProvider {
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
             host: HostImage::find(),
             nursery: Nursery::new(nursery),
-            probes: AtomicU64::new(0),
             grounds,
             clock,
         })
     }
 
-    /// The file that holds what an execution wrote. It outlives the body.
+    /// What an execution wrote, from the oldest that is kept. It outlives the body.
     #[must_use]
-    pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> PathBuf {
-        self.grounds.logs.join(sandbox.to_string()).join(format!("{execution}.log"))
-    }
-
-    async fn probe_exec(&self, body: Body) -> Result<(), String> {
-        let number = self.probes.fetch_add(1, Ordering::Relaxed);
-        let execution = format!("probe_{}_{number}", std::process::id());
-        let exec = wire::Exec {
-            execution: execution.clone(),
-            argv: vec!["true".into()],
-            env: [("PATH".to_owned(), PATH.to_owned())].into(),
-            workdir: "/".into(),
-            timeout_ms: Some(5_000),
-            inactivity_ms: None,
-            output_bytes: OUTPUT_BYTES,
-        };
-        let places = self.grounds.of(body);
-        let asked = ask(&places, &Request::Exec(Box::new(exec))).await;
-        let log = places.logs.join(format!("{execution}.log"));
-        let ended = match asked {
-            Ok(Response::Done) => ask(&places, &Request::Wait { execution }).await,
-            other => other,
-        };
-        let _ = std::fs::remove_file(log);
-        match ended {
-            Ok(Response::Ended(ended)) if ended.code == Some(0) => Ok(()),
-            Ok(Response::Refused { why, .. }) => Err(why),
-            Ok(other) => Err(format!("{other:?}")),
-            Err(error) => Err(error.to_string()),
-        }
+    pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Reader {
+        Reader::new(self.grounds.logs.join(sandbox.to_string()), &execution.to_string())
     }
 }
 
@@ -132,21 +101,7 @@ impl Provider for LinuxProvider {
     }
 
     async fn probe(&self, body: Body) -> Probed {
-        let places = self.grounds.of(body);
-        if !self.is_whole(&places).await {
-            return Probed::Failed(ProbeFailure::Control { why: "its keeper does not answer".into() });
-        }
-        let path = format!("/workspace/.pinfold-probe-{}", self.probes.fetch_add(1, Ordering::Relaxed));
-        match ask(&places, &Request::Probe { path }).await {
-            Ok(Response::Done) => {}
-            Ok(Response::Refused { why, .. }) => return Probed::Failed(ProbeFailure::Files { why }),
-            Ok(other) => return Probed::Unknown { why: format!("{other:?}") },
-            Err(error) => return Probed::Failed(ProbeFailure::Control { why: error.to_string() }),
-        }
-        match self.probe_exec(body).await {
-            Ok(()) => Probed::Passed,
-            Err(why) => Probed::Failed(ProbeFailure::Exec { why }),
-        }
+        self.probe_body(&self.grounds.of(body)).await
     }
 
     async fn ping(&self, body: Body) -> Probed {
@@ -168,7 +123,7 @@ impl Provider for LinuxProvider {
             workdir: exec.command.workdir.clone().unwrap_or_else(|| "/workspace".into()),
             timeout_ms: exec.limits.timeout_ms,
             inactivity_ms: exec.limits.inactivity_ms,
-            output_bytes: OUTPUT_BYTES,
+            console: console(exec.command),
         };
         match ask(&self.grounds.of(body), &Request::Exec(Box::new(request))).await {
             Ok(Response::Done) => Ok(()),
@@ -211,6 +166,23 @@ impl Provider for LinuxProvider {
         }
     }
 
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+        self.signal_execution(body, execution, signal).await
+    }
+
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+        self.feed_execution(body, execution, feed).await
+    }
+
+    async fn resize(
+        &self,
+        body: Body,
+        execution: ExecutionId,
+        size: TerminalSize,
+    ) -> Result<(), ResizeError> {
+        self.resize_execution(body, execution, size).await
+    }
+
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
         self.stop_bodies(body, grace_ms).await
     }
@@ -221,13 +193,17 @@ impl Provider for LinuxProvider {
             return Err(AskBodyError::NoSuchBody);
         }
         let unreachable =
-            |error: crate::cgroup::OpenError| AskBodyError::Unreachable { why: error.to_string() };
-        let used = self.cgroups.open(&places.name).map_err(unreachable)?.usage();
+            |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
+        let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
+        let used = self.cgroups.open(&places.name).map_err(|error| unreachable(&error))?.usage();
         Ok(Usage {
             cpu_ms: used.cpu_ms.unwrap_or(0),
             memory_bytes: used.memory_bytes.unwrap_or(0),
             memory_peak_bytes: used.memory_peak_bytes.unwrap_or(0),
             processes: used.processes.unwrap_or(0),
+            io_read_bytes: used.io_read_bytes.unwrap_or(0),
+            io_written_bytes: used.io_written_bytes.unwrap_or(0),
+            operations: activity.operations,
             ..Usage::default()
         })
     }
@@ -244,5 +220,16 @@ impl Provider for LinuxProvider {
             Err(ControlError::NobodyThere(_)) => Err(AskBodyError::NoSuchBody),
             Err(error) => Err(AskBodyError::Unreachable { why: error.to_string() }),
         }
+    }
+}
+
+/// What every terminal once had, until somebody says otherwise.
+const USUAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 24 };
+
+fn console(command: &Command) -> Console {
+    match command {
+        Command { tty: true, .. } => Console::Terminal(USUAL_SIZE),
+        Command { stdin: true, .. } => Console::Piped,
+        Command { tty: false, stdin: false, .. } => Console::Quiet,
     }
 }

@@ -7,13 +7,13 @@ use std::os::unix::fs::chown;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use pinfold_keeper::wire::{Birth, IdMap, Request, Response};
+use pinfold_keeper::wire::{Birth, BodyLimits, IdMap, Request, Response, WorkGroup};
 use pinfold_keeper::world::World;
 use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{Start, StartError};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::cgroup::{CgroupLimits, Cgroups};
+use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
 use crate::control::ask;
 use crate::look::started;
 use crate::places::{Places, make};
@@ -73,7 +73,7 @@ impl LinuxProvider {
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let groups = Groups::make(&self.cgroups, &places.name, start.spec)?;
+        let groups = Groups::make(&self.cgroups, &places.name, start.spec, ids)?;
         let birth = Birth {
             world: self.world(places),
             secret,
@@ -81,11 +81,14 @@ impl LinuxProvider {
             born_into: groups.cradle.is_some(),
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
+            work: groups.work_group(),
+            limits: limits_of(start.spec),
             left_ms,
             ends_with_caller: start.ends_with_caller,
         };
         let mut descriptors = vec![&listener, &output];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
+        descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
         let (pid, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
         let newborn = Newborn { pidfd, wanted: false };
         let began = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
@@ -106,30 +109,66 @@ impl LinuxProvider {
     }
 }
 
+/// What the keeper holds executions to by itself.
+fn limits_of(spec: &Spec) -> BodyLimits {
+    let output_mb = spec.limits.output_mb.unwrap_or(OUTPUT_MB);
+    BodyLimits {
+        cpu_time_ms: spec.limits.cpu_time_ms,
+        output_bytes: output_mb.saturating_mul(1 << 20),
+        open_files: spec.limits.open_files,
+    }
+}
+
+/// What one execution may write where nobody says otherwise.
+const OUTPUT_MB: u64 = 64;
+
 /// The control groups of a body, as descriptors for its keeper.
+#[derive(Default)]
 struct Groups {
     cradle: Option<OwnedFd>,
     of_keeper: Vec<OwnedFd>,
+    /// Those that an execution cannot be born into.
     of_work: Vec<OwnedFd>,
+    work: Option<OwnedFd>,
+    memory_events: Option<OwnedFd>,
+    process_events: Option<OwnedFd>,
 }
 
 impl Groups {
     /// Without the right to make groups there are none, and the keeper alone holds its world together.
-    fn make(cgroups: &Cgroups, name: &str, spec: &Spec) -> io::Result<Self> {
+    fn make(cgroups: &Cgroups, name: &str, spec: &Spec, ids: IdMap) -> io::Result<Self> {
         if !cgroups.abilities().kill.is_enforced() {
-            return Ok(Self { cradle: None, of_keeper: Vec::new(), of_work: Vec::new() });
+            return Ok(Self::default());
         }
         let limits = CgroupLimits {
             memory_bytes: spec.limits.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
             processes: spec.limits.processes,
-            ..CgroupLimits::default()
+            cpu_millis: spec.limits.cpu_millis,
+            cpu_weight: None,
+            count_io: cgroups.counts_io_cheaply(),
         };
         let group = cgroups.make(name, &limits).map_err(io::Error::other)?;
+        group.delegate_to(ids.uid, ids.gid).map_err(io::Error::other)?;
+        Self::open(&group).map_err(io::Error::other)
+    }
+
+    fn open(group: &BodyCgroup) -> Result<Self, JoinError> {
         Ok(Self {
-            cradle: group.keeper_directory().map_err(io::Error::other)?,
-            of_keeper: group.v1_joiners_of_keeper().map_err(io::Error::other)?,
-            of_work: group.joiners_of_work().map_err(io::Error::other)?,
+            cradle: group.keeper_directory()?,
+            of_keeper: group.v1_joiners_of_keeper()?,
+            of_work: group.v1_joiners_of_work()?,
+            work: group.work_directory()?,
+            memory_events: group.memory_events()?,
+            process_events: group.process_events()?,
         })
+    }
+
+    fn work_group(&self) -> WorkGroup {
+        WorkGroup {
+            directory: self.work.is_some(),
+            memory_events: self.memory_events.is_some(),
+            process_events: self.process_events.is_some(),
+        }
     }
 }
 

@@ -2,28 +2,28 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "ground/config.rs"]
+mod config;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use config::{config, now};
 use pinfold_lifecycle::{Command, ExecutionId, SandboxId, Spec, Timestamp};
-use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
+use pinfold_linux::LinuxProvider;
 use pinfold_provider::Provider;
 use pinfold_provider::conformance::{Deed, Ground};
 
 struct HostGround {
     data: tempfile::TempDir,
-    instance: u128,
     last_id: AtomicU64,
 }
 
 impl HostGround {
     fn new() -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let name = data.path().file_name().unwrap().to_string_lossy().into_owned();
-        let instance = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
-        Self { data, instance, last_id: AtomicU64::new(0) }
+        Self { data: tempfile::tempdir().unwrap(), last_id: AtomicU64::new(0) }
     }
 
     fn fresh(&self) -> u128 {
@@ -31,23 +31,10 @@ impl HostGround {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test of real sandboxes takes real time")]
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap())
-}
-
 #[async_trait]
 impl Ground for HostGround {
     fn provider(&self) -> Arc<dyn Provider> {
-        let program = env!("CARGO_BIN_EXE_pinfold-nursery").into();
-        let config = LinuxConfig {
-            data: self.data.path().to_owned(),
-            instance: self.instance,
-            nursery: NurseryProgram { program, arguments: Vec::new() },
-            clock: Arc::new(now),
-        };
-        Arc::new(LinuxProvider::open(config).unwrap())
+        Arc::new(LinuxProvider::open(config(self.data.path())).unwrap())
     }
 
     fn fresh_sandbox(&self) -> SandboxId {
@@ -68,8 +55,15 @@ impl Ground for HostGround {
             Deed::ExitWith3 => &["sh", "-c", "exit 3"],
             Deed::RunUntilKilled => &["sleep", "1000"],
             Deed::NotFound => &["no-such-program"],
+            Deed::ReadUntilClosed => &["cat"],
+            Deed::HoldTerminal => &["sleep", "1000"],
         };
-        Command { argv: argv.iter().map(|word| (*word).to_owned()).collect(), ..Command::default() }
+        Command {
+            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            stdin: deed == Deed::ReadUntilClosed,
+            tty: deed == Deed::HoldTerminal,
+            ..Command::default()
+        }
     }
 
     fn in_ms(&self, ms: u64) -> Timestamp {

@@ -3,6 +3,7 @@
 //! of its name. Nothing here assumes how long something takes: conditions are waited for, with a deadline.
 
 mod deadline;
+mod dialogue;
 mod execution;
 mod kill;
 mod launch;
@@ -54,6 +55,10 @@ pub enum Deed {
     RunUntilKilled,
     /// It names a program that does not exist.
     NotFound,
+    /// It has an input, reads it, and ends with it, with exit code 0.
+    ReadUntilClosed,
+    /// It has a terminal, and never ends by itself.
+    HoldTerminal,
 }
 
 /// How long anything may take that happens without being waited for by name.
@@ -142,6 +147,14 @@ macro_rules! promises {
             execution::executions_run_side_by_side
             execution::another_process_can_go_on_with_an_execution
             execution::neighbours_do_not_see_each_others_executions
+            execution::what_could_not_be_started_is_never_started
+            dialogue::a_signal_ends_what_takes_no_notice_of_it
+            dialogue::only_what_runs_is_signalled_and_only_by_signals
+            dialogue::what_is_fed_again_is_accepted_once
+            dialogue::what_lies_beyond_a_gap_is_not_accepted
+            dialogue::closing_its_input_ends_what_reads_it
+            dialogue::only_what_has_an_input_is_fed
+            dialogue::only_a_terminal_is_resized
             kill::a_kill_ends_a_running_execution
             kill::a_kill_leaves_other_executions_alone
             kill::a_kill_after_the_end_changes_no_outcome

@@ -4,12 +4,14 @@
 mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod dialogue;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod provider;
 mod usage;
 
 pub use body::{Body, Discovered, Found, StartPermit};
+pub use dialogue::{Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
 pub use provider::{
     AskBodyError, DiscoverError, Exec, ExecError, Killed, Provider, Start, StartError, WaitError,
 };

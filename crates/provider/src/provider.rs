@@ -6,7 +6,10 @@ use pinfold_lifecycle::{
 };
 use pinfold_lifecycle::{StopOutcome, Timestamp};
 
-use crate::{Body, Capacity, Discovered, StartPermit, Usage};
+use crate::{
+    Body, Capacity, Discovered, Fed, Feed, FeedError, ResizeError, SignalError, StartPermit, TerminalSize,
+    Usage,
+};
 
 /// A place where sandboxes live. Starting what already runs and stopping what is already gone both succeed:
 /// any call may be repeated after a crash, and any call may be dropped half-way.
@@ -30,7 +33,8 @@ pub trait Provider: Send + Sync + 'static {
     /// Asks the keeper for a sign of life.
     async fn ping(&self, body: Body) -> Probed;
 
-    /// Starts a process. The same execution is started at most once in a body, and never after it was killed.
+    /// Starts a process. The same execution is started at most once in a body, and never after it was killed or was
+    /// refused by it.
     async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError>;
 
     /// Waits until the execution's process has ended. May be asked again after the end.
@@ -38,6 +42,16 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Ends an execution's processes, and sees to it that it is never started again in this body.
     async fn kill(&self, body: Body, execution: ExecutionId) -> Killed;
+
+    /// Sends a signal to the group of processes that the execution's first one leads.
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError>;
+
+    /// Gives bytes to an execution that was started with an input, and says how many it has accepted in all: those
+    /// that it has no room for are to be fed again.
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError>;
+
+    async fn resize(&self, body: Body, execution: ExecutionId, size: TerminalSize)
+    -> Result<(), ResizeError>;
 
     /// Ends this body and those of earlier generations, never a later one, and looks at what is left.
     /// Legal in every state, by the lease alone, from any process on the host.

@@ -10,7 +10,11 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
     pub disk_bytes: u64,
     pub processes: u64,
-    /// Grows with whatever the body does that can be counted from outside.
+    /// Zero where the kernel is not asked to count it.
+    pub io_read_bytes: u64,
+    pub io_written_bytes: u64,
+    /// Executions started, pieces of output kept and requests for files served, since the body was made. It only
+    /// grows, and nothing that happens inside without one of these is in it.
     pub operations: u64,
 }
 

@@ -11,8 +11,8 @@ use pinfold_engine::Clock;
 use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, Probed, SandboxId, StopOutcome, Timestamp};
 use pinfold_provider::fake::{Call, FakeProvider, Fault, Forecast, Weather};
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Killed, Provider, Start,
-    StartError, Usage, WaitError,
+    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
+    Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
 use crate::chance::Chance;
@@ -120,6 +120,23 @@ impl Provider for GatedProvider {
 
     async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
         self.pass(self.fake.kill(body, execution)).await
+    }
+
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+        self.pass(self.fake.signal(body, execution, signal)).await
+    }
+
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+        self.pass(self.fake.feed(body, execution, feed)).await
+    }
+
+    async fn resize(
+        &self,
+        body: Body,
+        execution: ExecutionId,
+        size: TerminalSize,
+    ) -> Result<(), ResizeError> {
+        self.pass(self.fake.resize(body, execution, size)).await
     }
 
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {

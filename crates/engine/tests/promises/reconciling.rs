@@ -8,8 +8,8 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::fake::{Call, FakeProvider, Fault};
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Killed, Provider, Start,
-    StartError, Usage, WaitError,
+    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
+    Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 use pinfold_store::Store;
 
@@ -265,6 +265,23 @@ impl Provider for Scribbled {
 
     async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
         self.0.kill(body, execution).await
+    }
+
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+        self.0.signal(body, execution, signal).await
+    }
+
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+        self.0.feed(body, execution, feed).await
+    }
+
+    async fn resize(
+        &self,
+        body: Body,
+        execution: ExecutionId,
+        size: TerminalSize,
+    ) -> Result<(), ResizeError> {
+        self.0.resize(body, execution, size).await
     }
 
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {

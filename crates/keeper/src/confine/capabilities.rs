@@ -39,15 +39,19 @@ pub const WORKLOAD: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT);
 
 /// What the keeper still needs once the sandbox stands: to serve files as any user, to start executions as any
-/// user, and to signal all of them. It mounts, traces and configures nothing any more. It also holds on to what
-/// the workload gets, because under no_new_privs nobody gets at exec what the parent has not.
+/// user, and to signal all of them; `sys_admin` to give each execution its own view of control groups, the only use
+/// of it that its seccomp program lets through, and `sys_ptrace` to read by that view whose a process is. It
+/// mounts, traces and configures nothing any more. It also holds on to what the workload gets, because under
+/// no_new_privs nobody gets at exec what the parent has not.
 pub(super) const KEEPER: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)
-    .union(CapabilitySet::KILL);
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_PTRACE);
 
 /// Nobody raises an ambient capability, which would outlive the step down from root. Root itself keeps its
 /// usual meaning (no `NO_ROOT`), within the bounding set.

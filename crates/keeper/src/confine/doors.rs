@@ -228,6 +228,20 @@ const NEW_NAMESPACE_BY_CLONE: Condition =
 const NEW_NAMESPACE_BY_UNSHARE: Condition =
     Condition { argument: 0, mask: NEW_NAMESPACES | NEW_TIME_NAMESPACE, masked: Masked::NoneOf(&[0]) };
 
+/// What is left of the door for the keeper, who gives each execution its own view of control groups.
+pub(super) const NAMESPACES_OF_KEEPER: &[Clause] = &[refuse(
+    Errno::PERM,
+    &[Condition {
+        argument: 0,
+        mask: (NEW_NAMESPACES & !VIEW_OF_GROUPS) | NEW_TIME_NAMESPACE,
+        masked: Masked::NoneOf(&[0]),
+    }],
+)];
+/// What shuts it for the keeper's children.
+pub(super) const VIEWS_OF_GROUPS: &[Clause] =
+    &[refuse(Errno::PERM, &[Condition { argument: 0, mask: VIEW_OF_GROUPS, masked: Masked::NoneOf(&[0]) }])];
+const VIEW_OF_GROUPS: u32 = libc::CLONE_NEWCGROUP.cast_unsigned();
+
 /// Linux, with 32-bit uname or without address randomisation as debuggers set it, and the question for the
 /// present one.
 const UNUSUAL_PERSONALITY: &[Clause] =

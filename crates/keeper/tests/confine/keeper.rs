@@ -3,8 +3,9 @@
 use std::ffi::CString;
 
 use libc::{EACCES, ENOSYS, EPERM, SIGCHLD, SYS_clone, SYS_clone3, SYS_getppid, SYS_mount, SYS_unshare};
-use pinfold_keeper::confine::{Confinement, Profile};
+use pinfold_keeper::confine::{CapabilitySet, Confinement, Profile, WORKLOAD_CAPABILITIES};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{CapabilitySets, set_capabilities};
 
 use crate::kernel::{call, exit_now, forking, open, value, wait_for};
 use crate::stage::{Act, Outcome, confined, errno_of, try_in_namespaces};
@@ -48,6 +49,20 @@ fn become_readable() -> Result<(), i32> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|errno| errno.raw_os_error())
 }
 
+/// Down to what the workload has: nobody reads or traces a process that is mightier.
+fn become_weak() -> Result<(), i32> {
+    let held = CapabilitySets {
+        effective: WORKLOAD_CAPABILITIES,
+        permitted: WORKLOAD_CAPABILITIES,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, held).map_err(|errno| errno.raw_os_error())
+}
+
+fn become_readable_and_weak() -> Result<(), i32> {
+    become_weak().and_then(|()| become_readable())
+}
+
 fn mount() -> Result<(), i32> {
     call(SYS_mount, &[c"none".as_ptr().addr(), c"/tmp".as_ptr().addr(), c"tmpfs".as_ptr().addr()])
 }
@@ -64,7 +79,7 @@ fn open_of_parent(name: &str) -> Result<(), i32> {
 }
 
 #[test]
-fn nobody_inside_reads_the_keeper_through_proc_and_it_is_the_flag_that_hides_it() {
+fn nobody_inside_reads_the_keeper_through_proc_for_its_flag_and_for_its_powers() {
     let attempts: [(&str, Act); 5] = [
         ("environ", || open_of_parent("environ")),
         ("mem", || open_of_parent("mem")),
@@ -74,29 +89,31 @@ fn nobody_inside_reads_the_keeper_through_proc_and_it_is_the_flag_that_hides_it(
     ];
 
     for (name, attempt) in attempts {
-        let hidden = in_a_child_of_the_keeper(Child::Applies, nothing, attempt);
-        let readable = in_a_child_of_the_keeper(Child::Applies, become_readable, attempt);
-
-        assert_eq!(hidden, Outcome::Failed(EACCES), "{name}");
-        assert_eq!(readable, Outcome::Done, "{name}");
+        for guarded in [nothing, become_readable, become_weak] {
+            let hidden = in_a_child_of_the_keeper(Child::Applies, guarded, attempt);
+            assert_eq!(hidden, Outcome::Failed(EACCES), "{name}");
+        }
+        let open = in_a_child_of_the_keeper(Child::Applies, become_readable_and_weak, attempt);
+        assert_eq!(open, Outcome::Done, "{name}");
     }
 }
 
 #[test]
-fn nobody_inside_traces_the_keeper_and_it_is_the_flag_that_forbids_it() {
+fn nobody_inside_traces_the_keeper_for_its_flag_and_for_its_powers() {
     let attach: Act = || {
         let seize = libc::PTRACE_SEIZE as usize;
         call(libc::SYS_ptrace, &[seize, value(SYS_getppid, &[])?])
     };
 
-    let hidden = in_a_child_of_the_keeper(Child::Applies, nothing, attach);
-    let readable = in_a_child_of_the_keeper(Child::Applies, become_readable, attach);
-
-    assert_eq!(hidden, Outcome::Failed(EPERM));
+    for guarded in [nothing, become_readable, become_weak] {
+        let hidden = in_a_child_of_the_keeper(Child::Applies, guarded, attach);
+        assert_eq!(hidden, Outcome::Failed(EPERM));
+    }
+    let open = in_a_child_of_the_keeper(Child::Applies, become_readable_and_weak, attach);
     // Yama, where it is on, lets nobody trace a parent.
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     if matches!(yama.trim(), "" | "0") {
-        assert_eq!(readable, Outcome::Done);
+        assert_eq!(open, Outcome::Done);
     }
 }
 
@@ -112,6 +129,18 @@ fn the_keeper_itself_no_longer_mounts_or_makes_namespaces() {
 
         assert_eq!(outcome, Outcome::Failed(EPERM));
     }
+}
+
+/// The one namespace that it may make, for an execution, and no other along with it.
+#[test]
+fn the_keeper_makes_views_of_control_groups_and_its_children_cannot() {
+    let view = || call(SYS_unshare, &[libc::CLONE_NEWCGROUP as usize]);
+    let more = || call(SYS_unshare, &[(libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS) as usize]);
+
+    assert_eq!(in_a_child_of_the_keeper(Child::Applies, view, nothing), Outcome::Done);
+    assert_eq!(in_a_child_of_the_keeper(Child::OnlyInherits, nothing, view), Outcome::Done);
+    assert_eq!(in_a_child_of_the_keeper(Child::Applies, nothing, view), Outcome::Failed(EPERM));
+    assert_eq!(in_a_child_of_the_keeper(Child::OnlyInherits, nothing, more), Outcome::Failed(EPERM));
 }
 
 #[test]

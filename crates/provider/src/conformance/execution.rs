@@ -159,3 +159,17 @@ pub(super) async fn neighbours_do_not_see_each_others_executions(site: Site) {
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
     site.runs(body, execution).await;
 }
+
+/// Whatever is asked under the same id later.
+pub(super) async fn what_could_not_be_started_is_never_started(site: Site) {
+    let body = site.started().await;
+    let execution = site.ground.fresh_execution();
+    let _ = site.exec(body, execution, Deed::NotFound).await;
+
+    for process in [&site, &site.another_process()] {
+        let _ = process.exec(body, execution, Deed::RunUntilKilled).await;
+    }
+
+    let seen = site.seen(body, execution).await;
+    assert!(!matches!(seen, Some(Seen::Running { .. })), "it could not be started, and runs");
+}

@@ -3,22 +3,39 @@
 use pinfold_lifecycle::{Cause, Command, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::{Fed, Feed, FeedError, ResizeError, SignalError};
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) started_at: Timestamp,
     ends: Ends,
     chatty: bool,
     pub(crate) killed_at: Option<Timestamp>,
+    /// The first signal that ends a program, and when it came.
+    signalled: Option<(Timestamp, i32)>,
+    input: Option<Input>,
+    terminal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+struct Input {
+    accepted: u64,
+    closed_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Ends {
     Never,
     At(Timestamp, Outcome),
+    WithItsInput,
 }
 
+/// Signals that end a program which takes no notice of them: HUP, INT, QUIT, KILL, TERM.
+const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
+
 impl Process {
-    /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time) and `hang`.
+    /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time), `hang`, and `cat`, which
+    /// ends when its input does.
     pub(crate) fn start(command: &Command, now: Timestamp) -> Result<Self, (Cause, String)> {
         let words: Vec<_> = command.argv.iter().map(String::as_str).collect();
         let (ends, chatty) = match words.as_slice() {
@@ -30,16 +47,71 @@ impl Process {
             }
             ["work", ms, code] => (Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)), true),
             ["hang"] => (Ends::Never, false),
+            ["cat"] => (Ends::WithItsInput, false),
             _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
         };
-        Ok(Self { started_at: now, ends, chatty, killed_at: None })
+        // Without an input there is nothing to read, and that ends at once.
+        let ends = match ends {
+            Ends::WithItsInput if !command.stdin && !command.tty => Ends::At(now, Outcome::exited(0)),
+            ends => ends,
+        };
+        Ok(Self {
+            started_at: now,
+            ends,
+            chatty,
+            killed_at: None,
+            signalled: None,
+            input: (command.stdin || command.tty).then(Input::default),
+            terminal: command.tty,
+        })
+    }
+
+    pub(crate) fn signal(&mut self, signal: i32, now: Timestamp) -> Result<(), SignalError> {
+        if !(1..=64).contains(&signal) {
+            return Err(SignalError::NoSuchSignal { signal });
+        }
+        if self.outcome(now).is_some() {
+            return Err(SignalError::NotRunning);
+        }
+        if ENDING.contains(&signal) {
+            self.signalled.get_or_insert((now, signal));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn feed(&mut self, feed: Feed<'_>, now: Timestamp) -> Result<Fed, FeedError> {
+        if self.outcome(now).is_some() {
+            return Err(FeedError::NotRunning);
+        }
+        let input = self.input.as_mut().ok_or(FeedError::NoInput)?;
+        let end = feed.at.saturating_add(feed.bytes.len() as u64);
+        if input.closed_at.is_none() && feed.at <= input.accepted {
+            input.accepted = input.accepted.max(end);
+            if feed.close && input.accepted == end {
+                input.closed_at = Some(now);
+            }
+        }
+        Ok(Fed { accepted: input.accepted, closed: input.closed_at.is_some() })
+    }
+
+    pub(crate) fn resize(&self, now: Timestamp) -> Result<(), ResizeError> {
+        if self.outcome(now).is_some() {
+            Err(ResizeError::NotRunning)
+        } else if self.terminal {
+            Ok(())
+        } else {
+            Err(ResizeError::NoTerminal)
+        }
     }
 
     pub(crate) fn outcome(&self, now: Timestamp) -> Option<Outcome> {
         let by_itself = match &self.ends {
             Ends::At(at, outcome) if *at <= now => Some((*at, outcome.clone())),
+            Ends::WithItsInput => self.input.and_then(|input| Some((input.closed_at?, Outcome::exited(0)))),
             Ends::At(..) | Ends::Never => None,
         };
+        let by_signal = self.signalled.map(|(at, signal)| (at, Outcome::exited(128 + signal)));
+        let by_itself = [by_itself, by_signal].into_iter().flatten().min_by_key(|(at, _)| *at);
         match (self.killed_at, by_itself) {
             (Some(killed), Some((ended, outcome))) if ended <= killed => Some(outcome),
             (Some(_), _) => Some(Outcome::ended_for(Cause::Cancelled)),

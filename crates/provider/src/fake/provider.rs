@@ -14,8 +14,8 @@ use super::process::Process;
 use super::world::{Anatomy, Contents, FakeWorld};
 use super::{Call, Fault, Forecast, Weather};
 use crate::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Found, Killed, Provider, Start,
-    StartError, Usage, WaitError,
+    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
 /// One engine's hands in the world.
@@ -26,6 +26,7 @@ pub struct FakeProvider {
 }
 
 const POLL_MS: u64 = 250;
+const NO_ANSWER: &str = "no keeper answers";
 
 impl FakeProvider {
     #[must_use]
@@ -178,7 +179,7 @@ impl Provider for FakeProvider {
             {
                 let mut contents = self.world.lock();
                 let Some(anatomy) = contents.alive(body, now) else {
-                    return Err(WaitError::Unreachable { why: "no keeper answers".into() });
+                    return Err(WaitError::Unreachable { why: NO_ANSWER.into() });
                 };
                 let process = anatomy.processes.get(&execution).ok_or(WaitError::NoSuchExecution)?;
                 if let Some(outcome) = process.outcome(now) {
@@ -200,6 +201,39 @@ impl Provider for FakeProvider {
             Some(Fault::Fails | Fault::AnswerLost) | None => Killed::Gone,
         };
         self.answer(forecast, killed).await
+    }
+
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+        let now = self.now();
+        let mut contents = self.world.lock();
+        let unreachable = || SignalError::Unreachable { why: NO_ANSWER.into() };
+        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
+        let process = anatomy.processes.get_mut(&execution).ok_or(SignalError::NoSuchExecution)?;
+        process.signal(signal, now)
+    }
+
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+        let now = self.now();
+        let mut contents = self.world.lock();
+        let unreachable = || FeedError::Unreachable { why: NO_ANSWER.into() };
+        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
+        let process = anatomy.processes.get_mut(&execution).ok_or(FeedError::NoSuchExecution)?;
+        process.feed(feed, now)
+    }
+
+    /// Nothing in it looks at its size.
+    async fn resize(
+        &self,
+        body: Body,
+        execution: ExecutionId,
+        _size: TerminalSize,
+    ) -> Result<(), ResizeError> {
+        let now = self.now();
+        let mut contents = self.world.lock();
+        let unreachable = || ResizeError::Unreachable { why: NO_ANSWER.into() };
+        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
+        let process = anatomy.processes.get_mut(&execution).ok_or(ResizeError::NoSuchExecution)?;
+        process.resize(now)
     }
 
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
@@ -244,12 +278,19 @@ impl Contents {
     fn exec(&mut self, body: Body, exec: Exec<'_>, now: Timestamp) -> Result<(), ExecError> {
         let anatomy = self.alive(body, now).ok_or_else(|| refused("there is no such body"))?;
         if anatomy.killed.contains(&exec.execution) {
-            return Err(ExecError::Refused { cause: Cause::Cancelled, why: "it was killed before".into() });
+            let why = "it was killed or refused before".into();
+            return Err(ExecError::Refused { cause: Cause::Cancelled, why });
         }
         if let Entry::Vacant(place) = anatomy.processes.entry(exec.execution) {
             let process = Process::start(exec.command, now);
-            let process = process.map_err(|(cause, why)| ExecError::Refused { cause, why })?;
-            place.insert(process);
+            match process {
+                Ok(process) => place.insert(process),
+                Err((cause, why)) => {
+                    // What was refused is never started later.
+                    anatomy.killed.insert(exec.execution);
+                    return Err(ExecError::Refused { cause, why });
+                }
+            };
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(crate) struct Anatomy {
     pub(crate) mark: u64,
     pub(crate) alive: bool,
     pub(crate) processes: BTreeMap<ExecutionId, Process>,
-    /// Executions that were killed, also before they were started.
+    /// Executions that were killed, also before they were started, or refused.
     pub(crate) killed: BTreeSet<ExecutionId>,
     pub(crate) ends_at: Timestamp,
 }

@@ -10,8 +10,8 @@ use pinfold_lifecycle::{
     Outcome, Probed, Receipt, ReceiptCheck, SandboxId, Seen, Spec, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Killed, Provider, Start,
-    StartError, StartPermit, Usage, WaitError,
+    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
+    Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage, WaitError,
 };
 
 use crate::caught::How;
@@ -157,8 +157,9 @@ impl Provider for Broken {
                 let _ = self.inner.exec(body, exec).await;
                 Ok(())
             }
-            How::FindsEveryCommand if self.inner.exec(body, exec).await.is_err() => {
-                self.run(body, execution, "true").await
+            How::FindsEveryCommand if is_unknown(exec.command) => self.run(body, execution, "true").await,
+            How::RunsTheRefused if is_unknown(exec.command) => {
+                Err(ExecError::Refused { cause: Cause::StartFailed, why: "not today".into() })
             }
             How::RunsOneAtATime if self.all_executions().await.iter().any(is_running) => {
                 let why = "one after the other".into();
@@ -206,6 +207,45 @@ impl Provider for Broken {
             _ => {}
         }
         self.inner.kill(body, execution).await
+    }
+
+    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+        match self.how {
+            How::SignalsNothing => Ok(()),
+            How::SignalsTheDead => {
+                let _ = self.inner.signal(body, execution, signal).await;
+                Ok(())
+            }
+            _ => self.inner.signal(body, execution, signal).await,
+        }
+    }
+
+    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+        let feed = match self.how {
+            How::AcceptsAgain | How::AcceptsBeyondGaps => {
+                let nothing = Feed { at: 0, bytes: b"", close: false };
+                let Fed { accepted, .. } = self.inner.feed(body, execution, nothing).await?;
+                let again = self.how == How::AcceptsAgain || feed.at > accepted;
+                Feed { at: if again { accepted } else { feed.at }, ..feed }
+            }
+            How::NeverCloses => Feed { close: false, ..feed },
+            _ => feed,
+        };
+        let fed = self.inner.feed(body, execution, feed).await;
+        if self.how == How::FeedsAnything {
+            return Ok(fed.unwrap_or(Fed { accepted: feed.bytes.len() as u64, closed: false }));
+        }
+        fed
+    }
+
+    async fn resize(
+        &self,
+        body: Body,
+        execution: ExecutionId,
+        size: TerminalSize,
+    ) -> Result<(), ResizeError> {
+        let resized = self.inner.resize(body, execution, size).await;
+        if self.how == How::ResizesAnything { Ok(()) } else { resized }
     }
 
     async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
@@ -328,6 +368,11 @@ impl Broken {
 
 fn locked<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
     memory.lock().expect("nobody panics while it is locked")
+}
+
+/// To the fake.
+fn is_unknown(command: &Command) -> bool {
+    command.argv == ["no-such-command"]
 }
 
 fn is_running(seen: &ExecutionSeen) -> bool {

@@ -56,7 +56,16 @@ pub(crate) enum How {
     KillsTheDead,
     KillsOnlyWhatRuns,
     RunsTheKilledAgain,
+    RunsTheRefused,
     Resurrects,
+    // Talking.
+    SignalsNothing,
+    SignalsTheDead,
+    AcceptsAgain,
+    AcceptsBeyondGaps,
+    NeverCloses,
+    FeedsAnything,
+    ResizesAnything,
 }
 
 /// Each way of breaking, and the promise that catches it.
@@ -103,6 +112,14 @@ const CAUGHT: &[(How, &str)] = &[
     (How::RunsOneAtATime, "executions_run_side_by_side"),
     (How::WaitsForItsOwnOnly, "another_process_can_go_on_with_an_execution"),
     (How::SeesAllExecutions, "neighbours_do_not_see_each_others_executions"),
+    (How::RunsTheRefused, "what_could_not_be_started_is_never_started"),
+    (How::SignalsNothing, "a_signal_ends_what_takes_no_notice_of_it"),
+    (How::SignalsTheDead, "only_what_runs_is_signalled_and_only_by_signals"),
+    (How::AcceptsAgain, "what_is_fed_again_is_accepted_once"),
+    (How::AcceptsBeyondGaps, "what_lies_beyond_a_gap_is_not_accepted"),
+    (How::NeverCloses, "closing_its_input_ends_what_reads_it"),
+    (How::FeedsAnything, "only_what_has_an_input_is_fed"),
+    (How::ResizesAnything, "only_a_terminal_is_resized"),
     (How::KillsNothing, "a_kill_ends_a_running_execution"),
     (How::KillsAll, "a_kill_leaves_other_executions_alone"),
     (How::KillsTheDead, "a_kill_after_the_end_changes_no_outcome"),

@@ -87,8 +87,15 @@ impl Ground for FakeGround {
             Deed::ExitWith3 => &["exit", "3"],
             Deed::RunUntilKilled => &["hang"],
             Deed::NotFound => &["no-such-command"],
+            Deed::ReadUntilClosed => &["cat"],
+            Deed::HoldTerminal => &["hang"],
         };
-        Command { argv: argv.iter().map(ToString::to_string).collect(), ..Command::default() }
+        Command {
+            argv: argv.iter().map(ToString::to_string).collect(),
+            stdin: deed == Deed::ReadUntilClosed,
+            tty: deed == Deed::HoldTerminal,
+            ..Command::default()
+        }
     }
 
     fn in_ms(&self, ms: u64) -> Timestamp {

@@ -1,0 +1,229 @@
+//! What a keeper answers to each request.
+
+use rustix::process::Signal;
+
+use super::{Keeper, now_ms, wall_ms};
+use crate::execution::Execution;
+use crate::log::{Ring, Stream, Writer};
+use crate::peers::Awaited;
+use crate::plan::{NotStarted, Place, refused};
+use crate::probe::{self, Probing};
+use crate::wire::{self, Ended, EndedBy, Exec, ProbeFailed, Reason, Request, Response, TerminalSize};
+
+impl Keeper {
+    /// The answer, or none yet.
+    pub(super) fn respond(&mut self, peer: usize, request: Request) -> Option<Response> {
+        Some(match request {
+            Request::Go => self.go(),
+            Request::Ping { nonce } => {
+                Response::Pong { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted }
+            }
+            Request::Probe { nonce, within_ms } => return self.probe(peer, nonce, within_ms),
+            Request::Exec(exec) => self.exec(&exec),
+            Request::Kill { execution } => self.kill(&execution),
+            Request::Signal { execution, signal } => self.signal(&execution, signal),
+            Request::Feed { execution, at, bytes, close } => self.feed(&execution, at, &bytes, close),
+            Request::Resize { execution, size } => self.resize(&execution, size),
+            Request::List => Response::Executions(self.list()),
+            Request::Activity => self.activity(),
+            Request::Wait { execution } => match self.ended.get(&execution) {
+                Some(ended) => Response::Ended(*ended),
+                None if self.running.contains_key(&execution) => {
+                    self.peers[peer].waits_for = Some(Awaited::Execution(execution));
+                    return None;
+                }
+                None => self.unknown(&execution),
+            },
+            Request::KeepAlive { left_ms } => {
+                self.ends_at_ms = now_ms().saturating_add_unsigned(left_ms);
+                Response::Done
+            }
+            Request::Terminate => {
+                self.running.values().for_each(|execution| {
+                    execution.signal(Signal::TERM);
+                });
+                Response::Done
+            }
+        })
+    }
+
+    fn go(&mut self) -> Response {
+        match &self.inheritance.built {
+            Err(why) => refuse(Reason::Failed, why),
+            Ok(()) => {
+                if !self.wanted {
+                    self.wanted = true;
+                    self.ends_at_ms = now_ms().saturating_add_unsigned(self.inheritance.left_ms);
+                }
+                Response::Done
+            }
+        }
+    }
+
+    fn exec(&mut self, exec: &Exec) -> Response {
+        let id = &exec.execution;
+        if !self.wanted {
+            self.void.insert(id.clone());
+            return refuse(Reason::NotYet, "it was not told to go");
+        }
+        if self.void.contains(id) {
+            return refuse(Reason::WasKilled, "it was killed or refused before");
+        }
+        if self.running.contains_key(id) || self.ended.contains_key(id) {
+            return Response::Done;
+        }
+        match self.start(exec) {
+            Ok(execution) => {
+                self.count_one();
+                self.running.insert(id.clone(), execution);
+                Response::Done
+            }
+            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(id, 127, &why),
+            Err(NotStarted { reason: Reason::NotExecutable, why }) => {
+                self.ended_as_a_shell_would(id, 126, &why)
+            }
+            Err(NotStarted { reason, why }) => {
+                self.void.insert(id.clone());
+                refuse(reason, &why)
+            }
+        }
+    }
+
+    fn start(&mut self, exec: &Exec) -> Result<Execution, NotStarted> {
+        let log = self.log_of(&exec.execution)?;
+        let devices = self.devices.as_ref().ok_or_else(|| refused("there is no world"))?;
+        let given = (devices, &self.inheritance.work.counters, self.inheritance.limits);
+        Execution::start(exec, log, self.place(), given, now_ms()).map_err(|(error, left)| {
+            self.leaving.extend(left);
+            error
+        })
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            work: self.inheritance.work.directory.as_ref(),
+            joined: &self.inheritance.work_groups,
+            confinement: &self.confinement,
+        }
+    }
+
+    /// A command that is not there is the command's own failure: it ends with the code that says so.
+    fn ended_as_a_shell_would(&mut self, id: &str, code: i32, why: &str) -> Response {
+        self.count_one();
+        if let Ok(mut log) = self.log_of(id) {
+            // What cannot be said is still told by the code.
+            let _ = log.append(Stream::Stderr, wall_ms(), format!("pinfold: {why}\n").as_bytes());
+            self.operations += log.pieces();
+        }
+        self.ended.insert(id.to_owned(), Ended { by: EndedBy::Itself, code: Some(code), signal: None });
+        Response::Done
+    }
+
+    /// Ids are names of files and groups, and no paths.
+    fn log_of(&self, id: &str) -> Result<Writer, NotStarted> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if id.is_empty() || !id.bytes().all(is_plain) {
+            return Err(refused("its id is not a plain name"));
+        }
+        Ok(Writer::begin(self.inheritance.output.try_clone()?, id, Ring::DEFAULT)?)
+    }
+
+    fn kill(&mut self, id: &str) -> Response {
+        self.void.insert(id.to_owned());
+        if let Some(execution) = self.running.get_mut(id) {
+            execution.end(EndedBy::Kill);
+        }
+        Response::Done
+    }
+
+    fn signal(&self, id: &str, number: i32) -> Response {
+        let Some(execution) = self.running.get(id) else { return self.unknown(id) };
+        match Signal::from_named_raw(number) {
+            None => refuse(Reason::NoSuchSignal, &format!("{number} is no signal")),
+            Some(signal) if execution.signal(signal) => Response::Done,
+            Some(_) => refuse(Reason::NotRunning, "its first process has ended"),
+        }
+    }
+
+    fn feed(&mut self, id: &str, at: u64, bytes: &[u8], close: bool) -> Response {
+        if !self.running.contains_key(id) {
+            return self.unknown(id);
+        }
+        let execution = self.running.get_mut(id);
+        match execution.and_then(|execution| execution.input.as_mut()) {
+            Some(input) => {
+                let accepted = input.feed(at, bytes, close);
+                Response::Fed { accepted, closed: input.is_closed() }
+            }
+            None => refuse(Reason::NotSoStarted, "it was started without an input"),
+        }
+    }
+
+    fn resize(&self, id: &str, size: TerminalSize) -> Response {
+        let Some(execution) = self.running.get(id) else { return self.unknown(id) };
+        match execution.resize(size) {
+            Some(Ok(())) => Response::Done,
+            Some(Err(error)) => refuse(Reason::Failed, &error.to_string()),
+            None => refuse(Reason::NotSoStarted, "it was started without a terminal"),
+        }
+    }
+
+    fn unknown(&self, id: &str) -> Response {
+        if self.ended.contains_key(id) {
+            refuse(Reason::NotRunning, "it has ended")
+        } else {
+            refuse(Reason::NoSuchExecution, "it was never started here")
+        }
+    }
+
+    fn list(&self) -> Vec<wire::Execution> {
+        let now = now_ms();
+        let running = self.running.values().map(|execution| wire::Execution {
+            execution: execution.id.clone(),
+            quiet_ms: u64::try_from(now - execution.last_output_ms).unwrap_or(0),
+            ended: None,
+        });
+        let ended = self.ended.iter().map(|(id, ended)| wire::Execution {
+            execution: id.clone(),
+            quiet_ms: 0,
+            ended: Some(*ended),
+        });
+        running.chain(ended).collect()
+    }
+
+    fn count_one(&mut self) {
+        self.operations += 1;
+        self.last_busy_ms = now_ms();
+    }
+
+    fn activity(&self) -> Response {
+        let written: u64 = self.running.values().map(Execution::pieces).sum();
+        let quiet_ms = u64::try_from(now_ms() - self.last_busy_ms).unwrap_or(0);
+        Response::Activity { operations: self.operations + written, quiet_ms }
+    }
+
+    fn probe(&mut self, peer: usize, nonce: String, within_ms: u64) -> Option<Response> {
+        let begun = match &self.devices {
+            None => Err(ProbeFailed::Files("there is no world".into())),
+            Some(devices) => probe::places_and_files(&self.inheritance.shared)
+                .and_then(|()| probe::program(self.place(), devices)),
+        };
+        match begun {
+            Err(failed) => Some(self.probed(nonce, Some(failed))),
+            Ok(pid) => {
+                let ends_at_ms = now_ms().saturating_add_unsigned(within_ms);
+                self.peers[peer].waits_for = Some(Awaited::Probe(pid));
+                self.probing.push(Probing { pid, nonce, ends_at_ms });
+                None
+            }
+        }
+    }
+
+    pub(super) fn probed(&self, nonce: String, failed: Option<ProbeFailed>) -> Response {
+        Response::Probed { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted, failed }
+    }
+}
+
+fn refuse(reason: Reason, why: &str) -> Response {
+    Response::Refused { reason, why: why.to_owned() }
+}

@@ -1,0 +1,266 @@
+//! How a process becomes a program inside: everything is made ready before it is forked, and as little as possible
+//! happens between fork and exec.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, chdir, ioctl_tiocsctty, kill_process, setsid};
+
+use crate::confine::Confinement;
+use crate::console::There;
+use crate::kernel::{self, Cloned};
+use crate::tree::own_mark;
+use crate::wire::Reason;
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// How long a child may take to become its program. Something else inside may hold it up; the keeper waits for it.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Where executions run.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The v2 group of all work.
+    pub(crate) work: Option<&'a OwnedFd>,
+    /// The groups that are joined by writing.
+    pub(crate) joined: &'a [OwnedFd],
+    pub(crate) confinement: &'a Confinement,
+}
+
+/// Why no process was made.
+pub(crate) struct NotStarted {
+    pub(crate) reason: Reason,
+    pub(crate) why: String,
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self { reason: Reason::Failed, why: error.to_string() }
+    }
+}
+
+/// All that a child needs.
+pub(crate) struct Plan {
+    programs: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    workdir: CString,
+}
+
+/// A process that has become its program, and its mark where one was asked for.
+pub(crate) struct Launched {
+    pub(crate) pid: Pid,
+    pub(crate) mark: Option<u64>,
+}
+
+/// What a child says before it becomes its program.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    mark: Option<u64>,
+    trouble: Option<(Step, i32)>,
+}
+
+/// How far a child came before its trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    GettingReady = 2,
+    Entering = 3,
+    Becoming = 4,
+}
+
+const MARK: u8 = 1;
+
+impl Plan {
+    pub(crate) fn of(
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+        workdir: &str,
+    ) -> Result<Self, NotStarted> {
+        let text = |text: &str| CString::new(text).map_err(|_| refused("an argument holds a NUL"));
+        let program = argv.first().ok_or_else(|| refused("there is no command"))?;
+        let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+        let programs = if program.contains('/') {
+            vec![text(program)?]
+        } else {
+            let found = path.split(':').map(|directory| text(&format!("{directory}/{program}")));
+            found.collect::<Result<_, _>>()?
+        };
+        let env = env.iter().map(|(name, value)| text(&format!("{name}={value}")));
+        Ok(Self {
+            programs,
+            argv: argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
+            env: env.collect::<Result<_, _>>()?,
+            workdir: text(workdir)?,
+        })
+    }
+
+    /// `group`: the v2 group to be born into. Without one the child's mark is asked for.
+    pub(crate) fn launch(
+        &self,
+        place: Place<'_>,
+        group: Option<RawFd>,
+        console: There,
+    ) -> Result<Launched, NotStarted> {
+        let (said_here, said_there) = io::pipe()?;
+        let pid = match kernel::clone_into(0, group)? {
+            Cloned::Child => {
+                let (step, trouble) = self.carry_out(place, group.is_none(), &console, &said_there);
+                let number = trouble.raw_os_error().unwrap_or(libc::EIO);
+                let _ = (&said_there).write_all(&[&[step as u8][..], &number.to_le_bytes()].concat());
+                kernel::vanish(127)
+            }
+            Cloned::Parent { pid, .. } => {
+                Pid::from_raw(pid).ok_or_else(|| refused("it has no process id"))?
+            }
+        };
+        drop((said_there, console));
+        let said = hear(said_here).inspect_err(|_| {
+            // Whatever holds it up: it is not to begin later.
+            let _ = kill_process(pid, Signal::KILL);
+        });
+        match said? {
+            Said { trouble: Some((step, number)), .. } => {
+                Err(self.why_not(step, &io::Error::from_raw_os_error(number)))
+            }
+            Said { mark, trouble: None } => Ok(Launched { pid, mark }),
+        }
+    }
+
+    /// Runs in the child. Comes back only with the reason why not.
+    fn carry_out(
+        &self,
+        place: Place<'_>,
+        tell_mark: bool,
+        console: &There,
+        to: &io::PipeWriter,
+    ) -> (Step, io::Error) {
+        if let Err(error) = get_ready(place, tell_mark, console, to) {
+            return (Step::GettingReady, error);
+        }
+        if let Err(error) = chdir(&self.workdir) {
+            return (Step::Entering, error.into());
+        }
+        match place.confinement.apply() {
+            Ok(()) => (Step::Becoming, self.become_one_of_the_programs()),
+            Err(error) => (Step::GettingReady, io::Error::other(error)),
+        }
+    }
+
+    fn become_one_of_the_programs(&self) -> io::Error {
+        let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+        for program in &self.programs {
+            let error = kernel::become_program(program, &self.argv, &self.env);
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                Some(libc::EACCES) => worst = error,
+                _ => return error,
+            }
+        }
+        worst
+    }
+
+    fn why_not(&self, step: Step, error: &io::Error) -> NotStarted {
+        let text =
+            |text: Option<&CString>| text.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = text(self.argv.first());
+        let (reason, why) = match (step, error.raw_os_error()) {
+            (Step::Entering, _) => {
+                let workdir = text(Some(&self.workdir));
+                (Reason::Failed, format!("the working directory `{workdir}` cannot be entered: {error}"))
+            }
+            (Step::Becoming, Some(libc::ENOENT | libc::ENOTDIR)) => {
+                (Reason::NotFound, format!("`{name}` was not found"))
+            }
+            (Step::Becoming, Some(libc::EACCES | libc::ENOEXEC | libc::EISDIR)) => {
+                (Reason::NotExecutable, format!("`{name}` cannot be executed: {error}"))
+            }
+            (Step::Becoming | Step::GettingReady, _) => {
+                (Reason::Failed, format!("`{name}` could not be started: {error}"))
+            }
+        };
+        NotStarted { reason, why }
+    }
+}
+
+/// In the child: its groups, its mark, its console.
+fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, mut to: &io::PipeWriter) -> io::Result<()> {
+    for group in place.joined {
+        rustix::io::write(group, b"0")?;
+    }
+    kernel::leave_groups_behind()?;
+    if tell_mark {
+        to.write_all(&[&[MARK][..], &own_mark()?.to_le_bytes()].concat())?;
+    }
+    setsid()?;
+    kernel::duplicate_as(&console.stdin, 0)?;
+    kernel::duplicate_as(&console.stdout, 1)?;
+    kernel::duplicate_as(&console.stderr, 2)?;
+    if console.is_terminal {
+        ioctl_tiocsctty(&console.stdin)?;
+    }
+    kernel::reset_signals();
+    Ok(())
+}
+
+/// All that a child has to say, until its exec or its end closes the pipe.
+fn hear(mut from: io::PipeReader) -> Result<Said, NotStarted> {
+    let mut said = Vec::new();
+    let mut chunk = [0; 64];
+    loop {
+        let mut descriptors = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
+        match poll(&mut descriptors, Some(&PATIENCE)) {
+            Ok(0) => return Err(refused("it was held up before it began")),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        match from.read(&mut chunk)? {
+            0 => return Ok(understand(&said)),
+            read => said.extend(&chunk[..read]),
+        }
+    }
+}
+
+fn understand(mut said: &[u8]) -> Said {
+    let mut understood = Said::default();
+    while let Some((tag, rest)) = said.split_first() {
+        match *tag {
+            MARK => {
+                let Some((mark, rest)) = rest.split_first_chunk() else { break };
+                understood.mark = Some(u64::from_le_bytes(*mark));
+                said = rest;
+            }
+            step => {
+                let Some((trouble, rest)) = rest.split_first_chunk() else { break };
+                let steps = [Step::GettingReady, Step::Entering, Step::Becoming];
+                let step = steps.into_iter().find(|known| *known as u8 == step);
+                understood.trouble = Some((step.unwrap_or(Step::GettingReady), i32::from_le_bytes(*trouble)));
+                said = rest;
+            }
+        }
+    }
+    understood
+}
+
+pub(crate) fn refused(why: &str) -> NotStarted {
+    NotStarted { reason: Reason::Failed, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_says_its_mark_and_its_trouble() {
+        let mark = [&[MARK][..], &7u64.to_le_bytes()].concat();
+        let trouble = [&[Step::Entering as u8][..], &2i32.to_le_bytes()].concat();
+        let said = Some((Step::Entering, 2));
+
+        assert_eq!(understand(&[]), Said::default());
+        assert_eq!(understand(&mark), Said { mark: Some(7), trouble: None });
+        assert_eq!(understand(&trouble), Said { mark: None, trouble: said });
+        assert_eq!(understand(&[mark, trouble].concat()), Said { mark: Some(7), trouble: said });
+    }
+}

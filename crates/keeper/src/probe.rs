@@ -1,0 +1,103 @@
+//! Whether work can be done here, really tried: the places that the world is made of, a round trip through a file, and
+//! a program that is forked, confined, executed and waited for where executions run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::process::{Pid, Signal, WaitStatus, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::console::{Devices, There};
+use crate::plan::{NotStarted, Place, Plan};
+use crate::wire::ProbeFailed;
+
+/// Every image has it, and it does nothing.
+const PROGRAM: &str = "true";
+const WORKSPACE: &str = "/workspace";
+/// Places that must be mounts of our own, and others that must be there.
+const MOUNTS: [&str; 5] = ["/proc", "/sys", "/dev", "/dev/pts", "/dev/shm"];
+const DIRECTORIES: [&str; 2] = ["/tmp", WORKSPACE];
+
+/// A probe whose program has not ended yet.
+pub(crate) struct Probing {
+    pub(crate) pid: Pid,
+    pub(crate) nonce: String,
+    pub(crate) ends_at_ms: i64,
+}
+
+/// All that needs no process.
+pub(crate) fn places_and_files(shared: &[PathBuf]) -> Result<(), ProbeFailed> {
+    let mounts = MOUNTS.iter().map(Path::new).chain(shared.iter().map(PathBuf::as_path));
+    for path in mounts {
+        look_at(path, true).map_err(|why| named(path, &why))?;
+    }
+    for path in DIRECTORIES.map(Path::new) {
+        look_at(path, false).map_err(|why| named(path, &why))?;
+    }
+    round_trip().map_err(|why| named(Path::new(WORKSPACE), &why))
+}
+
+fn named(path: &Path, why: &io::Error) -> ProbeFailed {
+    ProbeFailed::Files(format!("`{}`: {why}", path.display()))
+}
+
+fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
+    let seen = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+    if must_be_mount && !seen.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Err(io::Error::other("nothing is mounted there"));
+    }
+    Ok(())
+}
+
+/// Under a name of its own, which is not followed and must be new: something inside may lie in wait.
+fn round_trip() -> io::Result<()> {
+    let now = clock_gettime(ClockId::Boottime);
+    let path = format!("{WORKSPACE}/.pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut file = options.open(&path)?;
+    let mut round_trip = || -> io::Result<()> {
+        file.write_all(b"pinfold")?;
+        let mut read = Vec::new();
+        fs::File::open(&path)?.take(16).read_to_end(&mut read)?;
+        if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    };
+    let tried = round_trip();
+    fs::remove_file(&path)?;
+    tried
+}
+
+/// In the group of all work: it needs none of its own, since it leaves nothing behind.
+pub(crate) fn program(place: Place<'_>, devices: &Devices) -> Result<Pid, ProbeFailed> {
+    let start = || -> Result<Pid, NotStarted> {
+        let plan = Plan::of(&[PROGRAM.to_owned()], &BTreeMap::new(), "/")?;
+        let null = || devices.null().try_clone();
+        let console = There { stdin: null()?, stdout: null()?, stderr: null()?, is_terminal: false };
+        let group = place.work.map(std::os::fd::AsRawFd::as_raw_fd);
+        Ok(plan.launch(place, group, console)?.pid)
+    };
+    start().map_err(|NotStarted { why, .. }| ProbeFailed::Exec(why))
+}
+
+impl Probing {
+    pub(crate) fn ended(status: WaitStatus) -> Option<ProbeFailed> {
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(0), _) => None,
+            (Some(code), _) => Some(ProbeFailed::Exec(format!("`{PROGRAM}` exited with {code}"))),
+            (None, signal) => {
+                let signal = signal.unwrap_or_default();
+                Some(ProbeFailed::Exec(format!("`{PROGRAM}` was killed by signal {signal}")))
+            }
+        }
+    }
+
+    /// It is our child and not waited for yet, so its number is its own.
+    pub(crate) fn give_up(&self) -> ProbeFailed {
+        let _ = kill_process(self.pid, Signal::KILL);
+        ProbeFailed::Exec(format!("`{PROGRAM}` did not end in time"))
+    }
+}
