@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod create;
+mod doctor;
 mod documents;
 mod exec;
 mod exit;
@@ -69,6 +70,8 @@ enum Command {
     Ps(ps::Options),
     /// Compare what is recorded with what is there, and repair the difference
     Reconcile(reconcile::Options),
+    /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
+    Doctor(doctor::Options),
     /// See a new sandbox through its start
     #[command(name = create::TEND, hide = true)]
     Tend(create::Tended),
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
+        Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
         Command::Nursery => {
             let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
             (run.map_err(Into::into), exit::FAILED)

@@ -4,6 +4,8 @@
 pub mod cgroup;
 mod control;
 mod dialogue;
+pub mod doctor;
+mod examine;
 mod host_image;
 mod id_ranges;
 mod look;
@@ -15,5 +17,6 @@ mod provider;
 mod start;
 mod stop;
 
+pub use examine::Examined;
 pub use nursery::NurseryProgram;
 pub use provider::{LinuxConfig, LinuxProvider, OpenError};
