@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pinfold_engine::{Clock, OnExit};
-use pinfold_lifecycle::{State, profile};
-use pinfold_store::Filter;
+use pinfold_lifecycle::{State, Timestamp, profile};
+use pinfold_store::{Filter, Row};
 
 use crate::Place;
 use crate::documents::{self, SandboxDocument, word};
@@ -88,18 +88,30 @@ fn state(given: &str) -> Result<State, Failure> {
     })
 }
 
-/// Sandboxes whose engines are gone have not been looked at since: this process has adopted them and looks.
+/// Sandboxes whose engines are gone have not been looked at since: this process has adopted them, looks, and does what
+/// is overdue.
 async fn sandboxes(host: &Host, filter: Filter) -> anyhow::Result<Vec<SandboxDocument>> {
     let end = tokio::time::Instant::now() + FRESH_LOOK;
     loop {
         let now = host.clock.now();
         let rows = all(&host.store, filter).await?;
         let seen: Vec<_> = rows.iter().map(|row| SandboxDocument::of(row, now)).collect();
-        let is_stale = |it: &SandboxDocument| it.status == State::Unknown && it.verified_at.is_some();
-        if !seen.iter().any(is_stale) || tokio::time::Instant::now() >= end {
+        let in_motion = rows.iter().zip(&seen).any(|(row, seen)| is_in_motion(row, seen, now));
+        if !in_motion || tokio::time::Instant::now() >= end {
             return Ok(seen);
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What is seen of it now is soon no longer so.
+fn is_in_motion(row: &Row, seen: &SandboxDocument, now: Timestamp) -> bool {
+    match row {
+        Row::Readable(stored) => {
+            let is_overdue = stored.sandbox.next_deadline().is_some_and(|at| at <= now);
+            is_overdue || matches!(seen.status, State::Unknown | State::Terminating)
+        }
+        Row::Unreadable(_) => false,
     }
 }
 

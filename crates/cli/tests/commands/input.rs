@@ -9,7 +9,7 @@ fn nonsense_is_refused_by_name_and_nothing_is_made() {
     let table: [(&[&str], &str); 13] = [
         (&["--memory", "0"], "memory: 0 MiB is not allowed; allowed is from 4 MiB"),
         (&["--memory", "3m"], "memory: 3 MiB is not allowed"),
-        (&["--memory", "lots"], "`lots` does not begin with a number"),
+        (&["--memory", "lots"], "`lots` is no size; write MiB as 512"),
         (&["--memory", "99999999999"], "memory: 99999999999 MiB is not allowed"),
         (&["--cpus", "0"], "cpus: 0.000 cores is not allowed"),
         (&["--pids", "0"], "pids: 0 is not allowed"),
