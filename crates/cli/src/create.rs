@@ -38,7 +38,7 @@ pub(crate) struct Tended {
 const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let (spec, policy) = options.sandbox.ask()?;
+    let (spec, policy) = options.sandbox.ask(place)?;
     let host = Host::begin(place).await?;
     let sandbox = host.engine.create(CreateAsk { spec, policy, key: None }).await?;
     if !options.no_wait {

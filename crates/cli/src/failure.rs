@@ -24,7 +24,9 @@ pub(crate) enum Failure {
     NotReady { id: SandboxId, cause: Cause, why: Option<String> },
     #[error("{id} could not be proven gone yet; it is looked at again by every command that runs")]
     NotProvenGone { id: SandboxId },
-    #[error("image: there is no `{given}` on this host; `host` is always there")]
+    #[error(
+        "image: there is no `{given}` on this host; `pinfold image ls` lists them, and `host` is always there"
+    )]
     NoImage { given: String },
     #[error("{field}: {why}")]
     BadField { field: &'static str, why: String },

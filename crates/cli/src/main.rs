@@ -11,6 +11,7 @@ mod failure;
 mod find;
 mod following;
 mod host;
+mod image;
 mod options;
 mod output;
 mod progress;
@@ -72,12 +73,18 @@ enum Command {
     Reconcile(reconcile::Options),
     /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
     Doctor(doctor::Options),
+    /// Import, list and remove what sandboxes can be made from
+    #[command(subcommand)]
+    Image(image::Image),
     /// See a new sandbox through its start
     #[command(name = create::TEND, hide = true)]
     Tend(create::Tended),
     /// Give birth to keepers
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
+    /// Unpack an archive, confined
+    #[command(name = pinfold_images::UNPACK, hide = true)]
+    Unpack { request: String },
 }
 
 fn main() -> ExitCode {
@@ -95,8 +102,13 @@ fn main() -> ExitCode {
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
+        Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
         Command::Nursery => {
             let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
+            (run.map_err(Into::into), exit::FAILED)
+        }
+        Command::Unpack { request } => {
+            let run = pinfold_images::unpack::run(request).map(ExitCode::from);
             (run.map_err(Into::into), exit::FAILED)
         }
     };

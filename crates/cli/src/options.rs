@@ -1,13 +1,14 @@
 //! What can be said of a new sandbox, by `run` and `create` alike.
 
+use pinfold_images::HOST;
 use pinfold_lifecycle::profile::{self, Wishes};
 use pinfold_lifecycle::{ExecutionLimits, Limits, Policy, Spec};
 
+use crate::Place;
 use crate::failure::Failure;
+use crate::image::images;
 use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
 
-/// The image that every host has.
-const HOST: &str = "host";
 const LONGEST_NAME: usize = 128;
 
 #[derive(clap::Args)]
@@ -87,7 +88,7 @@ fn network(given: &str) -> Result<Network, String> {
 
 impl SandboxOptions {
     /// What is asked of the engine.
-    pub(crate) fn ask(&self) -> anyhow::Result<(Spec, Policy)> {
+    pub(crate) fn ask(&self, place: &Place) -> anyhow::Result<(Spec, Policy)> {
         let profile = profile::named(&self.profile)?;
         let policy = Policy::default();
         let given = profile.with(&self.wishes(), &policy)?;
@@ -99,7 +100,7 @@ impl SandboxOptions {
             task_id: self.task.clone(),
             labels: self.labels.iter().cloned().collect(),
             critical: self.critical,
-            image: (self.image != HOST).then(|| self.image.clone()),
+            image: self.image(place)?,
             env: self.env.iter().cloned().collect(),
             workdir: self.workdir.clone(),
             limits: given.limits,
@@ -137,9 +138,15 @@ impl SandboxOptions {
         if self.workdir.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return bad("workdir", "it does not begin with `/`");
         }
-        if self.image != HOST {
-            return Err(Failure::NoImage { given: self.image.clone() });
-        }
         Ok(())
+    }
+
+    /// By its id, so that a name that is given to another image later changes nothing.
+    fn image(&self, place: &Place) -> anyhow::Result<Option<String>> {
+        if self.image == HOST {
+            return Ok(None);
+        }
+        let found = images(place)?.find(&self.image);
+        Ok(Some(found.map_err(|_| Failure::NoImage { given: self.image.clone() })?.id.to_string()))
     }
 }

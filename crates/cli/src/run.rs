@@ -28,7 +28,7 @@ pub(crate) struct Options {
 const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let (spec, policy) = options.sandbox.ask()?;
+    let (spec, policy) = options.sandbox.ask(place)?;
     let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
     let host = Host::begin(place).await?;
     let began_ms = wall_ms();

@@ -3,6 +3,7 @@
 //! ([`world`]) and then serves its control socket ([`wire`]) until its end.
 
 mod breach;
+pub mod cell;
 pub mod confine;
 mod console;
 mod execution;

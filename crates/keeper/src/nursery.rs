@@ -98,7 +98,7 @@ fn take_cradle(descriptors: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
     if descriptors.len() > 2 { Ok(descriptors.remove(2)) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
+pub(crate) fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
     if ids.count == 1 {
         // Without privilege only one id can be mapped, and only by giving up on groups.
         fs::write(format!("/proc/{pid}/setgroups"), "deny")?;

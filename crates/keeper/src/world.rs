@@ -69,8 +69,7 @@ impl World {
     /// Takes hold of everything outside that the world is made of, with the rights of whoever made it: the ids
     /// inside need not be able to find the way there.
     pub(crate) fn gather(&self) -> Result<Gathered, WorldError> {
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-            .doing("keep to ourselves the mounts below", "/")?;
+        keep_mounts_to_ourselves()?;
         let take = |path: &PathBuf| Ok((path.clone(), take_tree(path)?));
         Ok(Gathered {
             root: take_tree(&self.root)?,
@@ -108,7 +107,12 @@ pub(crate) struct Gathered {
     sys: OwnedFd,
 }
 
-fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
+pub(crate) fn keep_mounts_to_ourselves() -> Result<(), WorldError> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .doing("keep to ourselves the mounts below", "/")
+}
+
+pub(crate) fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
     open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
         .doing("take a view of", path)
 }
@@ -142,7 +146,7 @@ fn put_on(tree: &OwnedFd, at: &Path) -> Result<(), WorldError> {
 
 /// The new root is put over a directory that every host has, in a view that is ours alone; the old root is
 /// stacked under it for an instant, and then let go.
-fn change_root(root: &OwnedFd) -> Result<(), WorldError> {
+pub(crate) fn change_root(root: &OwnedFd) -> Result<(), WorldError> {
     const PLACE: &str = "/usr";
     put_on(root, Path::new(PLACE))?;
     chdir(PLACE).doing("enter", PLACE)?;

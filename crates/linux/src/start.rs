@@ -41,6 +41,9 @@ impl LinuxProvider {
         }
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
+        if let Some(image) = &start.spec.image {
+            return Err(failed("image", &format!("`{image}` cannot be mounted yet; only `host` can")));
+        }
         let left_ms = start.ends_at.ms_since(self.now());
         let mut newborn =
             self.give_birth(&places, &start, left_ms).map_err(|error| failed("birth", &error))?;

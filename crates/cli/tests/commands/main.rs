@@ -5,6 +5,7 @@
 mod create;
 mod doctor;
 mod ground;
+mod image;
 mod input;
 mod ps;
 mod run;
