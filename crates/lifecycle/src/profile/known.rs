@@ -17,7 +17,8 @@ pub const DEFAULT: Profile = Profile {
         cpu_millis: None,
         cpu_time_ms: None,
         network_requests: None,
-        disk_mb: Some(1024),
+        // As much as fits into memory, which costs nothing to make.
+        disk_mb: None,
         inodes: None,
         processes: Some(512),
         open_files: Some(4096),
@@ -53,6 +54,7 @@ const fn agent(name: &'static str, it: Agent) -> Profile {
             memory_mb: Some(it.memory_mb),
             cpu_time_ms: Some(it.cpu_s * SECOND),
             network_requests: Some(it.requests),
+            disk_mb: Some(1024),
             processes: Some(it.processes),
             output_mb: Some(10),
             ..DEFAULT.limits
