@@ -52,8 +52,8 @@ fn measure(session: &Session, host: &Arc<Host>, peer: Option<&Peer>) -> Result<(
     print_titles("");
     print_figures("Pinfold, through the engine", &own);
     if let Some(peer) = peer {
-        print_figures(&format!("{} ({})", peer.name, peer.version), &theirs);
-        println!();
+        print_figures(peer.name, &theirs);
+        println!("\n{}", peer.version);
         at_most("exec to docker exec's, p50", ratio(own.p50(), theirs.p50()), TO_DOCKER, "x");
     }
     Ok(())

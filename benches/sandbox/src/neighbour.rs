@@ -11,6 +11,7 @@ use pinfold_lifecycle::{Cause, Limits, SandboxId};
 use crate::Session;
 use crate::exec;
 use crate::host::{Host, LIMITS};
+use crate::stop::FORK_BOMB;
 use crate::table::{print_figures, print_header, print_titles, ratio};
 
 const TO_QUIET: f64 = 3.0;
@@ -34,10 +35,7 @@ struct Trouble {
 const FILL: &str = "dd if=/dev/zero of=/workspace/big bs=1M count=10240";
 const TROUBLES: [Trouble; 4] = [
     Trouble { name: "10 GiB of dd under the disk limit", script: FILL },
-    Trouble {
-        name: "a fork bomb under the process limit",
-        script: "bomb() { while :; do bomb & done; }; bomb 2>/dev/null",
-    },
+    Trouble { name: "a fork bomb under the process limit", script: FORK_BOMB },
     Trouble { name: "tail /dev/zero under the memory limit", script: "tail /dev/zero" },
     Trouble { name: "a flood of output", script: "yes" },
 ];
@@ -77,7 +75,7 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
     }
     print_titles("");
     print_figures("quiet", &quiet);
-    for (trouble, figures) in TROUBLES.iter().zip(&beside) {
+    for (trouble, figures) in TROUBLES.iter().zip(&beside).filter(|(_, figures)| figures.count() > 0) {
         print_figures(&format!("beside {}", trouble.name), figures);
     }
     println!();
