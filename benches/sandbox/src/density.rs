@@ -29,7 +29,7 @@ const LIST_MS: f64 = 20.0;
 pub(crate) fn run(session: &Session) -> Result<()> {
     let host = Arc::new(session.runtime.block_on(Host::begin())?);
     let own = host.clone();
-    let (count, quick, interrupt) = (session.runs, session.quick, session.interrupt.clone());
+    let (count, quick) = (session.runs, session.quick);
     print_header(
         &format!(
             "{count} idle sandboxes with limits, each probed; memory is the change of the whole machine's, so that \
@@ -37,36 +37,27 @@ pub(crate) fn run(session: &Session) -> Result<()> {
         ),
         session,
     )?;
-    let measured = session.runtime.spawn(async move { measure(&own, count, quick, &interrupt).await });
-    let measured = session.runtime.block_on(measured)?;
+    let measured = session.run(async move { measure(&own, count, quick).await });
     let ended = session.runtime.block_on(host.end());
     measured?;
     ended
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of sandboxes and KiB")]
-async fn measure(
-    host: &Host,
-    count: usize,
-    quick: bool,
-    interrupt: &crate::interrupt::Interrupt,
-) -> Result<()> {
+async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     let share = count as f64 / 1_000.0;
     let mut live = start(host, FEW).await?;
     let beside_few = cycles(host).await?;
-    interrupt.check()?;
 
     let before = settled_memory().await?;
     let begun = now();
     live.extend(start(host, count.saturating_sub(FEW)).await?);
     let started = begun.elapsed();
     let after = settled_memory().await?;
-    interrupt.check()?;
 
     let at_rest = cpu_at_rest(Duration::from_secs(if quick { 3 } else { 10 })).await?;
     let listed = list(host).await?;
     let beside_many = cycles(host).await?;
-    interrupt.check()?;
 
     let begun = now();
     stop(host, live).await?;

@@ -36,14 +36,14 @@ fn measure(session: &Session, host: &Arc<Host>, peer: Option<&Peer>) -> Result<(
         "request to first output byte of `echo` in a live sandbox; the host's /usr read-only",
         session,
     )?;
-    let sandbox = session.runtime.block_on(host.ready(LIMITS))?;
+    let starting = host.clone();
+    let sandbox = session.run(async move { starting.ready(LIMITS).await })?;
     let (mut own, mut theirs) = (Figures::default(), Figures::default());
     let runs = session.runs.div_ceil(ROUNDS);
     for _ in 0..ROUNDS.min(session.runs) {
         session.interrupt.check()?;
         let host = host.clone();
-        let round = session.runtime.spawn(async move { many(&host, sandbox, runs).await });
-        own.extend(session.runtime.block_on(round)??);
+        own.extend(session.run(async move { many(&host, sandbox, runs).await })?);
         if let Some(peer) = peer {
             let (lives, _) = peer.batch(runs.div_ceil(SLOW), 1)?;
             theirs.extend(lives.iter().map(|life| life.first_byte));

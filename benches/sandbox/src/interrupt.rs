@@ -1,20 +1,16 @@
-//! Ctrl-C ends a benchmark between two measurements, so that all it has made is taken away on the way out.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Ctrl-C ends a benchmark at once and in order, so that all it has made is taken away on the way out.
 
 use anyhow::{Result, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
-#[derive(Clone)]
 pub(crate) struct Interrupt {
-    asked: Arc<AtomicBool>,
+    asked: watch::Receiver<bool>,
 }
 
 impl Interrupt {
     pub(crate) fn listen(runtime: &tokio::runtime::Runtime) -> Result<Self> {
-        let interrupt = Self { asked: Arc::default() };
-        let asked = interrupt.asked.clone();
+        let (ask, asked) = watch::channel(false);
         let _inside = runtime.enter();
         let (mut interrupted, mut terminated) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -23,15 +19,24 @@ impl Interrupt {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
-            asked.store(true, Ordering::Relaxed);
+            ask.send_replace(true);
+            // The other side sees it as long as somebody could still say it.
+            ask.closed().await;
         });
-        Ok(interrupt)
+        Ok(Self { asked })
     }
 
+    /// For work that nothing can break into.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.asked.load(Ordering::Relaxed) {
+        if *self.asked.borrow() {
             bail!("interrupted");
         }
         Ok(())
+    }
+
+    pub(crate) async fn wait(&self) {
+        let mut asked = self.asked.clone();
+        // It cannot be closed before it is asked.
+        let _ = asked.wait_for(|asked| *asked).await;
     }
 }

@@ -18,7 +18,7 @@ mod table;
 mod timed;
 mod timeline;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Parser;
 use interrupt::Interrupt;
 
@@ -68,6 +68,20 @@ impl Session {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let interrupt = Interrupt::listen(&runtime)?;
         Ok(Self { runs: runs.max(1), quick: options.quick, interrupt, runtime })
+    }
+
+    /// Does what is measured, on the threads of the runtime as a server does.
+    fn run<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        let mut task = self.runtime.spawn(work);
+        self.runtime.block_on(async {
+            tokio::select! {
+                done = &mut task => done?,
+                () = self.interrupt.wait() => {
+                    task.abort();
+                    bail!("interrupted")
+                }
+            }
+        })
     }
 }
 

@@ -50,8 +50,9 @@ pub(crate) fn run(session: &Session) -> Result<()> {
 
 fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
     print_header("request to first output byte of `echo` in a live sandbox, beside another one", session)?;
-    let neighbour = session.runtime.block_on(host.ready(LIMITS))?;
-    let disk_is_limited = session.runtime.block_on(disk_is_limited(host))?;
+    let starting = host.clone();
+    let (neighbour, disk_is_limited) =
+        session.run(async move { Ok((starting.ready(LIMITS).await?, disk_is_limited(&starting).await?)) })?;
     let mut quiet = Figures::default();
     let mut beside: [Figures; TROUBLES.len()] = Default::default();
     for _ in 0..ROUNDS {
@@ -61,7 +62,8 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
             if trouble.script == FILL && !disk_is_limited {
                 continue;
             }
-            let troublemaker = session.runtime.block_on(host.ready(TROUBLED))?;
+            let starting = host.clone();
+            let troublemaker = session.run(async move { starting.ready(TROUBLED).await })?;
             let making = Arc::new(AtomicBool::new(true));
             let task =
                 session.runtime.spawn(make(host.clone(), troublemaker, trouble.script, making.clone()));
@@ -92,8 +94,7 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
 
 fn round(session: &Session, host: &Arc<Host>, neighbour: SandboxId) -> Result<Vec<Duration>> {
     let (host, runs) = (host.clone(), session.runs.div_ceil(ROUNDS));
-    let taken = session.runtime.spawn(async move { exec::many(&host, neighbour, runs).await });
-    session.runtime.block_on(taken)?
+    session.run(async move { exec::many(&host, neighbour, runs).await })
 }
 
 /// Again and again, whatever its limits make of it, until its sandbox is ended.

@@ -52,9 +52,7 @@ impl Row {
         match &self.contestant {
             Contestant::Cold(host) => {
                 let host = host.clone();
-                let lives =
-                    session.runtime.spawn(async move { life::cold_batch(&host, runs, at_once).await });
-                session.runtime.block_on(lives)?
+                session.run(async move { life::cold_batch(&host, runs, at_once).await })
             }
             Contestant::Peer(peer) => peer.batch(runs, at_once),
         }
@@ -219,23 +217,14 @@ fn break_down(session: &Session) -> Result<()> {
     let timeline = Arc::new(Timeline::default());
     let host = Arc::new(session.runtime.block_on(Host::begin_timed(timeline.clone()))?);
     let mut breakdown = Breakdown::default();
-    let mut measured = Ok(());
-    for _ in 0..session.runs.div_ceil(2) {
+    let measured = (0..session.runs.div_ceil(2)).try_for_each(|_| {
         timeline.take();
         let begun = now();
-        let (host, timeline) = (host.clone(), timeline.clone());
-        let lived = session.runtime.spawn(async move {
-            let life = life::cold(&host).await?;
-            anyhow::Ok((life, timeline.take()))
-        });
-        measured =
-            session.interrupt.check().and_then(|()| session.runtime.block_on(lived)?).map(|(life, spans)| {
-                breakdown.add(&spans, begun, life.whole);
-            });
-        if measured.is_err() {
-            break;
-        }
-    }
+        let host = host.clone();
+        let life = session.run(async move { life::cold(&host).await })?;
+        breakdown.add(&timeline.take(), begun, life.whole);
+        anyhow::Ok(())
+    });
     let ended = session.runtime.block_on(host.end());
     measured?;
     ended?;

@@ -79,7 +79,7 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
 fn pinfold(session: &Session, host: &Arc<Host>, horde: &Horde) -> Result<Duration> {
     let limits = Limits { processes: Some(LIMIT), memory_mb: Some(2_048), ..LIMITS };
     let (host, script, grows) = (host.clone(), horde.script, horde.grows);
-    let stopped = session.runtime.spawn(async move {
+    session.run(async move {
         let sandbox = host.ready(limits).await?;
         let execution = host.execute(sandbox, &["sh", "-c", script]).await?;
         host.first_byte(sandbox, execution).await?;
@@ -91,8 +91,7 @@ fn pinfold(session: &Session, host: &Arc<Host>, horde: &Horde) -> Result<Duratio
         let begun = now();
         host.stop(sandbox, Cause::StoppedByUser).await?;
         Ok(begun.elapsed())
-    });
-    session.runtime.block_on(stopped)?
+    })
 }
 
 fn bare_kill(horde: &Horde) -> Result<Duration> {

@@ -1,6 +1,7 @@
 //! A Docker daemon of this benchmark's own, in namespaces of its own: with its first process all of it is gone.
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use pinfold_bench_report::now;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{Peer, Programs, Traces, bundle};
 use crate::life::COMMAND;
@@ -16,18 +18,33 @@ const IMAGE: &str = "bench";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Docker {
-    daemon: Child,
+    daemon: Daemon,
     client: PathBuf,
     environment: Vec<(String, String)>,
     pub(crate) driver: String,
 }
 
-/// With its first process the namespaces go, and with them containerd, shims, containers and mounts.
-impl Drop for Docker {
+/// The process that made the namespaces. It ends when the first process in them has, and that when all others have.
+struct Daemon {
+    outside: Child,
+}
+
+impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        match first_inside(&self.outside) {
+            Some(inside) => drop(pidfd_send_signal(inside, Signal::KILL)),
+            None => drop(self.outside.kill()),
+        }
+        let _ = self.outside.wait();
     }
+}
+
+/// Its one child, which cannot be anybody else's number as long as it is not waited for.
+fn first_inside(outside: &Child) -> Option<OwnedFd> {
+    let id = outside.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    let inside = Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)?;
+    pidfd_open(inside, PidfdFlags::empty()).ok()
 }
 
 /// The daemon sees the host through a private view in which it can write its key and its sockets.
@@ -64,7 +81,8 @@ impl Docker {
         let mut environment = programs.environment();
         environment.push(("DOCKER_HOST".into(), format!("unix://{}", home.join("socket").display())));
         environment.push(("DOCKER_CONFIG".into(), home.join("config").display().to_string()));
-        let mut docker = Self { daemon, client, environment, driver: String::new() };
+        let mut docker =
+            Self { daemon: Daemon { outside: daemon }, client, environment, driver: String::new() };
         docker.driver = docker.wait_until_it_serves(&home)?;
         docker.import(&home)?;
         Ok(Some(docker))
@@ -100,7 +118,7 @@ impl Docker {
         let begun = now();
         let log = || fs::read_to_string(home.join("log")).unwrap_or_default();
         loop {
-            if let Some(status) = self.daemon.try_wait()? {
+            if let Some(status) = self.daemon.outside.try_wait()? {
                 bail!("dockerd ended with {status}: {}", log());
             }
             if let Ok(driver) = self.client(&["info", "--format", "{{.Driver}}"]) {
