@@ -50,18 +50,18 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     let beside_few = cycles(host).await?;
 
     let before = settled_memory().await?;
-    let begun = now();
+    let (begun, used) = (now(), cpu_time()?);
     live.extend(start(host, count.saturating_sub(FEW)).await?);
-    let started = begun.elapsed();
+    let (started, starting) = (begun.elapsed(), cpu_time()? - used);
     let after = settled_memory().await?;
 
     let at_rest = cpu_at_rest(Duration::from_secs(if quick { 3 } else { 10 })).await?;
     let listed = list(host).await?;
     let beside_many = cycles(host).await?;
 
-    let begun = now();
+    let (begun, used) = (now(), cpu_time()?);
     stop(host, live).await?;
-    let stopped = begun.elapsed();
+    let (stopped, stopping) = (begun.elapsed(), cpu_time()? - used);
 
     print_titles("");
     print_figures(&format!("create, ready, stop, gone beside {FEW}"), &beside_few);
@@ -75,6 +75,13 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     };
     for kind in KINDS {
         println!("{kind:<16}{:>8.3} MiB each", each(kind));
+    }
+    // Unlike the rest, this does not suffer from what else the machine does.
+    for (what, used) in [("start", starting), ("stop", stopping)] {
+        println!(
+            "CPU of a {what:<7}{:>8.3} ms each, of this process",
+            used.as_secs_f64() * 1e3 / count as f64
+        );
     }
     println!();
     at_most(&format!("start of {count}"), started.as_secs_f64(), START_S * share, " s");

@@ -31,7 +31,13 @@ struct Arguments {
 #[derive(clap::Subcommand)]
 enum Bench {
     /// Create, first output byte, proven gone
-    Start(Options),
+    Start {
+        #[command(flatten)]
+        options: Options,
+        /// No peers: only where a life of ours goes
+        #[arg(long)]
+        breakdown: bool,
+    },
     /// A command in a live sandbox, up to its first output byte
     Exec(Options),
     /// The end of a thousand processes that do not want to
@@ -88,7 +94,8 @@ impl Session {
 fn main() -> Result<()> {
     match Arguments::parse().bench {
         Bench::Nursery => Ok(pinfold_keeper::nursery::run()?),
-        Bench::Start(options) => start::run(&Session::begin(&options, 200, 10)?),
+        Bench::Start { options, breakdown: true } => start::break_down(&Session::begin(&options, 200, 10)?),
+        Bench::Start { options, breakdown: false } => start::run(&Session::begin(&options, 200, 10)?),
         Bench::Exec(options) => exec::run(&Session::begin(&options, 300, 20)?),
         Bench::Stop(options) => stop::run(&Session::begin(&options, 20, 3)?),
         Bench::Density(options) => density::run(&Session::begin(&options, 1_000, 100)?),

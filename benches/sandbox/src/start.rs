@@ -213,7 +213,7 @@ fn judge(rows: &[Row], warm: Option<Life>) {
 }
 
 /// Lives of their own, since the notes take time too.
-fn break_down(session: &Session) -> Result<()> {
+pub(crate) fn break_down(session: &Session) -> Result<()> {
     let timeline = Arc::new(Timeline::default());
     let host = Arc::new(session.runtime.block_on(Host::begin_timed(timeline.clone()))?);
     let mut breakdown = Breakdown::default();
