@@ -169,7 +169,10 @@ impl Store for TimedStore {
     }
 
     async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
-        self.real.load(id).await
+        let begun = now();
+        let row = self.real.load(id).await;
+        self.timeline.note("each read of its row", begun);
+        row
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {

@@ -78,8 +78,7 @@ impl Breakdown {
                 milliseconds(p99)
             );
         }
-        let rows =
-            [("between them: reading rows, deciding, waking up", &self.between), ("whole life", &self.whole)];
+        let rows = [("between them: deciding, waking up", &self.between), ("whole life", &self.whole)];
         for (what, figures) in rows {
             println!("{what:<56}{:>12}{:>12}", milliseconds(figures.p50()), milliseconds(figures.p99()));
         }
