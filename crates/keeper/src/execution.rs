@@ -217,6 +217,8 @@ impl Plan {
         kernel::duplicate_as(&nothing, 0)?;
         kernel::duplicate_as(stdout, 1)?;
         kernel::duplicate_as(stderr, 2)?;
+        #[cfg(feature = "weakened")]
+        crate::weakness::leak()?;
         chdir(&self.workdir)?;
         kernel::reset_signals();
         confinement.apply().map_err(io::Error::other)

@@ -52,9 +52,14 @@ struct Keeper {
 pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
     let now = now_ms();
     inheritance.listener.set_nonblocking(true)?;
-    let mut confinement = Confinement::prepare(&Profile::default()).map_err(io::Error::other)?;
+    let profile = Profile::default();
+    #[cfg(feature = "weakened")]
+    let profile = crate::weakness::profile(profile);
+    let mut confinement = Confinement::prepare(&profile).map_err(io::Error::other)?;
     // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
     confinement.apply_to_keeper().map_err(io::Error::other)?;
+    #[cfg(feature = "weakened")]
+    crate::weakness::uncover_keeper()?;
     let mut keeper = Keeper {
         confinement,
         signals: kernel::signals_as_descriptor(&[libc::SIGCHLD])?,

@@ -9,5 +9,10 @@ mod kernel;
 pub mod log;
 pub mod nursery;
 mod peers;
+#[cfg(feature = "weakened")]
+pub mod weakness;
 pub mod wire;
 pub mod world;
+
+/// Whether guards can be taken out of this build. A program that runs anybody's sandboxes must not be one.
+pub const IS_WEAKENED: bool = cfg!(feature = "weakened");

@@ -73,6 +73,8 @@ fn give_birth(
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
+    #[cfg(feature = "weakened")]
+    let namespaces = crate::weakness::without(&birth.weaknesses, namespaces);
     let cradle = if birth.born_into { Some(take_cradle(descriptors)?) } else { None };
     match kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd))? {
         Cloned::Child => {
@@ -143,9 +145,17 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd]) -> Result<(), String> {
         kernel::leave_groups_behind()
     };
     join().map_err(|error| format!("could not join its groups: {error}"))?;
+    #[cfg(feature = "weakened")]
+    {
+        crate::weakness::take_out(birth.weaknesses.clone());
+        crate::weakness::gather().map_err(|error| error.to_string())?;
+    }
     let gathered = birth.world.gather().map_err(|error| error.to_string())?;
     step_down().map_err(|error| format!("could not take its place: {error}"))?;
-    birth.world.build(gathered).map_err(|error| error.to_string())
+    birth.world.build(gathered).map_err(|error| error.to_string())?;
+    #[cfg(feature = "weakened")]
+    crate::weakness::undo().map_err(|error| format!("could not take guards out: {error}"))?;
+    Ok(())
 }
 
 fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {

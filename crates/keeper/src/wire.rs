@@ -121,6 +121,9 @@ pub struct Birth {
     pub left_ms: u64,
     /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
     pub ends_with_caller: bool,
+    /// Guards that this one does without.
+    #[cfg(feature = "weakened")]
+    pub weaknesses: Vec<crate::weakness::Weakness>,
 }
 
 /// How the ids inside stand for ids outside.

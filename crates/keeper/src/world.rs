@@ -53,7 +53,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const NO_EXTRAS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 /// What tells of, or reaches into, the host's kernel.
-const HIDDEN: [&str; 8] = [
+pub(crate) const HIDDEN: [&str; 8] = [
     "/proc/kcore",
     "/proc/keys",
     "/proc/timer_list",
@@ -78,7 +78,7 @@ impl World {
             devices: take_devices()?,
             // The kernel lets nobody see more of itself than before: these are made while the host's are in sight.
             proc: make_view("proc", MountAttrFlags::empty())?,
-            sys: make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+            sys: make_view(kind_of_sys(), MountAttrFlags::MOUNT_ATTR_RDONLY)?,
         })
     }
 
@@ -95,6 +95,10 @@ impl World {
         mount_devices(gathered.devices)?;
         hide()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
+        #[cfg(feature = "weakened")]
+        if crate::weakness::has(&crate::weakness::Weakness::NetworkOfTheHost) {
+            return Ok(());
+        }
         kernel::raise_loopback().doing("raise", "lo")
     }
 }
@@ -115,6 +119,15 @@ fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
 
 fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, WorldError> {
     DEVICES.iter().map(|name| Ok((*name, take_tree(&Path::new("/dev").join(name))?))).collect()
+}
+
+/// The kernel shows devices only to those who own a network.
+fn kind_of_sys() -> &'static str {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::NetworkOfTheHost) {
+        return "tmpfs";
+    }
+    "sysfs"
 }
 
 /// A view of the kernel that is not in place yet.

@@ -45,6 +45,9 @@ pub struct LinuxProvider {
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) ends_with_caller: bool,
     probes: AtomicU64,
+    /// Guards that bodies do without.
+    #[cfg(feature = "weakened")]
+    pub(crate) weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -70,15 +73,43 @@ impl LinuxProvider {
             nursery: Nursery::new(nursery),
             ends_with_caller,
             probes: AtomicU64::new(0),
+            #[cfg(feature = "weakened")]
+            weaknesses: Vec::new(),
             grounds,
             clock,
         })
+    }
+
+    /// Bodies that are started from now on do without these guards.
+    #[cfg(feature = "weakened")]
+    #[must_use]
+    pub fn weakened_by(mut self, weaknesses: &[pinfold_keeper::weakness::Weakness]) -> Self {
+        self.weaknesses = weaknesses.to_vec();
+        self
     }
 
     /// The file that holds what an execution wrote. It outlives the body.
     #[must_use]
     pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> PathBuf {
         self.grounds.logs.join(sandbox.to_string()).join(format!("{execution}.log"))
+    }
+
+    fn output_bytes(&self) -> u64 {
+        #[cfg(feature = "weakened")]
+        if self.weaknesses.contains(&pinfold_keeper::weakness::Weakness::OutputWithoutEnd) {
+            return u64::MAX;
+        }
+        OUTPUT_BYTES
+    }
+
+    #[cfg(feature = "weakened")]
+    fn leaked_variable(&self) -> Option<(String, String)> {
+        self.weaknesses.iter().find_map(|weakness| match weakness {
+            pinfold_keeper::weakness::Weakness::LeakedVariable(value) => {
+                Some(("LEAKED".to_owned(), value.clone()))
+            }
+            _ => None,
+        })
     }
 
     async fn probe_exec(&self, body: Body) -> Result<(), String> {
@@ -165,6 +196,8 @@ impl Provider for LinuxProvider {
         let mut env = exec.command.env.clone();
         env.entry("PATH".into()).or_insert_with(|| PATH.into());
         env.entry("HOME".into()).or_insert_with(|| "/root".into());
+        #[cfg(feature = "weakened")]
+        env.extend(self.leaked_variable());
         let request = wire::Exec {
             execution: exec.execution.to_string(),
             argv: exec.command.argv.clone(),
@@ -172,7 +205,7 @@ impl Provider for LinuxProvider {
             workdir: exec.command.workdir.clone().unwrap_or_else(|| "/workspace".into()),
             timeout_ms: exec.limits.timeout_ms,
             inactivity_ms: exec.limits.inactivity_ms,
-            output_bytes: OUTPUT_BYTES,
+            output_bytes: self.output_bytes(),
         };
         match ask(&self.grounds.of(body), &Request::Exec(Box::new(request))).await {
             Ok(Response::Done) => Ok(()),

@@ -83,6 +83,8 @@ impl LinuxProvider {
             work_groups: groups.of_work.len(),
             left_ms,
             ends_with_caller: self.ends_with_caller,
+            #[cfg(feature = "weakened")]
+            weaknesses: self.weaknesses.clone(),
         };
         let mut descriptors = vec![&listener, &output];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
