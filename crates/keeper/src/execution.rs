@@ -6,8 +6,10 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitStatus, chdir, kill_process_group, setsid};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, WaitStatus, chdir, kill_process, kill_process_group, setsid};
 
 use crate::confine::Confinement;
 use crate::kernel::{self, Cloned};
@@ -56,7 +58,8 @@ impl Execution {
         let (mut trouble_here, trouble_there) = io::pipe()?;
         let pid = match kernel::clone_into(0, None)? {
             Cloned::Child => {
-                let trouble = plan.carry_out([&stdout_there, &stderr_there], groups, confinement);
+                let trouble =
+                    plan.carry_out([&stdout_there, &stderr_there], groups, confinement, &trouble_there);
                 let number = trouble.raw_os_error().unwrap_or(libc::EIO);
                 let _ = (&trouble_there).write_all(&number.to_le_bytes());
                 kernel::vanish(127)
@@ -66,8 +69,17 @@ impl Execution {
             }
         };
         drop((stdout_there, stderr_there, trouble_there));
+        // What runs inside may stop a child before it becomes its program: nobody waits for it without end.
+        if !is_over_soon(&trouble_here)? {
+            let _ = kill_process(pid, Signal::KILL);
+            return Err(refused("it did not become its program in time"));
+        }
         let mut trouble = Vec::new();
         trouble_here.read_to_end(&mut trouble)?;
+        // What runs inside may take back what it wrote: a read must never wait for it.
+        for output in [&stdout_here, &stderr_here] {
+            read_without_waiting(output)?;
+        }
         if let Ok(number) = trouble.try_into() {
             return Err(why_not(&exec.argv, io::Error::from_raw_os_error(i32::from_le_bytes(number))));
         }
@@ -89,11 +101,13 @@ impl Execution {
     pub(crate) fn drain(&mut self, index: usize, now_ms: i64, wall_ms: i64) -> io::Result<()> {
         let mut chunk = [0; 64 * 1024];
         let (stream, pipe) = &mut self.outputs[index];
-        match pipe.read(&mut chunk)? {
-            0 => {
+        match pipe.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+            Ok(0) => {
                 self.outputs.remove(index);
             }
-            read => {
+            Ok(read) => {
                 let stream = *stream;
                 self.last_output_ms = now_ms;
                 self.log.append(stream, wall_ms, &chunk[..read])?;
@@ -196,8 +210,9 @@ impl Plan {
         outputs: [&PipeWriter; 2],
         groups: &[OwnedFd],
         confinement: &Confinement,
+        trouble: &PipeWriter,
     ) -> io::Error {
-        match self.get_ready(outputs, groups, confinement) {
+        match self.get_ready(outputs, groups, confinement, trouble) {
             Ok(()) => self.become_one_of_the_programs(),
             Err(error) => error,
         }
@@ -208,6 +223,7 @@ impl Plan {
         [stdout, stderr]: [&PipeWriter; 2],
         groups: &[OwnedFd],
         confinement: &Confinement,
+        trouble: &PipeWriter,
     ) -> io::Result<()> {
         for group in groups {
             rustix::io::write(group, b"0")?;
@@ -215,8 +231,11 @@ impl Plan {
         setsid()?;
         let nothing = File::open("/dev/null")?;
         kernel::duplicate_as(&nothing, 0)?;
+        drop(nothing);
         kernel::duplicate_as(stdout, 1)?;
         kernel::duplicate_as(stderr, 2)?;
+        // Paths may lead through `/proc/self/fd`: nothing of the keeper's may be left there when one is followed.
+        kernel::close_all_but(trouble)?;
         #[cfg(feature = "weakened")]
         crate::weakness::leak()?;
         chdir(&self.workdir)?;
@@ -236,6 +255,32 @@ impl Plan {
         }
         worst
     }
+}
+
+/// How long a child may take to become its program.
+const BECOMING: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// The other end of this pipe closes when the child has become its program, or has said why not.
+fn is_over_soon(trouble: &PipeReader) -> io::Result<bool> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ChildrenWaitedForWithoutEnd) {
+        return Ok(true);
+    }
+    loop {
+        match poll(&mut [PollFd::new(trouble, PollFlags::IN)], Some(&BECOMING)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn read_without_waiting(output: &PipeReader) -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::OutputReadBlindly) {
+        return Ok(());
+    }
+    Ok(ioctl_fionbio(output, true)?)
 }
 
 fn refused(why: &str) -> NotStarted {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -46,6 +46,8 @@ struct Keeper {
     /// Ids that will never be started here: killed, or refused once.
     void: BTreeSet<String>,
     peers: Vec<Peer>,
+    /// Children have ended that were not reaped in their turn.
+    more_have_ended: bool,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
@@ -70,11 +72,21 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
         ended: BTreeMap::new(),
         void: BTreeSet::new(),
         peers: Vec::new(),
+        more_have_ended: false,
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
     }
     Ok(())
+}
+
+/// How many children are reaped before everything else has its turn: what runs inside can make them without end.
+fn most_at_once() -> usize {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ReapedWithoutEnd) {
+        return usize::MAX;
+    }
+    64
 }
 
 /// The kernel's counter: no change of the clock makes a sandbox live longer.
@@ -109,6 +121,9 @@ impl Keeper {
                 Woken::Output(id, index) => self.drain(&id, index),
             }
         }
+        if self.more_have_ended {
+            self.reap();
+        }
         self.enforce_deadlines();
         self.settle_ended();
         Ok(())
@@ -136,7 +151,7 @@ impl Keeper {
         }
         let deadlines = self.running.values().filter_map(Execution::next_deadline);
         let next = deadlines.chain([self.ends_at_ms]).min().unwrap_or(self.ends_at_ms);
-        let left = next.saturating_sub(now_ms()).max(0);
+        let left = if self.more_have_ended { 0 } else { next.saturating_sub(now_ms()).max(0) };
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
         match poll(&mut descriptors, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -150,13 +165,18 @@ impl Keeper {
     fn reap(&mut self) {
         let mut told = [0; 128];
         let _ = rustix::io::read(&self.signals, &mut told);
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        for _ in 0..most_at_once() {
+            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
+                self.more_have_ended = false;
+                return;
+            };
             for execution in self.running.values_mut() {
                 if execution.reaped(pid, status) {
                     break;
                 }
             }
         }
+        self.more_have_ended = true;
     }
 
     fn welcome(&mut self) {
@@ -340,11 +360,15 @@ fn refuse(reason: Reason, why: &str) -> Response {
     Response::Refused { reason, why: why.to_owned() }
 }
 
-/// A real round trip through a real file, where work is done.
+/// A real round trip through a real file, where work is done. The file is new, and no link is followed: what runs
+/// inside may have put anything in its place, and must not lead the keeper astray or make it wait.
 fn probe_files(path: &str) -> Response {
     let round_trip = || -> io::Result<()> {
-        std::fs::write(path, b"pinfold")?;
-        let read = std::fs::read(path)?;
+        let mut file = File::from(make_anew(path)?);
+        file.write_all(b"pinfold")?;
+        let mut read = Vec::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_end(&mut read)?;
         std::fs::remove_file(path)?;
         if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     };
@@ -352,4 +376,13 @@ fn probe_files(path: &str) -> Response {
         Ok(()) => Response::Done,
         Err(error) => refuse(Reason::Failed, &format!("`{path}`: {error}")),
     }
+}
+
+fn make_anew(path: &str) -> io::Result<OwnedFd> {
+    let (mode, flags) = (Mode::RUSR | Mode::WUSR, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC);
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
+        return Ok(openat(CWD, path, flags - OFlags::RDWR | OFlags::WRONLY, mode)?);
+    }
+    Ok(openat2(CWD, path, flags | OFlags::EXCL | OFlags::NONBLOCK, mode, ResolveFlags::NO_SYMLINKS)?)
 }

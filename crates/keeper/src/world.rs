@@ -4,6 +4,7 @@
 //! What comes from outside is taken as detached mounts before the root changes, and put in place afterwards: no
 //! path of an image is ever followed outside.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -176,7 +177,7 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         put_on(&tree, &path)?;
     }
     for (directory, kind, options) in
-        [("pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"), ("shm", "tmpfs", c"mode=1777,size=64m")]
+        [("pts", "devpts", options_of_terminals()), ("shm", "tmpfs", c"mode=1777,size=64m")]
     {
         let path = dev.join(directory);
         fs::create_dir(&path).doing("make", &path)?;
@@ -195,6 +196,15 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         fs::create_dir_all(directory).doing("make", directory)?;
     }
     fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("open up", "/tmp")
+}
+
+/// All sandboxes of a host share so many terminals, so each has a number of its own.
+fn options_of_terminals() -> &'static CStr {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::TerminalsWithoutEnd) {
+        return c"newinstance,ptmxmode=0666,mode=0620";
+    }
+    c"newinstance,ptmxmode=0666,mode=0620,max=128"
 }
 
 fn hide() -> Result<(), WorldError> {

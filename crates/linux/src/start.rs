@@ -18,6 +18,7 @@ use crate::control::ask;
 use crate::look::started;
 use crate::places::{Places, make};
 use crate::provider::LinuxProvider;
+use crate::stop::remove_tree;
 
 /// A keeper that was born and not told to go. Dropping it ends it.
 struct Newborn {
@@ -68,6 +69,7 @@ impl LinuxProvider {
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
         make_own(&places.body, ids)?;
+        self.clear_root(places)?;
         make_own(&places.root(), ids)?;
         self.host.furnish(&places.root(), ids)?;
         make_own(&places.logs, ids)?;
@@ -93,6 +95,15 @@ impl LinuxProvider {
         let began = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
         fs::write(places.process(), format!("{pid} {began}"))?;
         Ok(newborn)
+    }
+
+    /// What an earlier try left may have been changed by what ran there: links in it would lead this one outside.
+    fn clear_root(&self, places: &Places) -> io::Result<()> {
+        #[cfg(feature = "weakened")]
+        if self.weaknesses.contains(&pinfold_keeper::weakness::Weakness::RootTakenAsFound) {
+            return Ok(());
+        }
+        remove_tree(&places.root())
     }
 
     fn world(&self, places: &Places) -> World {

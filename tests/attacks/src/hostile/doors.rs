@@ -1,6 +1,7 @@
 //! The kernel's rarely used doors: namespaces, mounts, old and new ways around a filter, sockets of rare kinds.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use libc::{EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT};
@@ -149,8 +150,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
 ];
 
-/// Of the sandbox's own network, and of no consequence.
-const OWN_SETTING: &str = "/proc/sys/net/ipv4/ip_default_ttl";
+/// Of the sandbox's own queues, and of no consequence.
+const OWN_SETTING: &str = "/proc/sys/kernel/msgmax";
 
 /// A call that may begin a child, which ends at once.
 fn begin(number: libc::c_long, arguments: &[usize]) -> Result<(), i32> {
@@ -191,19 +192,29 @@ fn in_nested_namespaces(more: libc::c_int, act: impl FnOnce() -> Result<(), i32>
 
 /// Something is typed, pasted or changed in a terminal of its own, as it would be in somebody else's.
 fn terminal_ioctl(request: usize) -> Result<Verdict, String> {
-    let terminal =
-        fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/ptmx");
-    let terminal = terminal.step("open a terminal")?;
-    let letter = [0_u8; 8];
-    let answer = call(
-        libc::SYS_ioctl,
-        &[
-            usize::try_from(std::os::fd::AsRawFd::as_raw_fd(&terminal)).unwrap_or(0),
-            request,
-            letter.as_ptr().addr(),
-        ],
-    );
-    must_be_refused(answer, &[EPERM])
+    const UNLOCK: usize = 0x4004_5431;
+    const NUMBER: usize = 0x8004_5430;
+    let main = fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/ptmx");
+    let main = main.step("open a terminal")?;
+    let main = usize::try_from(main.as_raw_fd()).unwrap_or(0);
+    let (off, mut number, letter) = (0_u32, 0_u32, [0_u8; 8]);
+    call(libc::SYS_ioctl, &[main, UNLOCK, (&raw const off).addr()]).step("unlock it")?;
+    call(libc::SYS_ioctl, &[main, NUMBER, (&raw mut number).addr()]).step("ask its number")?;
+    let ended = in_child(|| {
+        let _ = call(libc::SYS_setsid, &[]);
+        // The first terminal that the leader of a session opens is the session's.
+        let path = text(&format!("/dev/pts/{number}"));
+        let opened = call(libc::SYS_openat, &[AT_CWD, path.as_ptr().addr(), libc::O_RDWR as usize]);
+        opened
+            .and_then(|own| call(libc::SYS_ioctl, &[own, request, letter.as_ptr().addr()]))
+            .err()
+            .unwrap_or(0)
+    });
+    match ended.step("fork")? {
+        Ended::Code(0) => Ok(Verdict::Through("it succeeded".into())),
+        Ended::Code(errno) => must_be_refused::<()>(Err(errno), &[EPERM]),
+        Ended::Signal(signal) => Ok(Verdict::Through(format!("ended by signal {signal}"))),
+    }
 }
 
 fn rare_family(family: libc::c_int, kind: libc::c_int) -> Result<Verdict, String> {

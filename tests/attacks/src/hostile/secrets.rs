@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 
-use crate::kernel::in_child;
+use crate::kernel::{call, in_child};
 use crate::verdict::{Attempt, Step, Verdict, through_if, told};
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
@@ -18,7 +18,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             let Ok(entries) = fs::read_dir(directory) else { continue };
             for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
             {
-                if fs::read(entry.path()).is_ok_and(|found| has(&found, wanted.as_bytes())) {
+                let is_small = entry.metadata().is_ok_and(|found| found.len() < 1 << 20);
+                if is_small && fs::read(entry.path()).is_ok_and(|found| has(&found, wanted.as_bytes())) {
                     return Ok(Verdict::Through(format!("in {}", entry.path().display())));
                 }
             }
@@ -27,9 +28,13 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
     ("leave-a-core-file", |_| {
         std::env::set_current_dir("/tmp").step("enter /tmp")?;
+        // As large as it may be: what is set for it may be lower than what it may have.
+        let mut limit = [0_u64; 2];
+        call(libc::SYS_prlimit64, &[0, 4, 0, limit.as_mut_ptr().addr()]).step("ask for a limit")?;
+        limit[0] = limit[1];
+        call(libc::SYS_prlimit64, &[0, 4, limit.as_ptr().addr(), 0]).step("set a limit")?;
         let _ = in_child(|| {
-            let _ =
-                crate::kernel::call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSEGV as usize]);
+            let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSEGV as usize]);
             0
         });
         let left = fs::read_dir("/tmp").step("list /tmp")?.flatten();

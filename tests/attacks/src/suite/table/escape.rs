@@ -8,6 +8,8 @@ use crate::scenes;
 
 const SETTINGS: &str = "read-only /proc/sys";
 const HIDDEN: &str = "hidden paths";
+const NOT_EVERYWHERE: Proof =
+    Proof::Nowhere("not every kernel has it; what hides it is proved at the next ones");
 const LOADS: Proof = Proof::Nowhere("with the door open the host's kernel could load a module");
 
 const fn escape(name: &'static str, aims_at: &'static str, act: Act, proof: Proof) -> Entry {
@@ -23,9 +25,9 @@ const fn hostile(
     escape(name, aims_at, Act::Hostile(arguments), proof)
 }
 
-/// A setting of the whole kernel, proved on one of the sandbox's own network.
+/// A setting of the whole kernel, proved on one of the sandbox's own queues.
 const fn setting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
-    let harmless = &["write-kernel-setting", "/proc/sys/net/ipv4/ip_default_ttl"];
+    let harmless = &["write-kernel-setting", "/proc/sys/kernel/msgmax"];
     hostile(name, SETTINGS, arguments, Proof::WithoutAt(|_| vec![Weakness::KernelSettingsWritable], harmless))
 }
 
@@ -43,10 +45,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     setting("set_the_program_that_loads_modules", &["write-kernel-setting", "/proc/sys/kernel/modprobe"]),
     setting("allow_magic_keys", &["write-kernel-setting", "/proc/sys/kernel/sysrq"]),
     setting("panic_on_a_setting", &["write-kernel-setting", "/proc/sys/kernel/panic"]),
-    setting(
-        "change_a_setting_of_its_own_network",
-        &["write-kernel-setting", "/proc/sys/net/ipv4/ip_default_ttl"],
-    ),
+    setting("change_a_setting_of_its_own_queues", &["write-kernel-setting", "/proc/sys/kernel/msgmax"]),
     hostile(
         "set_the_helper_for_device_events",
         "read-only /sys",
@@ -59,10 +58,15 @@ pub(super) const ENTRIES: &[Entry] = &[
         &["open-for-writing", "/proc/sysrq-trigger"],
         Proof::Nowhere("whoever can open it can restart the machine"),
     ),
-    hidden("read_the_kernels_memory", &["see-hidden-path", "/proc/kcore"]),
+    hostile("read_the_kernels_memory", HIDDEN, &["see-hidden-path", "/proc/kcore"], NOT_EVERYWHERE),
     hidden("read_the_hosts_keys", &["see-hidden-path", "/proc/keys"]),
     hidden("read_the_hosts_timers", &["see-hidden-path", "/proc/timer_list"]),
-    hidden("see_the_trigger_of_magic_keys", &["see-hidden-path", "/proc/sysrq-trigger"]),
+    hostile(
+        "see_the_trigger_of_magic_keys",
+        HIDDEN,
+        &["see-hidden-path", "/proc/sysrq-trigger"],
+        NOT_EVERYWHERE,
+    ),
     hidden("see_the_hosts_power_control", &["see-hidden-path", "/proc/acpi"]),
     hidden("read_the_hosts_firmware", &["see-hidden-path", "/sys/firmware"]),
     hostile(

@@ -5,6 +5,8 @@ use pinfold_keeper::weakness::Weakness;
 use crate::entry::{Act, Entry, Group, Proof, without};
 use crate::scenes;
 
+const AS_LOW: Proof = Proof::Nowhere("the host's own limit may be as low");
+
 const fn limited(name: &'static str, aims_at: &'static str, arguments: &'static [&'static str]) -> Entry {
     Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), Proof::Unlimited)
 }
@@ -42,14 +44,20 @@ pub(super) const ENTRIES: &[Entry] = &[
         Proof::OnItself(&["take-memory-by-files", "4"]),
     ),
     unlimited("open_files_without_end", "open files", &["open-files-without-end", "17000"]),
-    unlimited("queues_without_end", "bytes in queues", &["queues-without-end", "12"]),
+    Entry::new(
+        Group::Exhaustion,
+        "queues_without_end",
+        "bytes in queues",
+        Act::Hostile(&["queues-without-end", "12"]),
+        AS_LOW,
+    ),
     unlimited("signals_without_end", "queued signals", &["signals-without-end", "5000"]),
     Entry::new(
         Group::Exhaustion,
         "lock_memory",
         "locked memory",
         Act::Hostile(&["lock-memory", "16"]),
-        without![Weakness::LimitsOfTheHost],
+        AS_LOW,
     ),
     Entry::new(
         Group::Exhaustion,
@@ -67,7 +75,14 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     limited("fill_the_disk", "disk", &["fill-the-disk", "60"]),
     limited("files_without_end", "inodes", &["files-without-end", "5000"]),
-    limited("spin", "cpu share", &["spin", "1500"]).with_cpu(300),
+    Entry::new(
+        Group::Exhaustion,
+        "spin",
+        "cpu share",
+        Act::Hostile(&["spin", "1500"]),
+        Proof::Nowhere("how much is left over depends on what else the machine does"),
+    )
+    .with_cpu(300),
     Entry::new(
         Group::Exhaustion,
         "write_without_end",
