@@ -32,6 +32,9 @@ enum Command {
 /// Pinfold itself failed, as opposed to what it ran.
 const FAILED: u8 = 125;
 
+/// No program that people run has guards that can be taken out.
+const _: () = assert!(!pinfold_keeper::IS_WEAKENED, "built with the guards of sandboxes removable");
+
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Run(options) => run::run(&options),

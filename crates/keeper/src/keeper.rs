@@ -81,13 +81,7 @@ pub(crate) fn run(inheritance: Inheritance) -> io::Result<()> {
 }
 
 /// How many children are reaped before everything else has its turn: what runs inside can make them without end.
-fn most_at_once() -> usize {
-    #[cfg(feature = "weakened")]
-    if crate::weakness::has(&crate::weakness::Weakness::ReapedWithoutEnd) {
-        return usize::MAX;
-    }
-    64
-}
+const REAPED_AT_ONCE: usize = 64;
 
 /// The kernel's counter: no change of the clock makes a sandbox live longer.
 fn now_ms() -> i64 {
@@ -165,7 +159,7 @@ impl Keeper {
     fn reap(&mut self) {
         let mut told = [0; 128];
         let _ = rustix::io::read(&self.signals, &mut told);
-        for _ in 0..most_at_once() {
+        for _ in 0..REAPED_AT_ONCE {
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
                 self.more_have_ended = false;
                 return;

@@ -76,7 +76,13 @@ fn give_birth(
     #[cfg(feature = "weakened")]
     let namespaces = crate::weakness::without(&birth.weaknesses, namespaces);
     let cradle = if birth.born_into { Some(take_cradle(descriptors)?) } else { None };
-    match kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd))? {
+    // A sandbox that takes all there is of inotify or the like takes it from its own user, not from root.
+    kernel::make_namespaces_for(birth.ids.uid)?;
+    let cloned = kernel::clone_into(namespaces, cradle.as_ref().map(AsRawFd::as_raw_fd));
+    if !matches!(cloned, Ok(Cloned::Child)) {
+        kernel::make_namespaces_for(0)?;
+    }
+    match cloned? {
         Cloned::Child => {
             drop(map_there);
             // The nursery forgets its children; a keeper must not.

@@ -52,8 +52,6 @@ pub enum Weakness {
     OutputReadBlindly,
     /// A child that does not become its program is waited for without end.
     ChildrenWaitedForWithoutEnd,
-    /// Children that have ended are reaped as long as there are any.
-    ReapedWithoutEnd,
     /// The probe takes whatever is in the place of its file.
     ProbeFollowsAnything,
     OutputWithoutEnd,
@@ -155,6 +153,13 @@ pub(crate) fn uncover_keeper() -> io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     }
     Ok(())
+}
+
+/// Whether a child keeps more than its own descriptors.
+pub(crate) fn keeps_descriptors() -> bool {
+    let keeps =
+        |it: &Weakness| matches!(it, Weakness::DescriptorsKeptUntilExec | Weakness::LeakedDirectory(_));
+    all().iter().any(keeps)
 }
 
 /// In a child, before it becomes its program.

@@ -80,6 +80,8 @@ impl Nursery {
             .env_clear()
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
+            // Keepers live on, and must not hold whatever our caller reads.
+            .stderr(Stdio::null())
             .spawn()?;
         Ok(Running { socket: here, child })
     }

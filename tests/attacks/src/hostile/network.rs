@@ -72,16 +72,16 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let key: usize = told("SHARED_MEMORY")?.parse().map_err(|_| "no key".to_owned())?;
         must_fail(call(libc::SYS_shmget, &[key, 0, 0]))
     }),
-    ("listen-for-a-neighbour", |_| {
-        let tcp = TcpListener::bind("127.0.0.1:7777").step("listen")?;
-        let address = UnixAddr::from_abstract_name("pinfold-neighbour").step("name")?;
+    ("listen-for-a-neighbour", |arguments| {
+        let tcp = TcpListener::bind(&arguments[0]).step("listen")?;
+        let address = UnixAddr::from_abstract_name(&arguments[1]).step("name")?;
         let _named = UnixListener::bind_addr(&address).step("listen by name")?;
         println!("listening");
         let _ = tcp.accept();
         Ok(Verdict::Through("somebody came".into()))
     }),
-    ("visit-a-neighbour", |_| connect("127.0.0.1:7777")),
-    ("visit-a-neighbour-by-name", |_| must_not_work(abstract_socket("pinfold-neighbour"))),
+    ("visit-a-neighbour", |arguments| connect(&arguments[0])),
+    ("visit-a-neighbour-by-name", |arguments| must_not_work(abstract_socket(&arguments[1]))),
     ("visit-all-neighbours-addresses", |_| {
         for address in ["10.0.0.1:7777", "172.17.0.1:7777", "192.168.0.1:7777", "[fe80::1]:7777"] {
             if let Verdict::Through(what) = connect(address)? {

@@ -34,7 +34,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         limit[0] = limit[1];
         call(libc::SYS_prlimit64, &[0, 4, limit.as_ptr().addr(), 0]).step("set a limit")?;
         let _ = in_child(|| {
-            let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSEGV as usize]);
+            let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGABRT as usize]);
             0
         });
         let left = fs::read_dir("/tmp").step("list /tmp")?.flatten();

@@ -29,6 +29,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             stay(Path::new("/tmp/alive"))
         })
         .step("fork")?;
+        // Not before the other has left its group.
+        std::thread::sleep(Duration::from_millis(300));
         Ok(Verdict::Held("the first process ended, the second stays".into()))
     }),
     ("stay-deaf", |_| {

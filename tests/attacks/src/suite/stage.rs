@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use pinfold_keeper::log::Reader;
 use pinfold_keeper::weakness::Weakness;
 use pinfold_lifecycle::{
-    Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, Probed, SandboxId, Spec, StopOutcome,
-    Timestamp,
+    Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, Probed, SandboxId, Spec,
+    StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
 use pinfold_provider::{Body, Exec, ExecError, Provider, Start, StartPermit};
@@ -253,6 +253,9 @@ impl Stage {
             Some(0) => Ok(Verdict::Through(said)),
             Some(HELD) => Ok(Verdict::Held(said)),
             // The kernel ends who takes too much, and it may take the first for the last.
+            Some(137) if outcome.cause == Cause::OutputLimit => {
+                Ok(Verdict::Through("what it wrote could not be kept".into()))
+            }
             Some(137) => Ok(Verdict::Held(format!("ended by the kernel: {said}"))),
             Some(126 | 127) => Ok(Verdict::Held(format!("not started: {said}"))),
             code => Err(format!("ended with {code:?} ({:?}): {said}", outcome.cause)),
