@@ -376,7 +376,7 @@ fn make_anew(path: &str) -> io::Result<OwnedFd> {
     let (mode, flags) = (Mode::RUSR | Mode::WUSR, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC);
     #[cfg(feature = "weakened")]
     if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
-        return Ok(openat(CWD, path, flags - OFlags::RDWR | OFlags::WRONLY, mode)?);
+        return Ok(openat(CWD, path, (flags - OFlags::RDWR) | OFlags::WRONLY, mode)?);
     }
     Ok(openat2(CWD, path, flags | OFlags::EXCL | OFlags::NONBLOCK, mode, ResolveFlags::NO_SYMLINKS)?)
 }

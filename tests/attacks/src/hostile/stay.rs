@@ -121,7 +121,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         fs::create_dir_all("/workspace/closed/inner").step("make directories")?;
         File::create("/workspace/closed/inner/file").step("make a file")?;
         for path in ["/workspace/closed/inner", "/workspace/closed", "/workspace"] {
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).step("close")?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o000)).step("close")?;
         }
         Ok(Verdict::Held("left".into()))
     }),

@@ -15,7 +15,7 @@ use crate::{posture, report, table};
 /// How many entries at once: the machine has other things to do.
 const AT_ONCE: usize = 3;
 /// No entry takes longer, or it has hung.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(90);
 
 /// What became of an entry.
 pub(crate) struct Result {
@@ -43,11 +43,8 @@ pub(crate) async fn all(outside: &Arc<Outside>, wanted: &[String]) -> bool {
             Err(_) => failed(entry, "it did not come to an end"),
         }
     });
-    let mut results: Vec<Result> = futures_util::stream::iter(runs)
-        .buffer_unordered(AT_ONCE)
-        .inspect(|result| report::line(result))
-        .collect()
-        .await;
+    let mut results: Vec<Result> =
+        futures_util::stream::iter(runs).buffer_unordered(AT_ONCE).inspect(report::line).collect().await;
     results.sort_by_key(|result| (result.entry.group, result.entry.name));
     let postures = if is_wanted("posture") { posture::all(outside).await } else { Vec::new() };
     let over = neighbour.end().await;
@@ -60,7 +57,7 @@ fn failed(entry: &'static Entry, why: &str) -> Result {
 
 async fn one(entry: &'static Entry, outside: &Arc<Outside>, neighbour: &Stage) -> Result {
     let mut faults = Vec::new();
-    let proved = match prove(entry, outside).await {
+    let proved = match prove_at_last(entry, outside).await {
         Ok(proved) => proved,
         Err(why) => {
             faults.push(format!("not proved: {why}"));
@@ -79,6 +76,20 @@ async fn one(entry: &'static Entry, outside: &Arc<Outside>, neighbour: &Stage) -
         }
     };
     Result { entry, proved, outcome, faults }
+}
+
+/// Some attempts are races, which nobody wins every time.
+const RACES: usize = 5;
+
+async fn prove_at_last(entry: &'static Entry, outside: &Arc<Outside>) -> std::result::Result<String, String> {
+    let mut proved = prove(entry, outside).await;
+    for _ in 1..RACES {
+        if proved.is_ok() {
+            break;
+        }
+        proved = prove(entry, outside).await;
+    }
+    proved
 }
 
 /// How it was proved that the attempt is real.

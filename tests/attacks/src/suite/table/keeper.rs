@@ -94,7 +94,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "take_back_what_it_wrote",
         "reads that do not block",
         Act::Scene(|stage| Box::pin(scenes::keeper::steal_output(stage))),
-        without![Weakness::OutputReadBlindly],
+        without![Weakness::OutputReadBlindly, Weakness::OutputWithoutEnd],
     ),
     Entry::new(
         Group::Exhaustion,
