@@ -69,8 +69,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         }
     }),
     ("shared-memory-of-the-host", |_| {
-        let key: usize = told("SHARED_MEMORY")?.parse().map_err(|_| "no key".to_owned())?;
-        must_fail(call(libc::SYS_shmget, &[key, 0, 0]))
+        let key: i32 = told("SHARED_MEMORY")?.parse().map_err(|_| "no key".to_owned())?;
+        must_fail(call(libc::SYS_shmget, &[key.cast_unsigned() as usize, 0, 0]))
     }),
     ("listen-for-a-neighbour", |arguments| {
         let tcp = TcpListener::bind(&arguments[0]).step("listen")?;
