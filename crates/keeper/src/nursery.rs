@@ -66,6 +66,7 @@ fn give_birth(
     descriptors: &mut Vec<OwnedFd>,
     lifeline: &mut Lifeline,
 ) -> io::Result<(i32, OwnedFd)> {
+    let nothing = File::open("/dev/null")?;
     let (mut mapped_here, mut map_there) = io::pipe()?;
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -87,8 +88,11 @@ fn give_birth(
             drop(map_there);
             // The nursery forgets its children; a keeper must not.
             kernel::reset_signals();
+            // What the nursery is asked, secrets of other sandboxes among it, is not for a keeper to hear.
+            let alone = kernel::duplicate_as(&nothing, 0);
+            drop(nothing);
             let mapped = mapped_here.read_exact(&mut [0]);
-            if let (Ok(()), Ok(lifeline)) = (mapped, lifeline.hear()) {
+            if let (Ok(()), Ok(()), Ok(lifeline)) = (alone, mapped, lifeline.hear()) {
                 live(birth, std::mem::take(descriptors), lifeline);
             }
             kernel::vanish(1)

@@ -55,7 +55,16 @@ pub(crate) async fn look(stage: &Stage) -> Result<Seen, String> {
     if ended.exit_code.is_none() || !said.contains("@@@ root") {
         return Err(format!("it could not look around: {ended:?} {said}"));
     }
-    Ok(Seen { inside: sections(&said), keeper: of_keeper(stage)? })
+    // Whoever asked the keeper has left a moment ago; it notices when it has its next turn.
+    let mut keeper = of_keeper(stage)?;
+    for _ in 0..50 {
+        if keeper.get("descriptors").is_some_and(|all| all.matches("socket:").count() == 1) {
+            break;
+        }
+        crate::scenes::a_moment(20).await;
+        keeper = of_keeper(stage)?;
+    }
+    Ok(Seen { inside: sections(&said), keeper })
 }
 
 fn sections(text: &str) -> BTreeMap<String, String> {
