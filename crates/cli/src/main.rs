@@ -87,6 +87,9 @@ enum Command {
     Unpack { request: String },
 }
 
+/// No program that people run has guards that can be taken out.
+const _: () = assert!(!pinfold_keeper::IS_WEAKENED, "built with the guards of sandboxes removable");
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,

@@ -140,6 +140,23 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// In a child: closes every descriptor but the first three and this one.
+pub(crate) fn close_all_but(kept: &impl AsRawFd) -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::keeps_descriptors() {
+        return Ok(());
+    }
+    let kept = kept.as_raw_fd().unsigned_abs();
+    if kept > 3 {
+        // SAFETY: called between fork and exec: nobody uses what is closed.
+        let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) };
+        if closed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    close_from(kept + 1)
+}
+
 /// Takes over a descriptor that this process was started with.
 pub(crate) fn inherited(descriptor: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: only asks whether it is open.

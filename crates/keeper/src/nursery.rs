@@ -90,6 +90,8 @@ fn give_birth(birth: Birth, mut descriptors: Vec<OwnedFd>) -> io::Result<Deliver
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
+    #[cfg(feature = "weakened")]
+    let namespaces = crate::weakness::without(&birth.weaknesses, namespaces);
     let cradle = if birth.born_into { Some(take_cradle(&mut descriptors)?) } else { None };
     let privileged = geteuid().is_root();
     let gathered =
@@ -214,11 +216,19 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd], gathered: Option<Gathered
         Ok(())
     };
     join().map_err(|error| format!("could not join its groups: {error}"))?;
+    #[cfg(feature = "weakened")]
+    {
+        crate::weakness::take_out(birth.weaknesses.clone());
+        crate::weakness::gather().map_err(|error| error.to_string())?;
+    }
     let said = |error: WorldError| error.to_string();
     let views = Views::make().map_err(said)?;
     let gathered = gathered.map_or_else(|| birth.world.gather(birth.ids), Ok).map_err(said)?;
     kernel::become_user(0, 0).map_err(|error| format!("could not take its place: {error}"))?;
-    birth.world.build(gathered, views).map_err(said)
+    birth.world.build(gathered, views).map_err(said)?;
+    #[cfg(feature = "weakened")]
+    crate::weakness::undo().map_err(|error| format!("could not take guards out: {error}"))?;
+    Ok(())
 }
 
 fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {

@@ -136,7 +136,13 @@ impl Plan {
         console: &There,
         to: &io::PipeWriter,
     ) -> (Step, io::Error) {
-        if let Err(error) = get_ready(place, tell_mark, console, to) {
+        let ready = get_ready(place, tell_mark, console, to);
+        // Paths may lead through `/proc/self/fd`: nothing of the keeper's may be left there when one is followed.
+        if let Err(error) = ready.and_then(|()| kernel::close_all_but(to)) {
+            return (Step::GettingReady, error);
+        }
+        #[cfg(feature = "weakened")]
+        if let Err(error) = crate::weakness::leak() {
             return (Step::GettingReady, error);
         }
         if let Err(error) = chdir(&self.workdir) {
@@ -208,6 +214,11 @@ fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, mut to: &io::Pi
 fn hear(mut from: io::PipeReader) -> Result<Said, NotStarted> {
     let mut said = Vec::new();
     let mut chunk = [0; 64];
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ChildrenWaitedForWithoutEnd) {
+        from.read_to_end(&mut said)?;
+        return Ok(understand(&said));
+    }
     loop {
         let mut descriptors = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
         match poll(&mut descriptors, Some(&PATIENCE)) {

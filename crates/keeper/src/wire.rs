@@ -206,6 +206,9 @@ pub struct Birth {
     pub left_ms: u64,
     /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
     pub ends_with_caller: bool,
+    /// Guards that this one does without.
+    #[cfg(feature = "weakened")]
+    pub weaknesses: Vec<crate::weakness::Weakness>,
 }
 
 /// Which descriptors of the group that all executions are in come last, in this order. Where there are none, the

@@ -46,6 +46,9 @@ pub struct LinuxProvider {
     pub(crate) nursery: Arc<Nursery>,
     pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Guards that bodies do without.
+    #[cfg(feature = "weakened")]
+    pub(crate) weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
 }
 
 /// The layers of an image by its name, the uppermost first.
@@ -77,8 +80,28 @@ impl LinuxProvider {
             find_layers: Arc::new(no_other_image),
             nursery: Arc::new(Nursery::new(nursery)),
             disk: DiskChoice::find(),
+            #[cfg(feature = "weakened")]
+            weaknesses: Vec::new(),
             grounds,
             clock,
+        })
+    }
+
+    /// Bodies that are started from now on do without these guards.
+    #[cfg(feature = "weakened")]
+    #[must_use]
+    pub fn weakened_by(mut self, weaknesses: &[pinfold_keeper::weakness::Weakness]) -> Self {
+        self.weaknesses = weaknesses.to_vec();
+        self
+    }
+
+    #[cfg(feature = "weakened")]
+    fn leaked_variable(&self) -> Option<(String, String)> {
+        self.weaknesses.iter().find_map(|weakness| match weakness {
+            pinfold_keeper::weakness::Weakness::LeakedVariable(value) => {
+                Some(("LEAKED".to_owned(), value.clone()))
+            }
+            _ => None,
         })
     }
 
@@ -150,6 +173,8 @@ impl Provider for LinuxProvider {
         let mut env = exec.command.env.clone();
         env.entry("PATH".into()).or_insert_with(|| PATH.into());
         env.entry("HOME".into()).or_insert_with(|| "/root".into());
+        #[cfg(feature = "weakened")]
+        env.extend(self.leaked_variable());
         let request = wire::Exec {
             execution: exec.execution.to_string(),
             argv: exec.command.argv.clone(),
@@ -239,7 +264,6 @@ impl Provider for LinuxProvider {
             io_written_bytes: used.io_written_bytes.unwrap_or(0),
             operations: activity.operations,
             disk_bytes: disk::used(&places).await.unwrap_or(0),
-            ..Usage::default()
         })
     }
 
