@@ -85,11 +85,9 @@ fn contest(
     let docker = Docker::begin(programs, directory, traces)?;
     let mut rows = contestants(host, programs, docker.as_ref(), directory, traces)?;
     print_header(
-        &format!(
-            "root of all: the host's /usr read-only; Pinfold and the runtimes with limits for memory, processes and \
-             CPU, Pinfold as users get it who ask for nothing, its disk limit, its first probe and a durable receipt; bubblewrap and docker \
-             with none of these; the runtimes and docker without a user namespace",
-        ),
+        "root of all: the host's /usr read-only; Pinfold with the limits that users get who ask for nothing, its first \
+         probe and a durable receipt; the runtimes with limits for memory, processes and CPU; bubblewrap and docker \
+         with none of these; the runtimes and docker without a user namespace",
         session,
     )?;
     rows.retain(|row| match row.batch(session, 1, 1) {
