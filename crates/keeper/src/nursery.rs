@@ -32,7 +32,7 @@ pub fn run() -> io::Result<()> {
     let socket = kernel::inherited(0)?;
     let mut lifeline = Lifeline::new()?;
     loop {
-        let (text, descriptors) = match receive(&socket) {
+        let (text, descriptors) = match receive(&socket, LONGEST_BIRTH) {
             Ok(Some(request)) => request,
             // Also one that was killed before it had read an answer.
             Ok(None) => return Ok(()),
@@ -231,8 +231,9 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd], gathered: Option<Gathered
     Ok(())
 }
 
-fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let mut text = vec![0; LONGEST_BIRTH];
+/// What has arrived with descriptors, up to this length. None: the other side is gone.
+pub(crate) fn receive(socket: &impl AsFd, longest: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut text = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received =
@@ -269,6 +270,6 @@ pub fn send_with(socket: &impl AsFd, text: &[u8], descriptors: &[&OwnedFd]) -> i
 
 /// What the nursery answered, and the pidfd if there is one.
 pub fn receive_born(socket: &impl AsFd) -> io::Result<(Born, Option<OwnedFd>)> {
-    let (text, mut descriptors) = receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let (text, mut descriptors) = receive(socket, LONGEST_BIRTH)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok((serde_json::from_slice(&text)?, descriptors.pop()))
 }

@@ -79,6 +79,19 @@ async fn much_is_fed_in_pieces_and_all_of_it_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn executions_that_follow_each_other_at_once_do_not_end_each_other() {
+    let sandbox = Sandbox::plain().await;
+
+    for _ in 0..100 {
+        let short = sandbox.exec(&sh("true"), NO_LIMITS).await;
+        let next = sandbox.exec(&sh("exit 3"), NO_LIMITS).await;
+
+        assert_eq!(sandbox.outcome(next).await.exit_code, Some(3));
+        sandbox.outcome(short).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_an_input_there_is_nothing_to_read() {
     let sandbox = Sandbox::plain().await;
 
@@ -234,5 +247,6 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "nothing_inside_sees_where_its_control_groups_are",
         "a_probe_names_what_is_missing",
         "what_was_done_is_counted",
+        "executions_that_follow_each_other_at_once_do_not_end_each_other",
     ]);
 }
