@@ -129,8 +129,9 @@ async fn document(
 async fn usage(host: &Host, sandbox: SandboxId) -> Option<Used> {
     let usage = host.engine.usage(sandbox).await.ok()?;
     Some(Used {
-        cpu_ms: Some(usage.cpu_ms),
-        memory_peak_bytes: Some(usage.memory_peak_bytes),
-        ..Used::default()
+        cpu_ms: usage.cpu_ms,
+        memory_peak_bytes: usage.memory_peak_bytes,
+        io_read_bytes: usage.io_read_bytes,
+        io_written_bytes: usage.io_written_bytes,
     })
 }
