@@ -290,7 +290,9 @@ const USUAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 2
 
 fn console(command: &Command) -> Console {
     match command {
-        Command { tty: true, .. } => Console::Terminal(USUAL_SIZE),
+        Command { tty: true, tty_size, .. } => Console::Terminal(
+            tty_size.map_or(USUAL_SIZE, |(columns, rows)| wire::TerminalSize { columns, rows }),
+        ),
         Command { stdin: true, .. } => Console::Piped,
         Command { tty: false, stdin: false, .. } => Console::Quiet,
     }
