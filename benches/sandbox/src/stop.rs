@@ -84,7 +84,7 @@ fn pinfold(session: &Session, host: &Arc<Host>, horde: &Horde) -> Result<Duratio
         let execution = host.execute(sandbox, &["sh", "-c", script]).await?;
         host.first_byte(sandbox, execution).await?;
         let begun = now();
-        while grows && host.engine.usage(sandbox).await?.processes < LIVE {
+        while grows && host.engine.usage(sandbox).await?.processes.is_none_or(|it| it < LIVE) {
             ensure!(begun.elapsed() < PATIENCE, "the bomb does not grow");
             tokio::time::sleep(LOOK_EVERY).await;
         }

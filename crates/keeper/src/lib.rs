@@ -21,6 +21,7 @@ mod plan;
 mod probe;
 pub mod process;
 mod tree;
+pub mod used;
 #[cfg(feature = "weakened")]
 pub mod weakness;
 pub mod wire;

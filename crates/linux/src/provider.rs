@@ -19,12 +19,13 @@ use pinfold_provider::{
 use crate::capacity;
 use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
-use crate::disk::{self, DiskChoice, StorageKind};
+use crate::disk::{DiskChoice, StorageKind};
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
 use crate::nursery::{Nursery, NurseryProgram};
 use crate::places::Grounds;
+use crate::used::{best_of, told_by_keeper};
 
 /// Where bodies live on this host, and how keepers are born.
 #[derive(Clone)]
@@ -254,16 +255,18 @@ impl Provider for LinuxProvider {
         let unreachable =
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let used = self.cgroups.open(&places.name).map_err(|error| unreachable(&error))?.usage();
+        let groups = self.cgroups.open(&places.name).map_err(|error| unreachable(&error))?.usage();
+        let told = told_by_keeper(&places).await;
+        let used = best_of(&groups, &told);
         Ok(Usage {
-            cpu_ms: used.cpu_ms.unwrap_or(0),
-            memory_bytes: used.memory_bytes.unwrap_or(0),
-            memory_peak_bytes: used.memory_peak_bytes.unwrap_or(0),
-            processes: used.processes.unwrap_or(0),
-            io_read_bytes: used.io_read_bytes.unwrap_or(0),
-            io_written_bytes: used.io_written_bytes.unwrap_or(0),
+            cpu_ms: used.cpu_ms,
+            memory_bytes: groups.memory_bytes.or(told.counted.map(|it| it.memory_bytes)),
+            memory_peak_bytes: used.memory_peak_bytes,
+            processes: groups.processes.or(told.counted.map(|it| it.processes)),
+            io_read_bytes: used.io_read_bytes,
+            io_written_bytes: used.io_written_bytes,
             operations: activity.operations,
-            disk_bytes: disk::used(&places).await.unwrap_or(0),
+            disk_bytes: told.disk_bytes,
         })
     }
 
@@ -287,7 +290,9 @@ const USUAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 2
 
 fn console(command: &Command) -> Console {
     match command {
-        Command { tty: true, .. } => Console::Terminal(USUAL_SIZE),
+        Command { tty: true, tty_size, .. } => Console::Terminal(
+            tty_size.map_or(USUAL_SIZE, |(columns, rows)| wire::TerminalSize { columns, rows }),
+        ),
         Command { stdin: true, .. } => Console::Piped,
         Command { tty: false, stdin: false, .. } => Console::Quiet,
     }

@@ -10,12 +10,12 @@ use pinfold_provider::Body;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::cgroup::CgroupUsage;
 use crate::control::ask;
-use crate::disk::{self, let_go_of, remove_tree};
+use crate::disk::{let_go_of, remove_tree};
 use crate::hold::{Keeper, keeper, seal};
 use crate::places::Places;
 use crate::provider::LinuxProvider;
+use crate::used::{best_of, told_by_keeper};
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long a killed process may take to be gone before this attempt gives up.
@@ -70,11 +70,12 @@ impl LinuxProvider {
 
     /// Says what it has used: all of it, since nothing of it runs any more when that is read.
     pub(crate) async fn end_one(&self, places: &Places, grace_ms: u64) -> io::Result<EndedBody> {
-        // Files in memory go with their sandbox: only before its end can anybody say how much they are.
-        let in_memory = if places.body.exists() { 0 } else { disk::used(places).await.unwrap_or(0) };
         if grace_ms > 0 {
             self.ask_to_end(places, grace_ms).await;
         }
+        // Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
+        let told = told_by_keeper(places).await;
+        let in_memory = if places.body.exists() { 0 } else { told.disk_bytes.unwrap_or(0) };
         self.end_processes(places).await?;
         let _nobody_is_born = seal(places).await?;
         let counted = self.cgroups.open(&places.name).map_err(io::Error::other)?.usage();
@@ -86,7 +87,7 @@ impl LinuxProvider {
         // The mark goes last, so that what a crash leaves can still be found.
         remove_tree(&places.control)?;
         self.leave_no_base()?;
-        Ok(EndedBody { used: used(&counted), freed_bytes: in_memory + on_disk })
+        Ok(EndedBody { used: best_of(&counted, &told), freed_bytes: in_memory + on_disk })
     }
 
     /// The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
@@ -133,15 +134,6 @@ impl LinuxProvider {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-    }
-}
-
-fn used(counted: &CgroupUsage) -> Used {
-    Used {
-        cpu_ms: counted.cpu_ms,
-        memory_peak_bytes: counted.memory_peak_bytes,
-        io_read_bytes: counted.io_read_bytes,
-        io_written_bytes: counted.io_written_bytes,
     }
 }
 

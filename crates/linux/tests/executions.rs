@@ -235,6 +235,19 @@ async fn what_was_done_is_counted() {
     assert_eq!(after.operations, 3, "one execution and two pieces of output");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_used_is_known_also_of_orphans() {
+    let sandbox = Sandbox::plain().await;
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+
+    sandbox.says(&format!("(setsid sh -c '{spin}; echo done > spun' &); head -c 20m /dev/zero | tail -c 20m | wc -c; while ! [ -e spun ]; do sleep 0.01; done")).await;
+
+    let used = sandbox.provider.usage(sandbox.body).await.unwrap();
+    assert!(used.cpu_ms >= Some(30), "{used:?}");
+    assert!(used.memory_peak_bytes >= Some(20 << 20), "{used:?}");
+    assert!(used.memory_bytes.is_some() && used.processes == Some(0), "{used:?}");
+}
+
 #[test]
 fn executions_are_the_same_for_an_ordinary_user() {
     somebody::keeps(&[
@@ -248,5 +261,6 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "a_probe_names_what_is_missing",
         "what_was_done_is_counted",
         "executions_that_follow_each_other_at_once_do_not_end_each_other",
+        "what_was_used_is_known_also_of_orphans",
     ]);
 }
