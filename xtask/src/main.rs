@@ -1,4 +1,4 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `bench` and `sim`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `v2`, `bench` and `sim`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
@@ -28,6 +28,8 @@ enum Task {
     Lint,
     /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
     Tidy,
+    /// Run the tests of the Linux provider on an emulated machine that has nothing but cgroup v2
+    V2,
     /// Run one benchmark and print its table
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
@@ -39,6 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Test(options) => test::run(&options)?,
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
+        Task::V2 => test::run_v2()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
     };
