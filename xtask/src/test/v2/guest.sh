@@ -1,4 +1,4 @@
-#!/sbin/busybox sh
+#!/bin/sh
 # Process 1 of the machine: makes it a host with nothing but cgroup v2, runs what /tests lists, and powers off.
 # Lines that begin with `machine:` are for who reads the console.
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root

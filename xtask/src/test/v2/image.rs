@@ -17,8 +17,8 @@ const HOST_PROGRAMS: &[&str] = &[
     "bash", "cat", "chmod", "cp", "cut", "dd", "df", "dirname", "du", "env", "expr", "false", "find", "grep",
     "head", "id", "ldd", "ln", "ls", "mkdir", "mke2fs", "mkfifo", "mknod", "mktemp", "mount", "mv", "nproc",
     "perl", "printf", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "setsid", "sh", "sleep", "sort",
-    "stat", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate", "tty", "umount",
-    "uname", "unshare", "wc", "yes",
+    "stat", "strace", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate", "tty",
+    "umount", "uname", "unshare", "wc", "yes",
 ];
 const PLACES_OF_PROGRAMS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
 const DIRECTORIES: [(&str, u32); 9] = [

@@ -48,7 +48,7 @@ impl Machine {
         let emulator = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"])
-            .args(["-nodefaults", "-nographic", "-serial", "stdio", "-no-reboot", "-nic", "none"])
+            .args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(kernel)
             .arg("-initrd")
