@@ -1,9 +1,10 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `v2`, `bench` and `sim`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `v2`, `bench`, `sim` and `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
 mod bench;
 mod cargo;
+mod chaos;
 mod lint;
 mod sim;
 mod test;
@@ -34,6 +35,8 @@ enum Task {
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
     Sim(sim::Options),
+    /// Kill the makers of real sandboxes at random moments, and look at what is left
+    Chaos(chaos::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::V2 => test::run_v2()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
+        Task::Chaos(options) => chaos::run(&options)?,
     };
     Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

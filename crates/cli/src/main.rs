@@ -2,28 +2,83 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod create;
+mod doctor;
+mod documents;
+mod exec;
+mod exit;
+mod failure;
+mod find;
+mod following;
 mod host;
+mod image;
+mod options;
 mod output;
+mod progress;
+mod ps;
+mod quantities;
 mod reconcile;
+#[cfg(test)]
+mod reference;
 mod run;
+mod stop;
+mod table;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "pinfold", version, about = "Runs agents in sandboxes, and proves that they are gone")]
+#[command(
+    name = "pinfold",
+    version,
+    about = "Runs agents in sandboxes, and proves that they are gone",
+    after_help = exit::CODES
+)]
 struct Arguments {
+    #[command(flatten)]
+    place: Place,
     #[command(subcommand)]
     command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, clap::Args)]
+struct Place {
+    /// Where sandboxes and their records are kept: by default `/var/lib/pinfold` for root, else `pinfold` in the
+    /// XDG data home
+    #[arg(long, value_name = "DIRECTORY", env = "PINFOLD_DATA_DIR", global = true)]
+    data_dir: Option<PathBuf>,
+    /// Print one JSON document, also for an error
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Run one command in a sandbox of its own, and prove afterwards that the sandbox is gone
     Run(run::Options),
+    /// Make a sandbox that lives until it is stopped or its time is up, and print its id
+    Create(create::Options),
+    /// Run a command in a sandbox that is there
+    Exec(exec::Options),
+    /// End sandboxes, and print the proof that they are gone
+    Stop(stop::Options),
+    /// List sandboxes
+    Ps(ps::Options),
     /// Compare what is recorded with what is there, and repair the difference
     Reconcile(reconcile::Options),
+    /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
+    Doctor(doctor::Options),
+    /// Import, list and remove what sandboxes can be made from
+    #[command(subcommand)]
+    Image(image::Image),
+    /// See a new sandbox through its start
+    #[command(name = create::TEND, hide = true)]
+    Tend(create::Tended),
     /// Give birth to keepers
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
@@ -32,20 +87,51 @@ enum Command {
     Unpack { request: String },
 }
 
-/// Pinfold itself failed, as opposed to what it ran.
-const FAILED: u8 = 125;
-
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
-        Command::Run(options) => run::run(&options),
-        Command::Reconcile(options) => reconcile::run(&options),
-        Command::Nursery => pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
+    let Arguments { place, command } = arguments;
+    let (outcome, failed) = match &command {
+        Command::Run(options) => (in_runtime(run::run(&place, options)), exit::FAILED_TO_RUN),
+        Command::Exec(options) => (in_runtime(exec::run(&place, options)), exit::FAILED_TO_RUN),
+        Command::Create(options) => (in_runtime(create::run(&place, options)), exit::FAILED),
+        Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
+        Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
+        Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
+        Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
+        Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
+        Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
+        Command::Nursery => {
+            let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
+            (run.map_err(Into::into), exit::FAILED)
+        }
         Command::Unpack { request } => {
-            pinfold_images::unpack::run(&request).map(ExitCode::from).map_err(Into::into)
+            let run = pinfold_images::unpack::run(request).map(ExitCode::from);
+            (run.map_err(Into::into), exit::FAILED)
         }
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("pinfold: {error:#}");
-        ExitCode::from(FAILED)
-    })
+    outcome.unwrap_or_else(|error| failure::report(&error, place.json, failed))
+}
+
+fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(work)
+}
+
+/// What was typed is no command. Whoever asked for JSON gets it.
+fn misused(error: &clap::Error) -> ExitCode {
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let own = std::env::args_os().take_while(|argument| argument != "--");
+    if !is_help && own.collect::<Vec<OsString>>().iter().any(|argument| argument == "--json") {
+        let rendered = error.render().to_string();
+        // The rest is advice for people.
+        let message = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        println!("{}", documents::error("bad_usage", message));
+        return ExitCode::from(exit::BAD_INPUT);
+    }
+    // There is nobody left to tell if the terminal is gone.
+    let _ = error.print();
+    if is_help { ExitCode::SUCCESS } else { ExitCode::from(exit::BAD_INPUT) }
 }

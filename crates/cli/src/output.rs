@@ -8,6 +8,8 @@ use pinfold_keeper::log::{Entry, Gap, Piece, Reader, Stream};
 pub(crate) struct Follower {
     reader: Reader,
     sink: Sink,
+    /// When the first piece was written, by the wall clock.
+    pub(crate) first_at_ms: Option<i64>,
 }
 
 /// Passed on at once, or kept for a document at the end.
@@ -18,18 +20,23 @@ pub(crate) enum Sink {
 
 impl Follower {
     pub(crate) fn new(reader: Reader, sink: Sink) -> Self {
-        Self { reader, sink }
+        Self { reader, sink, first_at_ms: None }
     }
 
-    /// Takes what is there now.
-    pub(crate) fn catch_up(&mut self) -> io::Result<()> {
+    /// Takes what is there now, and says whether there was something.
+    pub(crate) fn catch_up(&mut self) -> io::Result<bool> {
+        let mut came = false;
         while let Some(entry) = self.reader.next()? {
             match entry {
-                Entry::Piece(piece) => self.sink.take(&piece)?,
+                Entry::Piece(piece) => {
+                    self.first_at_ms.get_or_insert(piece.at_ms);
+                    self.sink.take(&piece)?;
+                }
                 Entry::Gap(Gap { bytes, .. }) => eprintln!("pinfold: {bytes} bytes of output were not kept"),
             }
+            came = true;
         }
-        Ok(())
+        Ok(came)
     }
 
     pub(crate) fn into_sink(self) -> Sink {
@@ -38,6 +45,10 @@ impl Follower {
 }
 
 impl Sink {
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Kept { stdout: Vec::new(), stderr: Vec::new() } } else { Self::Terminal }
+    }
+
     fn take(&mut self, piece: &Piece) -> io::Result<()> {
         match (self, piece.stream) {
             (Self::Terminal, Stream::Stdout) => pass_on(&mut io::stdout(), &piece.bytes),

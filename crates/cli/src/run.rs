@@ -1,206 +1,80 @@
 //! `pinfold run`: provision, execute, track, clean up, and exit as the command did.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
-use pinfold_engine::{CreateAsk, OnExit, Stop, Waited};
-use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Limits, Outcome, OutcomeKind, Policy,
-    Receipt, SandboxId, Spec,
-};
-use pinfold_store::{Seq, Store};
-use serde::Serialize;
+use pinfold_engine::{CreateAsk, OnExit, Stop};
+use pinfold_lifecycle::{Command, ExecutionKind, ExecutionLimits, Policy};
 
-use crate::host::{Host, data_directory};
+use crate::Place;
+use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument, Timings};
+use crate::exit;
+use crate::failure::Failure;
+use crate::following::{Interrupt, Story, between, explanation, follow, wall_ms};
+use crate::host::Host;
+use crate::options::SandboxOptions;
 use crate::output::{Follower, Sink};
+use crate::progress::Progress;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where sandboxes and their records are kept
-    #[arg(long, env = "PINFOLD_DATA_DIR")]
-    data_dir: Option<PathBuf>,
-    /// Print one JSON document at the end instead of the output
-    #[arg(long)]
-    json: bool,
-    /// End the command after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    timeout: u64,
-    /// End the command when it wrote nothing for so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    inactivity_timeout: Option<u64>,
-    /// Memory for everything inside, in MiB
-    #[arg(long, value_name = "MIB")]
-    memory: Option<u64>,
-    /// Processes and threads inside
-    #[arg(long, value_name = "COUNT")]
-    pids: Option<u64>,
-    /// A variable of the command's environment
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
-    env: Vec<(String, String)>,
-    /// Where the command starts
-    #[arg(long, value_name = "PATH")]
-    workdir: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxOptions,
     /// The command and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-fn variable(given: &str) -> Result<(String, String), String> {
-    match given.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{given}` is not NAME=VALUE")),
-    }
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Document<'a> {
-    sandbox_id: SandboxId,
-    execution_id: ExecutionId,
-    exit_code: Option<i32>,
-    cause: Cause,
-    stdout: String,
-    stderr: String,
-    receipt: &'a Receipt,
-}
-
-/// How often output is looked for.
-const LOOK_EVERY_MS: u64 = 10;
 /// How long the proof that the sandbox is gone may take.
 const PROOF_MS: u64 = 60_000;
 
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(run_one(options))
-}
-
-async fn run_one(options: &Options) -> anyhow::Result<ExitCode> {
-    let host = Host::begin(&data_directory(options.data_dir.as_ref())?).await?;
-    let ask = CreateAsk { spec: spec(options), policy: policy(), key: None };
-    let sandbox = host.engine.create(ask).await?;
-    let limits = ExecutionLimits {
-        timeout_ms: Some(options.timeout.saturating_mul(1_000)),
-        inactivity_ms: options.inactivity_timeout.map(|seconds| seconds.saturating_mul(1_000)),
-    };
-    let run = ExecutionKind::Run;
-    let execution = host.engine.execute(sandbox, command(options), run, limits, true).await?;
+pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+    let (spec, policy) = options.sandbox.ask(place)?;
+    let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
+    let host = Host::begin(place).await?;
+    let began_ms = wall_ms();
+    let sandbox = host.engine.create(CreateAsk { spec, policy, key: None }).await?;
+    let command = Command { argv: options.command.clone(), ..Command::default() };
+    let limits = ExecutionLimits::default();
+    let execution = host.engine.execute(sandbox, command, ExecutionKind::Run, limits, true).await?;
     let output = host.provider.output_of(sandbox, execution);
-    let kept = Sink::Kept { stdout: Vec::new(), stderr: Vec::new() };
-    let mut follower = Follower::new(output, if options.json { kept } else { Sink::Terminal });
-    let outcome = follow(&host, sandbox, execution, &mut follower).await?;
+    let mut follower = Follower::new(output, Sink::of(place.json));
+    let outcome = follow(&host, (sandbox, execution), &mut follower, Interrupt::Sandbox).await?;
+    let waiting = Progress::of("looking for what is left");
     let (cause, receipt) = match host.engine.wait_gone(sandbox, PROOF_MS).await? {
         Stop::Gone { cause, receipt } => (cause, receipt),
-        Stop::Pending => bail!("{sandbox} could not be proven gone yet; it is looked at again and again"),
+        Stop::Pending => return Err(Failure::NotProvenGone { id: sandbox }.into()),
     };
-    let why = why_it_did_not_start(&host, sandbox).await?;
+    drop(waiting);
+    let story = Story::of(&host, sandbox).await?;
     host.engine.shutdown(OnExit::Keep, 0).await?;
-    if let Sink::Kept { stdout, stderr } = follower.into_sink() {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let document = Document {
-            sandbox_id: sandbox,
-            execution_id: execution,
-            exit_code: outcome.exit_code,
-            cause,
-            stdout: text(stdout),
-            stderr: text(stderr),
-            receipt: &receipt,
-        };
-        println!("{}", serde_json::to_string_pretty(&document)?);
-    } else if outcome.kind != OutcomeKind::Exited {
-        eprintln!("pinfold: {sandbox} ended: {}", explain(&outcome, why));
-    }
-    Ok(ExitCode::from(exit_code(&outcome)))
-}
-
-/// Passes the output on until the command has its outcome. The first Ctrl-C ends the sandbox.
-async fn follow(
-    host: &Host,
-    sandbox: SandboxId,
-    execution: ExecutionId,
-    follower: &mut Follower,
-) -> anyhow::Result<Outcome> {
-    let far = pinfold_lifecycle::Timestamp(i64::MAX);
-    let mut ended = std::pin::pin!(host.engine.wait_execution(sandbox, execution, far));
-    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut stopping = false;
-    loop {
-        tokio::select! {
-            biased;
-            outcome = &mut ended => {
-                follower.catch_up().context("could not read the command's output")?;
-                match outcome? {
-                    Waited::Met(outcome) => return Ok(outcome),
-                    Waited::DeadlinePassed => bail!("the end of time has come"),
-                }
-            }
-            _ = &mut interrupted, if !stopping => {
-                stopping = true;
-                host.engine.stop(sandbox, Cause::StoppedByUser, true, 0).await?;
-            }
-            () = tokio::time::sleep(Duration::from_millis(LOOK_EVERY_MS)) => {
-                follower.catch_up().context("could not read the command's output")?;
+    let first_output_ms = follower.first_at_ms.map(|at| u64::try_from(at - began_ms).unwrap_or(0));
+    match follower.into_sink() {
+        Sink::Kept { stdout, stderr } => {
+            let (created, ended) = (story.created(), story.ended(execution));
+            let gone = Some(receipt.verified_at);
+            documents::print(&ExecutionDocument {
+                sandbox_id: sandbox,
+                execution_id: execution,
+                exit_code: outcome.exit_code,
+                cause,
+                detail: outcome.detail.clone().or(story.why_it_did_not_start()),
+                output: OutputDocument::of(stdout, stderr),
+                usage: receipt.used,
+                timings: Timings {
+                    ready_ms: between(created, story.ready()),
+                    first_output_ms,
+                    run_ms: between(story.started(execution), ended),
+                    gone_ms: between(ended, gone),
+                    total_ms: between(created, gone),
+                },
+                receipt: Some(ReceiptDocument::of(sandbox, cause, &receipt)),
+            })?;
+        }
+        Sink::Terminal => {
+            if let Some(why) = explanation(&outcome, story.why_it_did_not_start()) {
+                eprintln!("pinfold: {sandbox} ended: {why}");
             }
         }
     }
-}
-
-fn spec(options: &Options) -> Spec {
-    let limits = Limits { memory_mb: options.memory, processes: options.pids, ..Limits::default() };
-    Spec { limits, ..Spec::default() }
-}
-
-fn policy() -> Policy {
-    Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..Policy::default() }
-}
-
-fn command(options: &Options) -> Command {
-    Command {
-        argv: options.command.clone(),
-        env: options.env.iter().cloned().collect::<BTreeMap<_, _>>(),
-        workdir: options.workdir.clone(),
-        tty: false,
-        stdin: false,
-    }
-}
-
-/// What the history says of the last launch that failed.
-async fn why_it_did_not_start(host: &Host, sandbox: SandboxId) -> anyhow::Result<Option<String>> {
-    let history = host.store.history(Some(sandbox), Seq::default(), 1_000).await?;
-    Ok(history.into_iter().rev().find_map(|row| match row.record.fact {
-        Fact::StartFailed { why, .. } => Some(why),
-        _ => None,
-    }))
-}
-
-fn explain(outcome: &Outcome, why: Option<String>) -> String {
-    let detail = outcome.detail.clone().or(why).map(|detail| format!(" ({detail})")).unwrap_or_default();
-    format!("{:?}{detail}", outcome.cause)
-}
-
-/// The command's own code, or one that says who ended it.
-fn exit_code(outcome: &Outcome) -> u8 {
-    let own = outcome.exit_code.and_then(|code| u8::try_from(code).ok());
-    match outcome.cause {
-        Cause::Completed | Cause::ExitNonzero => own.unwrap_or(1),
-        Cause::TimeLimit | Cause::Inactivity | Cause::Idle | Cause::MaxLife => 124,
-        Cause::MemoryLimit
-        | Cause::CpuLimit
-        | Cause::NetworkLimit
-        | Cause::DiskLimit
-        | Cause::ProcessLimit
-        | Cause::OutputLimit => 137,
-        Cause::StoppedByUser | Cause::Cancelled | Cause::EvictedEmergency => 130,
-        Cause::StartDeadline
-        | Cause::StartFailed
-        | Cause::ProbeFailed
-        | Cause::CallerGone
-        | Cause::Shutdown
-        | Cause::Orphan
-        | Cause::Lost
-        | Cause::HostRestarted
-        | Cause::ProviderError => 125,
-    }
+    Ok(ExitCode::from(exit::code_of(&outcome)))
 }

@@ -146,6 +146,11 @@ impl Engine {
         may_queue: bool,
     ) -> Result<ExecutionId, ApplyError> {
         let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
+        // A row that cannot be read now is refused below, with the reason.
+        let (command, limits) = match self.inner.readable(id).await {
+            Ok(stored) => (stored.spec.furnish(command), limits.or(stored.spec.execution)),
+            Err(_) => (command, limits),
+        };
         let ask = Ask::Execute { id: execution, kind, limits, may_queue };
         let new = NewExecution { id: execution, command: Arc::new(command) };
         self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;

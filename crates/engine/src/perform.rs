@@ -57,7 +57,9 @@ impl Inner {
         };
         let permit = LaunchPermit { store: self.store.as_ref(), sandbox: body.sandbox, ticket };
         let ends_at = stored.sandbox.expires_at;
-        match self.provider.start(Start { body, spec: &stored.spec, ends_at, permit: &permit }).await {
+        let ends_with_caller = stored.policy.ends_with_owner;
+        let start = Start { body, spec: &stored.spec, ends_at, ends_with_caller, permit: &permit };
+        match self.provider.start(start).await {
             Ok(()) => Some(Event::Launched { ticket }),
             Err(StartError::NoLongerWanted) => None,
             Err(StartError::Failed { why }) => Some(Event::LaunchFailed { ticket, why }),

@@ -19,6 +19,7 @@ pub mod nursery;
 mod peers;
 mod plan;
 mod probe;
+pub mod process;
 mod tree;
 pub mod wire;
 pub mod world;

@@ -17,6 +17,7 @@ use rustix::thread::{
 
 use crate::keeper::{self, Inheritance, WorkDescriptors};
 use crate::kernel::{self, Cloned};
+use crate::process;
 use crate::wire::{Birth, Born, IdMap};
 use crate::world::{Gathered, Views, WorldError};
 
@@ -31,9 +32,12 @@ pub fn run() -> io::Result<()> {
     let socket = kernel::inherited(0)?;
     let mut lifeline = Lifeline::new()?;
     loop {
-        let (text, descriptors) = match receive(&socket)? {
-            Some(request) => request,
-            None => return Ok(()),
+        let (text, descriptors) = match receive(&socket) {
+            Ok(Some(request)) => request,
+            // Also one that was killed before it had read an answer.
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
         };
         let born = match serde_json::from_slice::<Birth>(&text) {
             Ok(birth) => give_birth(birth, descriptors),
@@ -107,6 +111,8 @@ fn give_birth(birth: Birth, mut descriptors: Vec<OwnedFd>) -> io::Result<Deliver
             if let Some(gathered) = &gathered {
                 birth.world.map_ids(gathered, pid, birth.ids).map_err(io::Error::other)?;
             }
+            // Before it may do anything: a keeper that is not written down ends when this process does.
+            write_down(pid, &descriptors)?;
             map_there.write_all(&[1])?;
             Ok(Delivered::Parent { pid, pidfd })
         }
@@ -121,9 +127,28 @@ fn act_as(uid: u32) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// The directory of the group that the keeper is born into comes after the two that every keeper has.
+/// Descriptors that every keeper has: its socket, its output and what it holds locked.
+const OWN: usize = 3;
+
+/// The directory of the group that the keeper is born into comes after those that every keeper has.
 fn take_cradle(descriptors: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
-    if descriptors.len() > 2 { Ok(descriptors.remove(2)) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    if descriptors.len() > OWN {
+        Ok(descriptors.remove(OWN))
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+}
+
+fn write_down(pid: i32, descriptors: &[OwnedFd]) -> io::Result<()> {
+    let held = descriptors.get(OWN - 1).ok_or(io::ErrorKind::InvalidInput)?;
+    let began = process::began(pid)?.ok_or(io::ErrorKind::NotFound)?;
+    File::from(held.try_clone()?).write_all(format!("{pid} {began}").as_bytes())
+}
+
+/// They are the nursery's: its socket, and whatever its caller hears of it by.
+fn let_go_of_standard_streams() -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    (0..3).try_for_each(|stream| kernel::duplicate_as(&nothing, stream))
 }
 
 pub(crate) fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
@@ -149,13 +174,18 @@ impl Newborn {
         // The nursery forgets its children; a keeper must not.
         kernel::reset_signals();
         let groups = self.birth.keeper_groups + self.birth.work_groups;
-        let expected = groups + self.birth.work.count() + 2;
+        let expected = groups + self.birth.work.count() + OWN;
         if self.mapped.read_exact(&mut [0]).is_err() || self.descriptors.len() != expected {
             return;
         }
-        let work = self.descriptors.split_off(2 + groups);
-        let work_groups = self.descriptors.split_off(2 + self.birth.keeper_groups);
-        let keeper_groups = self.descriptors.split_off(2);
+        if let_go_of_standard_streams().is_err() {
+            return;
+        }
+        let work = self.descriptors.split_off(OWN + groups);
+        let work_groups = self.descriptors.split_off(OWN + self.birth.keeper_groups);
+        let keeper_groups = self.descriptors.split_off(OWN);
+        // Never let go of: the lock on it ends with this process.
+        let _held = self.descriptors.pop();
         let (Some(output), Some(listener)) = (self.descriptors.pop(), self.descriptors.pop()) else { return };
         let built = settle_in(&self.birth, &keeper_groups, self.gathered);
         drop(keeper_groups);

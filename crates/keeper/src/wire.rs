@@ -189,7 +189,8 @@ pub enum EndedBy {
 }
 
 /// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,
-/// the directory for output, the groups to join, and what [`WorkGroup`] names.
+/// the directory for output, the locked file that says which process the keeper is, the groups to join, and what
+/// [`WorkGroup`] names.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Birth {
     pub world: World,

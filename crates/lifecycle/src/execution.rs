@@ -30,6 +30,17 @@ pub struct ExecutionLimits {
     pub inactivity_ms: Option<u64>,
 }
 
+impl ExecutionLimits {
+    /// What is not said is taken from the other.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            timeout_ms: self.timeout_ms.or(other.timeout_ms),
+            inactivity_ms: self.inactivity_ms.or(other.inactivity_ms),
+        }
+    }
+}
+
 /// How far it has come.
 ///
 /// ```text

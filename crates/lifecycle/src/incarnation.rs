@@ -222,6 +222,7 @@ impl Turn<'_> {
             verified_at: self.now,
             checks,
             freed_bytes: 0,
+            used: None,
             attested: None,
         }
     }

@@ -20,6 +20,7 @@ mod judge;
 mod lease;
 mod policy;
 mod pool;
+pub mod profile;
 mod receipt;
 mod record;
 mod sandbox;
@@ -27,6 +28,7 @@ mod spec;
 mod status;
 mod time;
 mod turn;
+mod used;
 
 pub use admission::{AdmissionLimits, Demand, Scarcity, Totals, admit, admit_to_pool};
 pub use ask::{Ask, Refusal, ask};
@@ -47,6 +49,7 @@ pub use spec::{Command, Limits, Spec};
 pub use status::{State, Status, status};
 pub use time::Timestamp;
 pub use turn::{Context, Transition, create, lease_orphan, quarantine_unreadable};
+pub use used::Used;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Timestamp};
+use crate::{Generation, Timestamp, Used};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Receipt {
@@ -10,6 +10,9 @@ pub struct Receipt {
     pub verified_at: Timestamp,
     pub checks: Vec<ReceiptCheck>,
     pub freed_bytes: u64,
+    /// None: nobody measured it before it went.
+    #[serde(default)]
+    pub used: Option<Used>,
     /// Set where an operator's word stands in for a look.
     pub attested: Option<Attestation>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Demand;
+use crate::{Demand, ExecutionLimits};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -20,6 +20,8 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,
     pub limits: Limits,
+    /// Of every execution that does not bring its own.
+    pub execution: ExecutionLimits,
 }
 
 /// None: the provider's default.
@@ -51,6 +53,16 @@ impl Spec {
             processes: self.limits.processes.unwrap_or(0),
         }
     }
+
+    /// The command with what the sandbox gives to all of them. What the command itself says goes first.
+    #[must_use]
+    pub fn furnish(&self, mut command: Command) -> Command {
+        for (name, value) in &self.env {
+            command.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        command.workdir = command.workdir.or_else(|| self.workdir.clone());
+        command
+    }
 }
 
 /// What one execution runs.
@@ -64,4 +76,27 @@ pub struct Command {
     pub tty: bool,
     /// It can be fed by a pipe. Else there is nothing to read.
     pub stdin: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_command_keeps_what_it_says_and_gets_the_rest_from_its_sandbox() {
+        let env = variables(&[("A", "of the sandbox"), ("B", "of the sandbox")]);
+        let spec = Spec { env, workdir: Some("/srv".into()), ..Spec::default() };
+        let bare = Command { env: variables(&[("A", "own")]), ..Command::default() };
+        let placed = Command { workdir: Some("/tmp".into()), ..Command::default() };
+
+        let furnished = spec.furnish(bare);
+
+        assert_eq!(furnished.env, variables(&[("A", "own"), ("B", "of the sandbox")]));
+        assert_eq!(furnished.workdir.as_deref(), Some("/srv"));
+        assert_eq!(spec.furnish(placed).workdir.as_deref(), Some("/tmp"));
+    }
 }

@@ -197,6 +197,7 @@ fn gone() -> StopOutcome {
         verified_at: NOON,
         checks: checks(),
         freed_bytes: 0,
+        used: None,
         attested: None,
     }))
 }

@@ -1,8 +1,8 @@
 //! Ids of the host that stand for the ids of one sandbox: as root a range of its own for each, else the caller's.
-//! A range is taken by a file that names its body, and freed with it.
+//! A range is taken by a file that names its body, from its first instant on, and freed with it.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use pinfold_keeper::wire::IdMap;
@@ -45,13 +45,21 @@ impl IdRanges {
         if let Some(known) = noted(places) {
             return Ok(range(known));
         }
+        // A try that was cut short may have taken one and not come to note it.
+        if places.holder().exists()
+            && let Some(slot) = self.find(name).map_err(failed)?
+        {
+            fs::write(places.ids(), slot.to_string()).map_err(failed)?;
+            return Ok(range(slot));
+        }
+        fs::write(places.holder(), name).map_err(failed)?;
         // Begins at a place of its own for each body, so that many at once seldom meet.
         let start = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
         for step in 0..RANGES {
             let slot = (start.wrapping_add(step)) % RANGES;
-            match File::create_new(self.directory.join(slot.to_string())) {
-                Ok(mut file) => {
-                    file.write_all(name.as_bytes()).map_err(failed)?;
+            // Linked rather than made: it is there with its whole text, or not at all.
+            match fs::hard_link(places.holder(), self.directory.join(slot.to_string())) {
+                Ok(()) => {
                     fs::write(places.ids(), slot.to_string()).map_err(failed)?;
                     return Ok(range(slot));
                 }
@@ -89,7 +97,7 @@ impl IdRanges {
     fn find(&self, name: &str) -> io::Result<Option<u32>> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            // One that was taken a moment ago may be empty, or gone again.
+            // One that was there a moment ago may be gone again.
             if fs::read_to_string(entry.path()).unwrap_or_default() == name {
                 return Ok(entry.file_name().to_str().and_then(|slot| slot.parse().ok()));
             }
@@ -105,4 +113,52 @@ fn noted(places: &Places) -> Option<u32> {
 fn range(slot: u32) -> IdMap {
     let first = FIRST + slot * SIZE;
     IdMap { uid: first, gid: first, count: SIZE }
+}
+
+#[cfg(test)]
+mod tests {
+    use pinfold_lifecycle::{Generation, SandboxId};
+    use pinfold_provider::Body;
+
+    use super::*;
+    use crate::places::{Grounds, make};
+
+    fn taken(ranges: &IdRanges) -> Vec<String> {
+        let entries = fs::read_dir(&ranges.directory).unwrap();
+        entries.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect()
+    }
+
+    /// Only root has ranges to give.
+    fn ground() -> Option<(tempfile::TempDir, IdRanges, Places)> {
+        if !getuid().is_root() {
+            return None;
+        }
+        let data = tempfile::tempdir().unwrap();
+        let grounds = Grounds::prepare(data.path()).unwrap();
+        let places = grounds.of(Body { sandbox: SandboxId(1), generation: Generation(1) });
+        make(&places.control, 0o700).unwrap();
+        Some((data, IdRanges::new(grounds.ids), places))
+    }
+
+    #[test]
+    fn a_range_says_whose_it_is_and_is_freed_with_it() {
+        let Some((_data, ranges, places)) = ground() else { return };
+
+        ranges.take(&places).unwrap();
+
+        assert_eq!(taken(&ranges), std::slice::from_ref(&places.name));
+        ranges.free(&places).unwrap();
+        assert_eq!(taken(&ranges), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_try_that_was_cut_short_is_gone_on_with() {
+        let Some((_data, ranges, places)) = ground() else { return };
+        let first = ranges.take(&places).unwrap();
+        fs::remove_file(places.ids()).unwrap();
+
+        let again = ranges.take(&places).unwrap();
+
+        assert_eq!((again, taken(&ranges).len()), (first, 1));
+    }
 }

@@ -6,7 +6,10 @@ pub mod cgroup;
 mod control;
 mod dialogue;
 mod disk;
+pub mod doctor;
+mod examine;
 mod files;
+mod hold;
 mod host_image;
 mod id_ranges;
 mod look;
@@ -19,6 +22,7 @@ mod start;
 mod stop;
 
 pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
+pub use examine::Examined;
 pub use host_image::HOST_IMAGE;
 pub use id_ranges::FIRST_LAYER_ID;
 pub use nursery::NurseryProgram;

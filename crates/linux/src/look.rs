@@ -12,6 +12,7 @@ use pinfold_provider::Body;
 
 use crate::control::ask;
 use crate::disk::backed_by;
+use crate::hold::{self, Keeper};
 use crate::mark;
 use crate::mountinfo::mentions;
 use crate::places::Places;
@@ -89,7 +90,11 @@ impl LinuxProvider {
         let groups = self.cgroups.look(&places.name).map(|left| !left.is_empty());
         let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
         vec![
-            check("processes", "cgroup.procs, and process 1 by its id and start time", processes.clone()),
+            check(
+                "processes",
+                "cgroup.procs, and process 1 by its lock, id and start time",
+                processes.clone(),
+            ),
             check("cgroups", "lstat in every hierarchy", groups.map_err(|error| error.to_string())),
             check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
             check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
@@ -102,7 +107,7 @@ impl LinuxProvider {
     fn has_processes(&self, places: &Places) -> io::Result<bool> {
         let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
         let counted = group.processes().map_err(io::Error::other)?;
-        Ok(!counted.is_empty() || keeper_is_there(places)?)
+        Ok(!counted.is_empty() || hold::keeper(places)? != Keeper::Nobody)
     }
 }
 
@@ -134,43 +139,6 @@ fn has_devices(path: &Path) -> io::Result<bool> {
 
 fn mounted(path: &Path) -> io::Result<bool> {
     Ok(mentions(&fs::read_to_string("/proc/self/mountinfo")?, path))
-}
-
-/// Whether process 1 of the body still is: the same id with another start time is somebody else.
-pub(crate) fn keeper_is_there(places: &Places) -> io::Result<bool> {
-    Ok(match noted_process(places)? {
-        Some((pid, began)) => started(pid)? == Some(began),
-        None => false,
-    })
-}
-
-pub(crate) fn noted_process(places: &Places) -> io::Result<Option<(i32, u64)>> {
-    match fs::read_to_string(places.process()) {
-        Ok(text) => {
-            let noted =
-                text.split_once(' ').and_then(|(pid, began)| Some((pid.parse().ok()?, began.parse().ok()?)));
-            noted.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// When a process began, in the kernel's ticks since boot. None: there is no such process.
-pub(crate) fn started(pid: i32) -> io::Result<Option<u64>> {
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // The process went between the open and the read.
-        Err(error) if error.raw_os_error() == Some(3) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let fields = stat.rfind(')').map(|end| &stat[end + 1..]).unwrap_or_default();
-    let mut fields = fields.split_whitespace();
-    match fields.next() {
-        Some("Z" | "X") | None => Ok(None),
-        Some(_) => Ok(fields.nth(18).and_then(|began| began.parse().ok())),
-    }
 }
 
 fn seen(execution: &Execution, now: Timestamp) -> Option<ExecutionSeen> {

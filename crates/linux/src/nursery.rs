@@ -71,7 +71,8 @@ impl Nursery {
         receive_born(&nursery.socket)
     }
 
-    /// With nothing of ours in its environment, and no descriptor but its socket.
+    /// With nothing of ours in its environment, and no descriptor but its socket: a keeper that outlives us would keep
+    /// whoever reads our output waiting.
     fn start(&self) -> io::Result<Running> {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -80,6 +81,7 @@ impl Nursery {
             .env_clear()
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()?;
         Ok(Running { socket: here, child })
     }

@@ -105,9 +105,19 @@ impl Places {
         self.control.join("ids")
     }
 
-    /// Process 1 of the body as seen from outside: its id and when it began.
+    /// What is linked to the range, to say whose it is.
+    pub(crate) fn holder(&self) -> PathBuf {
+        self.control.join("holder")
+    }
+
+    /// Process 1 of the body as seen from outside: its id and when it began. Locked as long as it lives.
     pub(crate) fn process(&self) -> PathBuf {
         self.control.join("process")
+    }
+
+    /// Locked while the body is being made.
+    pub(crate) fn launch(&self) -> PathBuf {
+        self.control.join("launch")
     }
 }
 

@@ -33,8 +33,6 @@ pub struct LinuxConfig {
     /// The id of the store whose bodies these are.
     pub instance: u128,
     pub nursery: NurseryProgram,
-    /// Bodies belong to this process, and end themselves when it is gone.
-    pub ends_with_caller: bool,
     /// The engine's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
@@ -48,7 +46,6 @@ pub struct LinuxProvider {
     pub(crate) nursery: Arc<Nursery>,
     pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    pub(crate) ends_with_caller: bool,
 }
 
 /// The layers of an image by its name, the uppermost first.
@@ -69,7 +66,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 impl LinuxProvider {
     pub fn open(config: LinuxConfig) -> Result<Self, OpenError> {
-        let LinuxConfig { data, instance, nursery, ends_with_caller, clock } = config;
+        let LinuxConfig { data, instance, nursery, clock } = config;
         let failed = |source| OpenError { path: data.clone(), source };
         let cgroups = Cgroups::detect(&format!("pinfold.{instance:032x}"));
         let grounds = Grounds::prepare(&data).map_err(failed)?;
@@ -80,7 +77,6 @@ impl LinuxProvider {
             find_layers: Arc::new(no_other_image),
             nursery: Arc::new(Nursery::new(nursery)),
             disk: DiskChoice::find(),
-            ends_with_caller,
             grounds,
             clock,
         })

@@ -17,9 +17,9 @@ use rustix::process::{Signal, pidfd_send_signal};
 use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
 use crate::control::ask;
 use crate::disk::DiskPlan;
+use crate::hold::{self, Launching, claim};
 use crate::host_image::{HOST_IMAGE, Image};
 use crate::id_ranges::IdRanges;
-use crate::look::started;
 use crate::nursery::Nursery;
 use crate::places::{Grounds, Places, make};
 use crate::provider::LinuxProvider;
@@ -47,9 +47,21 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        let launch =
-            self.launch(&places, start.spec, left_ms).map_err(|error| failed("the image", &error))?;
-        let born = tokio::task::spawn_blocking(move || launch.give_birth()).await;
+        make(&places.control, 0o700).map_err(|error| failed("mark", &error))?;
+        let _launching = Launching::begin(&places).await.map_err(|error| failed("mark", &error))?;
+        if self.is_whole(&places).await {
+            return Ok(());
+        }
+        if hold::keeper(&places).map_err(|error| failed("look", &error))? != hold::Keeper::Nobody {
+            // What a launch has left that died: nobody will ever tell it to go.
+            let ended = self.end_processes(&places).await;
+            ended.map_err(|error| failed("an earlier keeper", &error))?;
+            // Linux since 6.14 kills at birth what is cloned into a group that was ever killed as a whole.
+            self.remove_groups(&places).await.map_err(|error| failed("earlier groups", &error))?;
+        }
+        let held = claim(&places).await.map_err(|error| failed("mark", &error))?;
+        let launch = self.launch(&places, &start, left_ms).map_err(|error| failed("the image", &error))?;
+        let born = tokio::task::spawn_blocking(move || launch.give_birth(&held.into())).await;
         let mut newborn =
             born.map_err(|error| failed("birth", &error))?.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
@@ -70,18 +82,18 @@ impl LinuxProvider {
     }
 
     /// All that a birth needs, so that its work on files and groups keeps no other task waiting.
-    fn launch(&self, places: &Places, spec: &Spec, left_ms: u64) -> io::Result<Launch> {
+    fn launch(&self, places: &Places, start: &Start<'_>, left_ms: u64) -> io::Result<Launch> {
         Ok(Launch {
             places: places.clone(),
             grounds: self.grounds.clone(),
             ids: self.ids.clone(),
             cgroups: self.cgroups.clone(),
-            image: self.image(spec.image.as_deref())?,
-            disk: self.disk.plan(&spec.limits),
+            image: self.image(start.spec.image.as_deref())?,
+            disk: self.disk.plan(&start.spec.limits),
             nursery: Arc::clone(&self.nursery),
-            spec: spec.clone(),
+            spec: start.spec.clone(),
             left_ms,
-            ends_with_caller: self.ends_with_caller,
+            ends_with_caller: start.ends_with_caller,
         })
     }
 
@@ -112,9 +124,8 @@ struct Launch {
 
 impl Launch {
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self) -> io::Result<Newborn> {
+    fn give_birth(&self, held: &OwnedFd) -> io::Result<Newborn> {
         let places = &self.places;
-        make(&places.control, 0o700)?;
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
@@ -135,14 +146,11 @@ impl Launch {
             left_ms: self.left_ms,
             ends_with_caller: self.ends_with_caller,
         };
-        let mut descriptors = vec![&listener, &output];
+        let mut descriptors = vec![&listener, &output, held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
-        let (pid, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
-        let newborn = Newborn { pidfd, wanted: false };
-        let began = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
-        fs::write(places.process(), format!("{pid} {began}"))?;
-        Ok(newborn)
+        let (_, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
+        Ok(Newborn { pidfd, wanted: false })
     }
 
     fn world(&self, storage: Storage) -> World {

@@ -1,9 +1,12 @@
-//! The Linux provider held to the promises of every provider, with real sandboxes on this host.
+//! The Linux provider held to the promises of every provider, with real sandboxes on this host: by whoever runs
+//! the tests, and where that is root by an ordinary user too.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "ground/config.rs"]
 mod config;
+#[path = "conformance/ordinary_user.rs"]
+mod ordinary_user;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,3 +79,7 @@ impl Ground for HostGround {
 }
 
 pinfold_provider::promises!(tests: HostGround::new());
+
+mod as_an_ordinary_user {
+    pinfold_provider::promises!(each: crate::ordinary_user::keep);
+}

@@ -151,6 +151,7 @@ impl Small {
                 verified_at: self.time(world.now),
                 checks: vec![absent()],
                 freed_bytes: 0,
+                used: None,
                 attested: None,
             }))
         };

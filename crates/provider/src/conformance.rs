@@ -97,10 +97,14 @@ pub async fn keep(ground: impl Ground, name: &str) {
 }
 
 /// `promises!(tests: GROUND)` makes one `#[tokio::test]` of each promise; `GROUND` is evaluated anew in each.
+/// `promises!(each: FUNCTION)` makes one `#[test]` of each, which calls the function with the promise's name.
 #[macro_export]
 macro_rules! promises {
     (tests: $ground:expr) => {
         $crate::promises!(@list tests $ground);
+    };
+    (each: $function:path) => {
+        $crate::promises!(@list each $function);
     };
     (table) => {
         $crate::promises!(@list table)
@@ -171,6 +175,14 @@ macro_rules! promises {
             #[tokio::test]
             async fn $name() {
                 $crate::conformance::keep($ground, stringify!($name)).await;
+            }
+        )+
+    };
+    (@each $function:path; $($chapter:ident::$name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                $function(stringify!($name));
             }
         )+
     };

@@ -72,6 +72,8 @@ pub struct Start<'a> {
     pub spec: &'a Spec,
     /// When the body must end itself.
     pub ends_at: Timestamp,
+    /// The body belongs to the process that asks for it, and ends itself when that is gone.
+    pub ends_with_caller: bool,
     pub permit: &'a dyn StartPermit,
 }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::tally::Tally;
 use super::v2;
-use crate::{lint, tidy};
+use crate::{chaos, lint, tidy};
 
 pub(super) struct Stage {
     pub(super) name: &'static str,
@@ -53,4 +53,5 @@ pub(super) const STAGES: &[Stage] = &[
             "2000",
         ]),
     },
+    Stage { name: "chaos", when: When::Always, what: What::Check(chaos::hundred_rounds) },
 ];

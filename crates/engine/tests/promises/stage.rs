@@ -218,6 +218,7 @@ impl Stage {
             body,
             spec: &Spec::default(),
             ends_at: self.clock.now().after_ms(1_000 * MINUTE),
+            ends_with_caller: false,
             permit: &Anything,
         };
         self.provider(&calm).start(start).await.unwrap();

@@ -96,7 +96,13 @@ impl Stage {
     pub(crate) async fn try_start_as(&self, spec: Spec) -> (Body, Result<(), StartError>) {
         let body = Body { sandbox: SandboxId(self.fresh()), generation: Generation(1) };
         self.made.lock().unwrap().push(body);
-        let start = Start { body, spec: &spec, ends_at: now().after_ms(60_000), permit: &Granted };
+        let start = Start {
+            body,
+            spec: &spec,
+            ends_at: now().after_ms(60_000),
+            permit: &Granted,
+            ends_with_caller: true,
+        };
         (body, self.provider.start(start).await)
     }
 
@@ -155,13 +161,7 @@ impl Stage {
 }
 
 fn open(data: &Path, instance: u128, nursery: NurseryProgram) -> LinuxProvider {
-    let config = LinuxConfig {
-        data: data.to_owned(),
-        instance,
-        nursery,
-        ends_with_caller: true,
-        clock: Arc::new(now),
-    };
+    let config = LinuxConfig { data: data.to_owned(), instance, nursery, clock: Arc::new(now) };
     LinuxProvider::open(config).unwrap()
 }
 

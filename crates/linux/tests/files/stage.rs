@@ -40,14 +40,17 @@ impl Stage {
                 program: env!("CARGO_BIN_EXE_pinfold-nursery").into(),
                 arguments: Vec::new(),
             },
-            ends_with_caller: true,
             clock: Arc::new(now),
         };
         let provider = LinuxProvider::open(config).unwrap();
         let stage = Self { provider, executions: AtomicU64::new(1), data };
         let spec = Spec::default();
         let ends_at = now().after_ms(120_000);
-        stage.provider.start(Start { body: BODY, spec: &spec, ends_at, permit: &Granted }).await.unwrap();
+        stage
+            .provider
+            .start(Start { body: BODY, spec: &spec, ends_at, permit: &Granted, ends_with_caller: true })
+            .await
+            .unwrap();
         stage
     }
 

@@ -18,7 +18,6 @@ pub(crate) fn config(data: &Path) -> LinuxConfig {
         data: data.to_owned(),
         instance,
         nursery: NurseryProgram { program: program.into(), arguments: Vec::new() },
-        ends_with_caller: false,
         clock: Arc::new(now),
     }
 }

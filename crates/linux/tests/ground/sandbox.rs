@@ -43,7 +43,7 @@ impl Sandbox {
         let sandbox = Self { provider, body, last_execution: AtomicU64::new(0), data };
         let spec = Spec { limits, ..Spec::default() };
         let ends_at = now().after_ms(600_000);
-        let start = Start { body, spec: &spec, ends_at, permit: &Granted };
+        let start = Start { body, spec: &spec, ends_at, permit: &Granted, ends_with_caller: false };
         sandbox.provider.start(start).await.unwrap();
         sandbox
     }

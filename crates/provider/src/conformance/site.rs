@@ -72,7 +72,7 @@ impl Site {
         ends_at: Timestamp,
     ) -> Result<(), StartError> {
         let spec = self.ground.spec();
-        let start = Start { body, spec: &spec, ends_at, permit };
+        let start = Start { body, spec: &spec, ends_at, ends_with_caller: false, permit };
         self.provider.start(start).await
     }
 

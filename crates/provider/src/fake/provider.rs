@@ -348,6 +348,7 @@ fn receipt(body: Body, now: Timestamp) -> Receipt {
         verified_at: now,
         checks: vec![nothing()],
         freed_bytes: 0,
+        used: None,
         attested: None,
     }
 }

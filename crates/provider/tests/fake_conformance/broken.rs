@@ -361,7 +361,7 @@ impl Broken {
 
     async fn restore(&self, body: Body) {
         let (spec, ends_at) = (&Spec::default(), Timestamp(i64::MAX));
-        let start = Start { body, spec, ends_at, permit: &Always(true) };
+        let start = Start { body, spec, ends_at, ends_with_caller: false, permit: &Always(true) };
         self.inner.start(start).await.expect("the fake can start");
     }
 }
@@ -389,6 +389,7 @@ fn gone(body: Body, checks: Vec<ReceiptCheck>) -> StopOutcome {
         verified_at: Timestamp(0),
         checks,
         freed_bytes: 0,
+        used: None,
         attested: None,
     }))
 }

@@ -181,6 +181,7 @@ pub fn receipt(sandbox: &Sandbox, now: Timestamp) -> Receipt {
             detail: None,
         }],
         freed_bytes: 0,
+        used: None,
         attested: None,
     }
 }

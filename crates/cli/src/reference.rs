@@ -1,0 +1,132 @@
+//! The reference of all commands in `docs/cli.md`, written from their definitions. A test compares the two;
+//! with `PINFOLD_BLESS=1` in the environment it writes the file anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+use pinfold_lifecycle::profile::PROFILES;
+
+use crate::{Arguments, exit};
+
+const INTRODUCTION: &str = "\
+# Commands
+
+Written from the program's own definitions; `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference` writes it anew.
+
+All commands work without a server, and any number of them at once on one data directory. Sandboxes are named by their
+id, by a beginning of it that no other id has, or by the name they were given. Sizes are MiB or carry a unit (`512m`,
+`2g`); times are seconds or carry one (`500ms`, `90s`, `5m`, `1h`, `1d`).
+";
+
+fn reference() -> String {
+    let mut program = Arguments::command();
+    program.build();
+    let mut text = INTRODUCTION.to_owned();
+    let _ = write!(text, "\n{}\n", exit::CODES);
+    text.push_str(
+        "\nWith `--json` an error is a document too: `{\"error\": {\"code\": …, \"message\": …}}`.\n",
+    );
+    text.push_str("\n## Options of every command\n\n");
+    let globals: Vec<_> =
+        program.get_arguments().filter(|argument| argument.is_global_set()).cloned().collect();
+    globals.iter().for_each(|argument| describe(argument, &mut text));
+    profiles(&mut text);
+    for command in
+        program.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
+        section(command, &mut text);
+    }
+    text
+}
+
+fn profiles(text: &mut String) {
+    text.push_str("\n## Profiles\n\n`--profile` takes one of these; what is left empty is not limited.\n\n");
+    text.push_str("| profile | memory | CPU time | execution | inactivity | requests | disk | processes | files | output |\n");
+    text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
+    for it in PROFILES {
+        let figure =
+            |value: Option<u64>, unit: &str| value.map(|value| format!("{value}{unit}")).unwrap_or_default();
+        let seconds = |ms: Option<u64>| figure(ms.map(|ms| ms / 1_000), " s");
+        let cells = [
+            format!("`{}`", it.name),
+            figure(it.limits.memory_mb, " MiB"),
+            seconds(it.limits.cpu_time_ms),
+            seconds(it.execution.timeout_ms),
+            seconds(it.execution.inactivity_ms),
+            figure(it.limits.network_requests, ""),
+            figure(it.limits.disk_mb, " MiB"),
+            figure(it.limits.processes, ""),
+            figure(it.limits.open_files, ""),
+            figure(it.limits.output_mb, " MiB"),
+        ];
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+}
+
+fn section(command: &Command, text: &mut String) {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let _ = write!(text, "\n## `{name}`\n\n");
+    if let Some(about) = command.get_about() {
+        let _ = write!(text, "{about}.\n\n");
+    }
+    let usage = command.clone().render_usage().to_string();
+    let _ = write!(text, "```text\n{}\n```\n", usage.trim_start_matches("Usage: "));
+    let own: Vec<_> = command.get_arguments().filter(|argument| is_worth_telling(argument)).collect();
+    if !own.is_empty() {
+        text.push('\n');
+        own.into_iter().for_each(|argument| describe(argument, text));
+    }
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
+    {
+        section(inner, text);
+    }
+}
+
+fn is_worth_telling(argument: &Arg) -> bool {
+    !argument.is_global_set()
+        && !argument.is_hide_set()
+        && !["help", "version"].contains(&argument.get_id().as_str())
+}
+
+fn describe(argument: &Arg, text: &mut String) {
+    let takes_value = argument.get_action().takes_values();
+    let value = argument.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let mut name = match (argument.get_short(), argument.get_long()) {
+        (Some(short), Some(long)) => format!("-{short}, --{long}"),
+        (None, Some(long)) => format!("--{long}"),
+        (Some(short), None) => format!("-{short}"),
+        (None, None) => value.clone().unwrap_or_default(),
+    };
+    if takes_value && !argument.is_positional() {
+        let _ = write!(name, " {}", value.unwrap_or_default());
+    }
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let _ = write!(text, "- `{name}`: {help}");
+    let defaults: Vec<_> = argument.get_default_values().iter().map(|it| it.to_string_lossy()).collect();
+    if takes_value && !defaults.is_empty() {
+        let _ = write!(text, " (default `{}`)", defaults.join(","));
+    }
+    if let Some(variable) = argument.get_env() {
+        let _ = write!(text, " (or `{}` in the environment)", variable.to_string_lossy());
+    }
+    text.push('\n');
+}
+
+#[test]
+fn the_reference_says_what_the_program_does() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let now = reference();
+    if std::env::var_os("PINFOLD_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+
+    assert!(written == now, "docs/cli.md is not what the program does; PINFOLD_BLESS=1 writes it anew");
+}
+
+#[test]
+fn no_command_contradicts_itself() {
+    Arguments::command().debug_assert();
+}

@@ -1,0 +1,75 @@
+//! `pinfold doctor`: the machine, and one sandbox.
+
+use serde_json::Value;
+
+use crate::ground::{grounds, keeper_of, text, until};
+
+#[test]
+fn it_says_what_this_machine_can_enforce_and_how_to_get_the_rest() {
+    for ground in grounds() {
+        let output = ground.pinfold(&["doctor"]);
+        let document = ground.document(&["doctor", "--json"]);
+
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+        assert_eq!(document["can_run"], true);
+        let abilities = document["abilities"].as_array().unwrap();
+        for name in
+            ["namespaces", "user namespaces", "memory limit", "process limit", "system call filter", "clock"]
+        {
+            let found = abilities.iter().find(|it| it["ability"] == name).unwrap();
+            let standing = found["standing"].as_str().unwrap();
+            assert!(["enforced", "watched", "missing"].contains(&standing), "{found}");
+            assert!(standing == "enforced" || found["advice"].is_string(), "{found}");
+            assert!(text(&output.stdout).contains(name));
+        }
+        let memory = abilities.iter().find(|it| it["ability"] == "memory limit").unwrap();
+        assert_eq!(memory["standing"] == "enforced", ground.has_groups(), "{memory}");
+    }
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_used_is_named_with_what_to_do() {
+    let ground = grounds().pop().unwrap();
+
+    let output = ground.pinfold(&["doctor", "--json", "--data-dir", "/proc/pinfold"]);
+
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &document["can_run"]), (Some(1), &false.into()));
+    let abilities = document["abilities"].as_array().unwrap();
+    let place = abilities.iter().find(|it| it["ability"] == "data directory").unwrap();
+    assert!(place["advice"].as_str().unwrap().contains("--data-dir"), "{place}");
+}
+
+#[test]
+fn a_sandbox_that_works_passes_every_probe() {
+    for ground in grounds() {
+        let id = ground.create(&[]);
+
+        let document = ground.document(&["doctor", "--json", &id]);
+
+        let probes = document["probes"].as_array().unwrap();
+        assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{document}");
+        assert!(probes.iter().all(|probe| probe["took_ms"].is_f64()), "{document}");
+        assert!(document["deadlines"].as_array().unwrap().len() >= 2, "{document}");
+        assert_eq!(ground.pinfold(&["doctor", &id]).status.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_sandbox_whose_keeper_is_gone_is_said_to_be_broken() {
+    for ground in grounds() {
+        let id = ground.create(&[]);
+        let keeper = i32::try_from(keeper_of(&ground.data()).unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(keeper).unwrap();
+
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+
+        until("it is known to have ended", || {
+            let document = ground.document(&["doctor", "--json", &id]);
+            let failed = document["probes"].as_array().unwrap().iter().any(|probe| probe["passed"] == false);
+            failed || document["status"] == "failed"
+        });
+        let last = ground.document(&["doctor", "--json", &id]);
+        assert_ne!(last["verdict"], "all that was tried works", "{last}");
+    }
+}

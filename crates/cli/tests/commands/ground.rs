@@ -1,0 +1,124 @@
+//! A data directory of its own for each test, cleared of every sandbox at the end.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// An ordinary user: nobody in particular.
+const SOMEBODY: u32 = 54_321;
+
+/// A data directory of its own, and the program where its user can reach it.
+pub(crate) struct Ground {
+    directory: tempfile::TempDir,
+    user: Option<u32>,
+}
+
+impl Ground {
+    fn of(user: Option<u32>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_pinfold"), directory.path().join("pinfold")).unwrap();
+        fs::create_dir(directory.path().join("data")).unwrap();
+        chown(directory.path().join("data"), user, user).unwrap();
+        Self { directory, user }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.directory.path().join("pinfold"));
+        command.env("PINFOLD_DATA_DIR", self.data()).args(arguments).stdin(Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    pub(crate) fn pinfold(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What it prints as one document.
+    pub(crate) fn document(&self, arguments: &[&str]) -> Value {
+        let output = self.pinfold(arguments);
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
+    }
+
+    /// A new sandbox that lives on.
+    pub(crate) fn create(&self, arguments: &[&str]) -> String {
+        let output = self.pinfold(&[&["create"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).trim().to_owned()
+    }
+
+    /// Nothing of a body is left where bodies are.
+    pub(crate) fn is_clean(&self) -> bool {
+        let is_empty =
+            |name: &str| fs::read_dir(self.data().join("linux").join(name)).unwrap().next().is_none();
+        ["bodies", "control", "ids"].into_iter().all(is_empty)
+    }
+
+    /// Whether root's control groups are there to limit what runs.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.user.is_none() && is_root()
+    }
+}
+
+/// Also after a test that failed no sandbox is left.
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let Ok(listed) = self.command(&["ps", "--json"]).output() else { return };
+        let Ok(Value::Array(left)) = serde_json::from_slice(&listed.stdout) else { return };
+        let ids: Vec<String> = left.iter().filter_map(|it| it["id"].as_str().map(str::to_owned)).collect();
+        if !ids.is_empty() {
+            let _ = self.command(&["stop", "--force"]).args(ids).output();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).unwrap() == 0
+}
+
+/// As root both kinds of user can be tried, else only oneself.
+pub(crate) fn grounds() -> Vec<Ground> {
+    if is_root() { vec![Ground::of(None), Ground::of(Some(SOMEBODY))] } else { vec![Ground::of(None)] }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Each kind of thing was looked for, and none of it is there.
+pub(crate) fn all_absent(receipt: &Value) -> bool {
+    let checks = receipt["checks"].as_array().unwrap();
+    checks.len() >= 6 && checks.iter().all(|check| check["result"] == "absent")
+}
+
+/// Process 1 of the one sandbox there is, as seen from outside.
+pub(crate) fn keeper_of(data: &Path) -> Option<u32> {
+    let entry = fs::read_dir(data.join("linux/control")).ok()?.next()?.ok()?;
+    fs::read_to_string(entry.path().join("process")).ok()?.split(' ').next()?.parse().ok()
+}
+
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
+pub(crate) fn until(what: &str, met: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !met() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

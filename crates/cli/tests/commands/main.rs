@@ -1,0 +1,12 @@
+//! The commands as users type them, with real sandboxes: as root and as an ordinary user.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod create;
+mod doctor;
+mod ground;
+mod image;
+mod input;
+mod ps;
+mod run;
+mod stop;

@@ -1,0 +1,84 @@
+//! The profiles there are: one for each type of agent, and one for everything else.
+
+use super::Profile;
+use crate::{ExecutionLimits, Limits};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+/// An agent that has written nothing for so long, and waits for nobody, is stuck.
+const QUIET_AGENT: u64 = 60 * SECOND;
+
+/// For sandboxes that no type of agent was named for. Its commands may take as long as the sandbox lives.
+pub const DEFAULT: Profile = Profile {
+    name: "default",
+    is_agent: false,
+    limits: Limits {
+        memory_mb: Some(1024),
+        cpu_millis: None,
+        cpu_time_ms: None,
+        network_requests: None,
+        // As much as fits into memory, which costs nothing to make.
+        disk_mb: None,
+        inodes: None,
+        processes: Some(512),
+        open_files: Some(4096),
+        output_mb: Some(64),
+    },
+    execution: ExecutionLimits { timeout_ms: None, inactivity_ms: None },
+};
+
+/// All of them, the default first.
+pub const PROFILES: &[Profile] = &[
+    DEFAULT,
+    agent("ELICITATION", Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 10, processes: 128 }),
+    agent("TEST_WRITER", Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 }),
+    agent("IMPLEMENTATION", Agent { memory_mb: 1024, cpu_s: 120, minutes: 15, requests: 50, processes: 512 }),
+    agent("CONTEXT_GATHERING", Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 30, processes: 128 }),
+    agent("VALIDATION", Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 }),
+];
+
+/// In what the types of agents differ.
+struct Agent {
+    memory_mb: u64,
+    cpu_s: u64,
+    minutes: u64,
+    requests: u64,
+    processes: u64,
+}
+
+const fn agent(name: &'static str, it: Agent) -> Profile {
+    Profile {
+        name,
+        is_agent: true,
+        limits: Limits {
+            memory_mb: Some(it.memory_mb),
+            cpu_time_ms: Some(it.cpu_s * SECOND),
+            network_requests: Some(it.requests),
+            disk_mb: Some(1024),
+            processes: Some(it.processes),
+            output_mb: Some(10),
+            ..DEFAULT.limits
+        },
+        execution: ExecutionLimits {
+            timeout_ms: Some(it.minutes * MINUTE),
+            inactivity_ms: Some(QUIET_AGENT),
+        },
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no profile `{given}`; there are {}", names())]
+pub struct UnknownProfile {
+    pub given: String,
+}
+
+fn names() -> String {
+    PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The profile of this name, in upper or lower case, with `-` or `_`.
+pub fn named(given: &str) -> Result<&'static Profile, UnknownProfile> {
+    let plain = given.replace('-', "_");
+    let found = PROFILES.iter().find(|profile| profile.name.eq_ignore_ascii_case(&plain));
+    found.ok_or_else(|| UnknownProfile { given: given.to_owned() })
+}

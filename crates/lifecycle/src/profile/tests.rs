@@ -1,0 +1,147 @@
+//! Each type of agent gets what the documents promise, wishes go first, and nonsense is refused by name.
+
+use super::*;
+
+fn refused(wishes: Wishes) -> String {
+    DEFAULT.with(&wishes, &Policy::default()).unwrap_err().to_string()
+}
+
+fn with_limits(limits: Limits) -> Wishes {
+    Wishes { limits, ..Wishes::default() }
+}
+
+fn with_times(timeout_ms: Option<u64>, inactivity_ms: Option<u64>) -> Wishes {
+    Wishes { execution: ExecutionLimits { timeout_ms, inactivity_ms }, ..Wishes::default() }
+}
+
+#[test]
+fn each_type_of_agent_gets_what_was_promised_to_it() {
+    let table = [
+        ("ELICITATION", 256, 30, 5, 10),
+        ("TEST_WRITER", 512, 60, 10, 20),
+        ("IMPLEMENTATION", 1024, 120, 15, 50),
+        ("CONTEXT_GATHERING", 256, 30, 5, 30),
+        ("VALIDATION", 512, 60, 10, 20),
+    ];
+    for (name, memory_mb, cpu_s, minutes, requests) in table {
+        let profile = named(name).unwrap();
+
+        assert!(profile.is_agent);
+        assert_eq!(profile.limits.memory_mb, Some(memory_mb), "{name}");
+        assert_eq!(profile.limits.cpu_time_ms, Some(cpu_s * 1_000), "{name}");
+        assert_eq!(profile.execution.timeout_ms, Some(minutes * 60_000), "{name}");
+        assert_eq!(profile.execution.inactivity_ms, Some(60_000), "{name}");
+        assert_eq!(profile.limits.network_requests, Some(requests), "{name}");
+        assert_eq!(profile.limits.disk_mb, Some(1024), "{name}");
+    }
+    assert_eq!(PROFILES.len(), table.len() + 1);
+}
+
+#[test]
+fn every_profile_passes_its_own_checks() {
+    for profile in PROFILES {
+        let wishes = Wishes { limits: profile.limits, execution: profile.execution, ..Wishes::default() };
+
+        assert_eq!(bounds::check(&wishes, &Policy::default()), Ok(()), "{}", profile.name);
+    }
+}
+
+#[test]
+fn a_name_may_be_written_in_any_case_and_with_dashes() {
+    assert_eq!(named("test-writer").unwrap().name, "TEST_WRITER");
+    assert_eq!(named("Context_Gathering").unwrap().name, "CONTEXT_GATHERING");
+    assert_eq!(named("DEFAULT").unwrap().name, "default");
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_those_there_are() {
+    let error = named("WIZARD").unwrap_err().to_string();
+
+    for word in ["WIZARD", "default", "ELICITATION", "VALIDATION"] {
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn wishes_go_before_the_profile_and_the_rest_stays() {
+    let profile = named("ELICITATION").unwrap();
+
+    let wishes = with_limits(Limits { memory_mb: Some(64), ..Limits::default() });
+    let given = profile.with(&wishes, &Policy::default()).unwrap();
+
+    assert_eq!(given.limits, Limits { memory_mb: Some(64), ..profile.limits });
+    assert_eq!(given.execution, profile.execution);
+    assert_eq!((given.idle_ms, given.max_life_ms), (Some(600_000), 86_400_000));
+}
+
+#[test]
+fn what_the_profile_has_gives_way_to_a_shorter_wish() {
+    let profile = named("IMPLEMENTATION").unwrap();
+
+    let short_life = Wishes { max_life_ms: Some(20_000), ..Wishes::default() };
+    let lives = profile.with(&short_life, &Policy::default()).unwrap();
+    let runs = profile.with(&with_times(Some(7_000), None), &Policy::default()).unwrap();
+
+    assert_eq!(lives.execution, ExecutionLimits { timeout_ms: Some(20_000), inactivity_ms: Some(20_000) });
+    assert_eq!(lives.idle_ms, Some(20_000));
+    assert_eq!(runs.execution, ExecutionLimits { timeout_ms: Some(7_000), inactivity_ms: Some(7_000) });
+}
+
+#[test]
+fn nonsense_is_refused_by_field_value_and_what_is_allowed() {
+    let too_small = refused(with_limits(Limits { memory_mb: Some(3), ..Limits::default() }));
+    let none = refused(with_limits(Limits { processes: Some(0), ..Limits::default() }));
+    let no_core = refused(with_limits(Limits { cpu_millis: Some(0), ..Limits::default() }));
+    let absurd = refused(with_limits(Limits { disk_mb: Some(u64::MAX), ..Limits::default() }));
+
+    assert_eq!(too_small, "memory: 3 MiB is not allowed; allowed is from 4 MiB to 16777216 MiB");
+    assert_eq!(none, "pids: 0 is not allowed; allowed is from 1 to 4194304");
+    assert!(
+        no_core.starts_with("cpus: 0.000 cores is not allowed; allowed is from 0.010 cores"),
+        "{no_core}"
+    );
+    assert!(absurd.starts_with("disk: ") && absurd.contains(&u64::MAX.to_string()), "{absurd}");
+}
+
+#[test]
+fn every_figure_has_a_bound_on_both_sides() {
+    let figures: [fn(Option<u64>) -> Wishes; 13] = [
+        |memory_mb| with_limits(Limits { memory_mb, ..Limits::default() }),
+        |n| with_limits(Limits { cpu_millis: n.and_then(|n| u32::try_from(n).ok()), ..Limits::default() }),
+        |cpu_time_ms| with_limits(Limits { cpu_time_ms, ..Limits::default() }),
+        |disk_mb| with_limits(Limits { disk_mb, ..Limits::default() }),
+        |inodes| with_limits(Limits { inodes, ..Limits::default() }),
+        |processes| with_limits(Limits { processes, ..Limits::default() }),
+        |open_files| with_limits(Limits { open_files, ..Limits::default() }),
+        |output_mb| with_limits(Limits { output_mb, ..Limits::default() }),
+        |timeout| with_times(timeout, None),
+        |inactivity| with_times(None, inactivity),
+        |idle_ms| Wishes { idle_ms, ..Wishes::default() },
+        |max_life_ms| Wishes { max_life_ms, ..Wishes::default() },
+        |requests| with_limits(Limits { network_requests: requests.filter(|n| *n > 0), ..Limits::default() }),
+    ];
+    for (index, wish) in figures.into_iter().enumerate() {
+        let absurd = u64::from(u32::MAX) * 4_096;
+        // Thousandths of a core are fewer bits, and a network of no requests is a wish like another.
+        let most = if index == 1 { u64::from(u32::MAX) } else { absurd };
+        let is_fine = |n| DEFAULT.with(&wish(Some(n)), &Policy::default()).is_ok();
+
+        assert!(!is_fine(most), "figure {index} has no upper bound");
+        assert!(index == 12 || !is_fine(0), "figure {index} may be zero");
+        assert!(DEFAULT.with(&wish(None), &Policy::default()).is_ok());
+    }
+}
+
+#[test]
+fn times_that_contradict_each_other_are_refused() {
+    let beyond_life = Wishes { max_life_ms: Some(10_000), ..with_times(Some(11_000), None) };
+    let idle = Wishes { max_life_ms: Some(10_000), idle_ms: Some(11_000), ..Wishes::default() };
+
+    assert_eq!(refused(beyond_life), "timeout: 11 s is longer than the sandbox's max-life, which is 10 s");
+    assert_eq!(
+        refused(with_times(Some(5_000), Some(5_500))),
+        "inactivity-timeout: 5500 ms is longer than the timeout, which is 5 s"
+    );
+    assert!(refused(idle).starts_with("idle-timeout: 11 s is longer than"));
+    assert!(DEFAULT.with(&with_times(Some(5_000), Some(5_000)), &Policy::default()).is_ok());
+}

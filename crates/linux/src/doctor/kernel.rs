@@ -1,0 +1,111 @@
+//! What the kernel offers: namespaces, ids, filters.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{PidfdFlags, getpid, getuid, pidfd_open};
+
+use super::Diagnosis;
+
+/// The switches by which distributions keep ordinary users from making namespaces.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for pinfold",
+    ),
+];
+const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
+const OLDEST: (u32, u32) = (5, 12);
+
+pub(super) fn diagnose() -> Vec<Diagnosis> {
+    vec![version(), namespaces(), user_namespaces(), ids(), seccomp(), landlock(), pidfd(), overlay()]
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+fn version() -> Diagnosis {
+    let release = release();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let known = numbers.next().zip(numbers.next());
+    if known.is_some_and(|known| known >= OLDEST) {
+        return Diagnosis::enforced("kernel", format!("Linux {release}"));
+    }
+    let advice = format!("use Linux {}.{} or newer", OLDEST.0, OLDEST.1);
+    Diagnosis::missing("kernel", format!("Linux {release}"), advice)
+}
+
+fn namespaces() -> Diagnosis {
+    let is_absent = |name: &&&str| !Path::new("/proc/self/ns").join(name).exists();
+    let absent: Vec<_> = NAMESPACES.iter().filter(is_absent).copied().collect();
+    let found = if absent.is_empty() {
+        Diagnosis::enforced("namespaces", NAMESPACES.join(", "))
+    } else {
+        let why = format!("this kernel has no {}", absent.join(", "));
+        Diagnosis::missing("namespaces", why, "use a kernel with these namespaces")
+    };
+    found.needed()
+}
+
+fn user_namespaces() -> Diagnosis {
+    let name = "user namespaces";
+    for (file, closed, fix) in SWITCHES {
+        let is_closed = fs::read_to_string(file).is_ok_and(|text| text.trim() == closed);
+        // Root is kept from them by the first switch only.
+        if is_closed && (!getuid().is_root() || file.ends_with("max_user_namespaces")) {
+            let why = format!("`{file}` is {closed}");
+            return Diagnosis::missing(name, why, fix).needed();
+        }
+    }
+    let who = if getuid().is_root() { "as root" } else { "open to ordinary users" };
+    Diagnosis::enforced(name, who).needed()
+}
+
+fn ids() -> Diagnosis {
+    if getuid().is_root() {
+        return Diagnosis::enforced("ids of its own", "65,536 for each sandbox, from 1,000,000,000 on");
+    }
+    let why = "root inside is this user outside, and sandboxes share that id";
+    Diagnosis::watched("ids of its own", why, "run as root, so that each sandbox gets ids of its own")
+}
+
+fn seccomp() -> Diagnosis {
+    let known = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    let found = if known.split_whitespace().any(|action| action == "errno") {
+        Diagnosis::enforced("system call filter", "seccomp")
+    } else {
+        let fix = "use a kernel with CONFIG_SECCOMP_FILTER";
+        Diagnosis::missing("system call filter", "this kernel has no seccomp filters", fix)
+    };
+    found.needed()
+}
+
+fn landlock() -> Diagnosis {
+    let loaded = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    if loaded.split(',').any(|module| module.trim() == "landlock") {
+        return Diagnosis::enforced("landlock", "there, as a second fence that sandboxes do not depend on");
+    }
+    let fix = "none is needed: the mount namespace is the fence; or boot with lsm=landlock,…";
+    Diagnosis::missing("landlock", "not loaded, or securityfs is not mounted", fix)
+}
+
+fn pidfd() -> Diagnosis {
+    let found = match pidfd_open(getpid(), PidfdFlags::empty()) {
+        Ok(_) => Diagnosis::enforced("handles to processes", "pidfd"),
+        Err(error) => Diagnosis::missing("handles to processes", error.to_string(), "use Linux 5.3 or newer"),
+    };
+    found.needed()
+}
+
+fn overlay() -> Diagnosis {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay") {
+        return Diagnosis::enforced("overlay", "overlayfs");
+    }
+    let why = "overlayfs is not loaded; images cannot share their layers";
+    Diagnosis::missing("overlay", why, "modprobe overlay")
+}

@@ -1,0 +1,101 @@
+//! What the machine has: disk, a filesystem that can hold sandboxes, a clock.
+
+use std::path::Path;
+
+use rustix::fs::statfs;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Diagnosis;
+use crate::cgroup::Ability;
+use crate::disk::DiskChoice;
+
+/// Less than this is soon full.
+const LITTLE_MIB: u64 = 1024;
+/// Long before this program was written: a clock that shows it was never set.
+const LONG_AGO_S: i64 = 1_700_000_000;
+
+pub(super) fn diagnose(data: &Path) -> Vec<Diagnosis> {
+    vec![filesystem(data), free_disk(data), disk_limit(), clock()]
+}
+
+/// The nearest place on the way to it that is there.
+fn nearest(path: &Path) -> &Path {
+    path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"))
+}
+
+fn filesystem(data: &Path) -> Diagnosis {
+    let place = nearest(data);
+    let shown = data.display();
+    let may_write = rustix::fs::access(place, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+    let found = match (statfs(place), may_write) {
+        (_, Err(error)) => {
+            let why = format!("`{}` may not be written to: {error}", place.display());
+            Diagnosis::missing("data directory", why, "choose another by --data-dir")
+        }
+        (Err(error), _) => Diagnosis::missing(
+            "data directory",
+            format!("`{shown}`: {error}"),
+            "choose another by --data-dir",
+        ),
+        (Ok(stat), Ok(())) => match kind(stat.f_type.cast_unsigned()) {
+            Kind::Local(name) => Diagnosis::enforced("data directory", format!("`{shown}` on {name}")),
+            Kind::Remote(name) => {
+                let why = format!("`{shown}` on {name}, whose locks cannot be relied on");
+                Diagnosis::missing("data directory", why, "choose one on a local filesystem by --data-dir")
+            }
+        },
+    };
+    found.needed()
+}
+
+enum Kind {
+    Local(String),
+    Remote(&'static str),
+}
+
+/// By the numbers that the kernel gives filesystems.
+fn kind(number: u64) -> Kind {
+    let local = |name: &str| Kind::Local(name.to_owned());
+    match number {
+        0xef53 => local("ext4"),
+        0x5846_5342 => local("xfs"),
+        0x9123_683e => local("btrfs"),
+        0x0102_1994 => local("tmpfs"),
+        0x794c_7630 => local("overlayfs"),
+        0x6969 => Kind::Remote("nfs"),
+        0xff53_4d42 | 0xfe53_4d42 => Kind::Remote("smb"),
+        other => Kind::Local(format!("a filesystem of kind {other:#x}")),
+    }
+}
+
+fn free_disk(data: &Path) -> Diagnosis {
+    match statfs(nearest(data)) {
+        Ok(stat) => {
+            let block = u64::try_from(stat.f_bsize).unwrap_or(0);
+            let free = stat.f_bavail.saturating_mul(block) >> 20;
+            let means = format!("{free} MiB are free for sandboxes and records");
+            if free >= LITTLE_MIB {
+                Diagnosis::enforced("free disk", means)
+            } else {
+                Diagnosis::missing("free disk", means, "free some, or choose another --data-dir")
+            }
+        }
+        Err(error) => Diagnosis::missing("free disk", error.to_string(), "see the data directory"),
+    }
+}
+
+/// What bounds what a sandbox writes.
+fn disk_limit() -> Diagnosis {
+    match DiskChoice::find().ability() {
+        Ability::Enforced { by } => Diagnosis::enforced("disk limit", by),
+        Ability::Unavailable { why, fix } => Diagnosis::missing("disk limit", why, fix),
+    }
+}
+
+fn clock() -> Diagnosis {
+    let shown = clock_gettime(ClockId::Realtime).tv_sec;
+    if shown >= LONG_AGO_S {
+        return Diagnosis::enforced("clock", "set; deadlines run on the kernel's own counter");
+    }
+    Diagnosis::missing("clock", "it shows a time long past", "set it: records would carry wrong dates")
+}

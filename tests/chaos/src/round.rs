@@ -1,0 +1,198 @@
+//! One round: a maker is killed, `pinfold reconcile` cleans up after it (and may be killed at that too), and what is
+//! there is compared with what is wanted. In the end everything is stopped, and nothing may be left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use pinfold_lifecycle::{Lease, Life};
+use pinfold_store::{SqliteStore, Store};
+
+use crate::node::{present, runtime};
+use crate::outside::Outside;
+use crate::victim::Victim;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The program under test
+    #[arg(long)]
+    pinfold: PathBuf,
+    #[arg(long, default_value_t = 100)]
+    rounds: u64,
+    /// The seed of the first round; each later one has the next
+    #[arg(long, default_value_t = 20_261_116)]
+    seed: u64,
+}
+
+/// The latest moment of a maker's life at which it is killed. By then its sandboxes are made.
+const LONGEST_LIFE_MS: u64 = 600;
+const LONGEST_REPAIR_MS: u64 = 250;
+const LONGEST_STOP_MS: u64 = 150;
+/// A round that takes longer is named: it may have waited for something that it should not have to wait for.
+const SLOW: Duration = Duration::from_secs(10);
+
+#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let begun = Instant::now();
+    let mut seen = Seen::default();
+    for seed in options.seed..options.seed + options.rounds {
+        let round_begun = Instant::now();
+        let mut round = Round::new(&options.pinfold, seed)?;
+        if let Err(error) = round.go(&mut seen) {
+            println!("seed {seed}: {error:#}");
+            println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
+            return Ok(ExitCode::FAILURE);
+        }
+        if round_begun.elapsed() > SLOW {
+            println!("seed {seed} took {} s", round_begun.elapsed().as_secs());
+        }
+    }
+    println!("{} rounds in {} s: {seen:?}", options.rounds, begun.elapsed().as_secs());
+    ensure!(seen.kept > 0 && seen.ended > 0, "nothing was ever there to be killed");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What all rounds together went through, so that one sees that they were not empty.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Sandboxes that were there right after the kill.
+    bodies: usize,
+    /// Those that were promised to stay, and did.
+    kept: usize,
+    /// Bodies that nobody wanted any more.
+    ended: usize,
+}
+
+struct Round<'a> {
+    pinfold: &'a Path,
+    data: tempfile::TempDir,
+    outside: Outside,
+    rng: fastrand::Rng,
+    seed: u64,
+}
+
+/// Whatever a failed round has left.
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        self.outside.clear();
+    }
+}
+
+impl<'a> Round<'a> {
+    fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
+        let data = tempfile::tempdir().context("could not make a directory")?;
+        let instance = SqliteStore::open(&data.path().join("store"))?.instance();
+        let outside = Outside::new(data.path(), instance);
+        Ok(Self { pinfold, data, outside, rng: fastrand::Rng::with_seed(seed), seed })
+    }
+
+    fn go(&mut self, seen: &mut Seen) -> Result<()> {
+        let promised = self.kill_a_maker()?;
+        let homes = self.outside.homes()?;
+        let left = self.outside.things()?.len();
+        if self.rng.u8(0..3) == 0 {
+            let life = self.up_to(LONGEST_REPAIR_MS);
+            Victim::start(&mut self.reconcile())?.kill_after(life, false)?;
+        }
+        self.repair()?;
+        let wanted = self.only_what_is_wanted_is_there()?;
+        for id in promised.keys() {
+            ensure!(wanted.iter().any(|mark| mark.contains(id)), "{id} was promised to stay and is gone");
+        }
+        let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
+        self.finish(self.role("visitor").args(words))?;
+        seen.bodies += left;
+        seen.kept += promised.len();
+        seen.ended += left.saturating_sub(wanted.len());
+
+        if self.rng.u8(0..3) == 0 {
+            let life = self.up_to(LONGEST_STOP_MS);
+            Victim::start(&mut self.role("stopper"))?.kill_after(life, true)?;
+            self.repair()?;
+            self.only_what_is_wanted_is_there()?;
+        }
+        self.finish(&mut self.role("stopper"))?;
+        let things = self.outside.things()?;
+        ensure!(things.is_empty(), "everything was stopped, and this is left: {things:#?}");
+        let inhabited = Outside::inhabited(&homes)?;
+        ensure!(inhabited.is_empty(), "everything was stopped, and these live on: {inhabited:#?}");
+        Ok(())
+    }
+
+    /// What it promised: sandboxes that stay, and the word in each.
+    fn kill_a_maker(&mut self) -> Result<BTreeMap<String, String>> {
+        let life = self.up_to(LONGEST_LIFE_MS);
+        let nursery_too = self.rng.u8(0..4) == 0;
+        let seed = self.seed.to_string();
+        let heard = Victim::start(self.role("maker").arg(seed))?.kill_after(life, nursery_too)?;
+        let mut promised = BTreeMap::new();
+        for line in heard {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["ready", id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
+                ["gone", id] => {
+                    let things = self.outside.things()?;
+                    let left = things.keys().find(|mark| mark.contains(id));
+                    ensure!(left.is_none(), "{id} was proven gone, and this is left: {things:#?}");
+                }
+                // A maker whose nursery was killed a moment before it may say that it failed.
+                _ if nursery_too => {}
+                _ => bail!("the maker said: {line}"),
+            }
+        }
+        Ok(promised)
+    }
+
+    fn repair(&self) -> Result<()> {
+        self.finish(&mut self.reconcile())
+    }
+
+    /// Compares what is there with the records. Says the marks of all that is wanted.
+    fn only_what_is_wanted_is_there(&self) -> Result<BTreeSet<String>> {
+        let store = SqliteStore::open(&self.data.path().join("store"))?;
+        let mut wanted = BTreeSet::new();
+        for stored in runtime()?.block_on(present(&store))? {
+            let sandbox = &stored.sandbox;
+            let lives = matches!((&sandbox.life, &sandbox.lease), (Life::Wanted, Lease::Live(_)));
+            ensure!(lives && !stored.policy.ends_with_owner, "not settled after the repair: {sandbox:?}");
+            wanted.insert(format!("v1.{}.{}", sandbox.id, sandbox.generation().0));
+        }
+        let mut things = self.outside.things()?;
+        // Bases of groups belong to all.
+        let shared = things.remove("no mark").unwrap_or_default();
+        let stray = shared.iter().find(|thing| !thing.starts_with("cgroup: ") || wanted.is_empty());
+        ensure!(stray.is_none(), "it carries no mark: {stray:?}");
+        for (mark, things) in &things {
+            ensure!(wanted.contains(mark), "nobody wants {mark}, and this is left: {things:#?}");
+        }
+        for mark in &wanted {
+            let lives =
+                things.get(mark).is_some_and(|things| things.iter().any(|it| it.starts_with("process")));
+            ensure!(lives, "{mark} is wanted, and no process of it is there: {:#?}", things.get(mark));
+        }
+        Ok(wanted)
+    }
+
+    fn up_to(&mut self, ms: u64) -> Duration {
+        Duration::from_micros(self.rng.u64(0..ms * 1_000))
+    }
+
+    fn reconcile(&self) -> Command {
+        let mut command = Command::new(self.pinfold);
+        command.args(["reconcile", "--data-dir"]).arg(self.data.path());
+        command
+    }
+
+    fn role(&self, role: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap_or_default());
+        command.arg(role).arg(self.data.path());
+        command
+    }
+
+    fn finish(&self, command: &mut Command) -> Result<()> {
+        let (status, said) = Victim::start(command)?.finish()?;
+        ensure!(status.success(), "{command:?} ended with {status}: {said:#?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! A process of ours that is to be killed without a word, and never outlives the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+pub(crate) struct Victim {
+    child: Child,
+    listener: Option<JoinHandle<Vec<String>>>,
+}
+
+impl Victim {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("could not start {command:?}"))?;
+        let output = child.stdout.take().context("its output is not ours")?;
+        let listener =
+            std::thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect());
+        Ok(Self { child, listener: Some(listener) })
+    }
+
+    /// Lets it live for so long and kills it, its children first if they are to go too. What it has said by then.
+    pub(crate) fn kill_after(mut self, life: Duration, children_too: bool) -> Result<Vec<String>> {
+        std::thread::sleep(life);
+        if children_too {
+            self.kill_children();
+        }
+        self.child.kill().context("could not kill it")?;
+        self.child.wait().context("could not wait for it")?;
+        self.heard()
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(ExitStatus, Vec<String>)> {
+        let status = self.child.wait().context("could not wait for it")?;
+        Ok((status, self.heard()?))
+    }
+
+    fn heard(&mut self) -> Result<Vec<String>> {
+        let listener = self.listener.take().context("it was heard already")?;
+        listener.join().ok().context("its listener panicked")
+    }
+
+    /// Children of a live parent: a number cannot have passed to a stranger, since nobody else may reap them.
+    fn kill_children(&self) {
+        let own = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+        for pid in children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+            if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) {
+                let _ = pidfd_send_signal(&handle, Signal::KILL);
+            }
+        }
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,65 @@
+//! Processes that come after the maker's death: one reads back what was written, one stops everything.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use pinfold_engine::{OnExit, Stop, Waited};
+use pinfold_lifecycle::{Cause, ExecutionKind, ExecutionLimits, SandboxId};
+use tokio::task::JoinSet;
+
+use crate::node::{Node, present, runtime, shell};
+
+const PATIENCE_MS: u64 = 60_000;
+
+pub(crate) fn read_back(data: &Path, words: &[String]) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let node = Arc::new(Node::begin(data).await?);
+        let mut visits = JoinSet::new();
+        for pair in words.chunks_exact(2) {
+            let id: SandboxId = pair[0].parse().ok().with_context(|| format!("`{}` is no id", pair[0]))?;
+            visits.spawn(read_one(node.clone(), id, pair[1].clone()));
+        }
+        end(node, visits).await
+    })
+}
+
+pub(crate) fn stop_all(data: &Path) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let node = Arc::new(Node::begin(data).await?);
+        let mut stops = JoinSet::new();
+        for stored in present(&node.store).await? {
+            stops.spawn(stop_one(node.clone(), stored.sandbox.id));
+        }
+        end(node, stops).await
+    })
+}
+
+/// All of them, and then the orderly end of this node.
+async fn end(node: Arc<Node>, mut work: JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut first_failed = Ok(());
+    while let Some(done) = work.join_next().await {
+        first_failed = first_failed.and(done?);
+    }
+    first_failed?;
+    let node = Arc::into_inner(node).context("somebody still works here")?;
+    Ok(node.engine.shutdown(OnExit::Keep, 0).await?)
+}
+
+async fn read_one(node: Arc<Node>, id: SandboxId, word: String) -> anyhow::Result<()> {
+    let command = shell(&format!(r#"test "$(cat kept)" = {word}"#));
+    let limits = ExecutionLimits::default();
+    let asked = node.engine.execute(id, command, ExecutionKind::Run, limits, false).await;
+    let execution = asked.with_context(|| format!("{id} takes no work"))?;
+    match node.engine.wait_execution(id, execution, node.in_ms(PATIENCE_MS)).await? {
+        Waited::Met(outcome) if outcome.exit_code == Some(0) => Ok(()),
+        other => bail!("{id} does not have its word any more: {other:?}"),
+    }
+}
+
+async fn stop_one(node: Arc<Node>, id: SandboxId) -> anyhow::Result<()> {
+    match node.engine.stop(id, Cause::StoppedByUser, true, PATIENCE_MS).await? {
+        Stop::Gone { .. } => Ok(()),
+        Stop::Pending => bail!("{id} is not gone after {PATIENCE_MS} ms"),
+    }
+}
