@@ -14,28 +14,29 @@ use super::programs::Programs;
 
 /// This host's programs that tests run, inside of sandboxes and beside them.
 const HOST_PROGRAMS: &[&str] = &[
-    "bash", "cat", "chmod", "cp", "cut", "dd", "df", "dirname", "du", "env", "expr", "false", "find", "grep",
-    "head", "id", "ldd", "ln", "ls", "mkdir", "mke2fs", "mkfifo", "mknod", "mktemp", "mount", "mv", "nproc",
-    "perl", "printf", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "setsid", "sh", "sleep", "sort",
-    "stat", "strace", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate", "tty",
-    "umount", "uname", "unshare", "wc", "yes",
+    "bash", "cat", "chmod", "cmp", "cp", "cut", "dd", "df", "dirname", "du", "env", "expr", "false", "find",
+    "grep", "head", "id", "ldd", "ln", "ls", "mkdir", "mke2fs", "mkfifo", "mknod", "mktemp", "mount", "mv",
+    "nproc", "perl", "printf", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "setsid", "sh", "sleep",
+    "sort", "stat", "strace", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate",
+    "tty", "umount", "uname", "unshare", "wc", "yes",
 ];
 const PLACES_OF_PROGRAMS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-const DIRECTORIES: [(&str, u32); 9] = [
+const DIRECTORIES: [(&str, u32); 10] = [
     ("dev", 0o755),
-    ("disk", 0o755),
-    ("etc", 0o755),
-    ("home/somebody", 0o777),
+    ("etc/alternatives", 0o755),
+    ("etc/ca-certificates", 0o755),
+    ("etc/ssl/certs", 0o755),
     ("proc", 0o755),
     ("root", 0o700),
     ("run", 0o755),
     ("sys", 0o755),
     ("tmp", 0o755),
+    ("var", 0o755),
 ];
 const LINKS: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
 const FILES: [(&str, &str); 2] = [
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nsomebody:x:54321:54321::/home/somebody:/bin/sh\n"),
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nsomebody:x:54321:54321::/var/somebody:/bin/sh\n"),
     ("etc/group", "root:x:0:\ntty:x:5:\nsomebody:x:54321:\n"),
 ];
 

@@ -1,7 +1,8 @@
 //! The emulator: started with a kernel and an image, listened to until it powers off, and ended when its time is up.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use super::console::Verdict;
 
 /// More than twice what a run takes.
 const PATIENCE: Duration = Duration::from_secs(480);
+/// Sparse: it takes what is written to it, and is removed.
+const DISK_BYTES: u64 = 4 << 30;
 /// Panics power off, and the kernel itself says nothing between the lines of the tests.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off";
 
@@ -41,10 +44,19 @@ fn now() -> Instant {
 }
 
 /// Ended when it is dropped, and with us if we are killed.
-struct Machine(Child);
+struct Machine {
+    emulator: Child,
+    disk: PathBuf,
+}
 
 impl Machine {
     fn start(kernel: &Path, image: &Path) -> Result<Self> {
+        let disk = image.with_extension("disk");
+        File::create(&disk)
+            .and_then(|file| file.set_len(DISK_BYTES))
+            .with_context(|| format!("could not make `{}`", disk.display()))?;
+        // Kernels for clouds have the driver of this kind of disk built in.
+        let drive = format!("file={},format=raw,if=none,id=disk,cache=unsafe", disk.display());
         let emulator = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(["-M", "pc", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048"])
@@ -54,16 +66,17 @@ impl Machine {
             .arg("-initrd")
             .arg(image)
             .args(["-append", KERNEL_WORDS])
+            .args(["-drive", &drive, "-device", "nvme,drive=disk,serial=disk"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .context("could not start qemu-system-x86_64")?;
-        Ok(Self(emulator))
+        Ok(Self { emulator, disk })
     }
 
     /// Its console as it comes, until it is closed.
     fn lines(&mut self) -> Result<Receiver<String>> {
-        let console = self.0.stdout.take().context("the machine has no console")?;
+        let console = self.emulator.stdout.take().context("the machine has no console")?;
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(console).split(b'\n').map_while(Result::ok) {
@@ -79,7 +92,9 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _already_off = self.0.kill();
-        let _already_reaped = self.0.wait();
+        let _already_off = self.emulator.kill();
+        let _already_reaped = self.emulator.wait();
+        // What is left behind is a file under target/ that the next run replaces.
+        let _ = fs::remove_file(&self.disk);
     }
 }
