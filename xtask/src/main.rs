@@ -1,4 +1,5 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `bench`, `sim` and `chaos`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `bench`, `sim` and
+//! `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
@@ -32,6 +33,8 @@ enum Task {
     Tidy,
     /// Try hostile programs in real sandboxes and print what held
     Attacks(attacks::Options),
+    /// Run the tests of the Linux provider on an emulated machine that has nothing but cgroup v2
+    V2,
     /// Run one benchmark and print its table
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
@@ -46,6 +49,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
         Task::Attacks(options) => attacks::run(&options)?,
+        Task::V2 => test::run_v2()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
         Task::Chaos(options) => chaos::run(&options)?,

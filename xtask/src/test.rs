@@ -5,6 +5,7 @@ mod needs;
 mod skips;
 mod stages;
 mod tally;
+mod v2;
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -59,6 +60,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(total.failed == 0 && (complete || !options.all))
 }
 
+/// The stage on a machine of its own, alone.
+pub(crate) fn run_v2() -> Result<bool> {
+    v2::run_alone()
+}
+
 impl Stage {
     /// A filter asks for some tests of the harness, and so for no other stage.
     fn is_wanted(&self, options: &Options) -> bool {
@@ -75,9 +81,10 @@ impl Stage {
     fn run(&self, filter: &[String], skips: &Skips) -> Tally {
         let outcome = match self.what {
             What::Harness => run_harness(HARNESS, filter, skips),
-            What::Counted(arguments) => run_harness(arguments, &[], skips),
+            What::CountedCargo(arguments) => run_harness(arguments, &[], skips),
             What::Cargo(arguments) => run_cargo(arguments, skips).map(Tally::of_one),
             What::Check(check) => check().map(Tally::of_one),
+            What::Counted(count) => count(),
         };
         outcome.unwrap_or_else(|error| {
             println!("{}: {error:#}", self.name);

@@ -38,6 +38,8 @@ pub const DEFAULT_DISK_MB: u64 = 1_024;
 pub const DEFAULT_INODES: u64 = 100_000;
 /// A filesystem of its own needs some room for itself.
 const SMALLEST_IMAGE_MB: u64 = 8;
+const WITHOUT_MARKS: &str =
+    "in memory a directory of an image that was removed cannot be made again before Linux 6.6";
 
 /// How much a body may write, and where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +55,20 @@ pub(crate) struct DiskChoice {
     /// Whatever the limits are.
     pub(crate) forced: Option<StorageKind>,
     images: bool,
+    /// Whether an overlay can write all it has to say into memory. Before Linux 6.6 it cannot, and a directory of
+    /// an image that was removed cannot be made again.
+    memory_holds_marks: bool,
     host_memory_mb: u64,
 }
 
 impl DiskChoice {
     pub(crate) fn find() -> Self {
-        Self { forced: None, images: image::obstacle().is_none(), host_memory_mb: host_memory_mb() }
+        Self {
+            forced: None,
+            images: image::obstacle().is_none(),
+            memory_holds_marks: memory::holds_marks(),
+            host_memory_mb: host_memory_mb(),
+        }
     }
 
     /// Files in memory must leave room for what works on them: half of the sandbox's own, or without such a limit an
@@ -66,7 +76,8 @@ impl DiskChoice {
     pub(crate) fn plan(&self, limits: &Limits) -> DiskPlan {
         let most = limits.memory_mb.map_or(self.host_memory_mb / 8, |mb| mb / 2).max(1);
         let mb = limits.disk_mb.unwrap_or_else(|| DEFAULT_DISK_MB.min(most));
-        let chosen = if mb > most && self.images { StorageKind::Image } else { StorageKind::Memory };
+        let fits = mb <= most && self.memory_holds_marks;
+        let chosen = if !fits && self.images { StorageKind::Image } else { StorageKind::Memory };
         let kind = self.forced.unwrap_or(chosen);
         DiskPlan { kind, mb, inodes: limits.inodes.unwrap_or(DEFAULT_INODES) }
     }
@@ -78,8 +89,16 @@ impl DiskChoice {
                 why: "bodies were asked to live in plain directories, which are only watched".into(),
                 fix: "let the storage be chosen".into(),
             },
-            (_, None) => Ability::Enforced { by: "tmpfs, and ext4 images for what does not fit".into() },
-            (_, Some(why)) => Ability::Enforced { by: format!("tmpfs only, counted as memory: {why}") },
+            (_, None) if self.memory_holds_marks => {
+                Ability::Enforced { by: "tmpfs, and ext4 images for what does not fit".into() }
+            }
+            (_, None) => Ability::Enforced { by: format!("ext4 images: {WITHOUT_MARKS}") },
+            (_, Some(why)) if self.memory_holds_marks => {
+                Ability::Enforced { by: format!("tmpfs only, counted as memory: {why}") }
+            }
+            (_, Some(why)) => {
+                Ability::Enforced { by: format!("tmpfs only, counted as memory: {why}. {WITHOUT_MARKS}") }
+            }
         }
     }
 }
@@ -115,7 +134,8 @@ impl DiskPlan {
 mod tests {
     use super::*;
 
-    const HOST: DiskChoice = DiskChoice { forced: None, images: true, host_memory_mb: 16_384 };
+    const HOST: DiskChoice =
+        DiskChoice { forced: None, images: true, memory_holds_marks: true, host_memory_mb: 16_384 };
 
     fn limits(memory_mb: Option<u64>, disk_mb: Option<u64>) -> Limits {
         Limits { memory_mb, disk_mb, ..Limits::default() }
@@ -149,6 +169,19 @@ mod tests {
         let unprivileged = DiskChoice { images: false, ..HOST };
 
         assert_eq!(chosen(unprivileged, Some(512), Some(2_048)), (StorageKind::Memory, 2_048));
+    }
+
+    #[test]
+    fn a_memory_without_marks_is_used_only_where_nothing_else_is() {
+        let old = DiskChoice { memory_holds_marks: false, ..HOST };
+        let unprivileged = DiskChoice { images: false, ..old };
+
+        assert_eq!(chosen(old, None, None), (StorageKind::Image, DEFAULT_DISK_MB));
+        assert_eq!(chosen(unprivileged, None, None), (StorageKind::Memory, DEFAULT_DISK_MB));
+        for choice in [old, unprivileged] {
+            let Ability::Enforced { by } = choice.ability() else { panic!("{choice:?}") };
+            assert!(by.contains("before Linux 6.6"), "{by}");
+        }
     }
 
     #[test]

@@ -19,17 +19,38 @@ const NEEDS: &[Need] = &[
     // A whole system in one file, for images.
     Need { program: "busybox", package: "busybox-static" },
 ];
+/// What the machine that has nothing but cgroup v2 is made with.
+const MACHINE_NEEDS: &[Need] = &[
+    Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
+    Need { program: "cpio", package: "cpio" },
+    Need { program: "mke2fs", package: "e2fsprogs" },
+    Need { program: "perl", package: "perl-base" },
+];
 
 /// Cargo's own commands that a minimal installation of Rust leaves out.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
 
-pub(super) fn install_what_is_missing(lints_too: bool) {
-    let packages = missing_packages(NEEDS, is_on_path);
+pub(super) fn install_what_is_missing(all: bool) {
+    install(NEEDS);
+    if all {
+        install_for_the_machine();
+        install_components();
+    }
+}
+
+pub(super) fn install_for_the_machine() {
+    install(MACHINE_NEEDS);
+}
+
+/// The packages that are still not there.
+pub(super) fn missing_for_the_machine() -> Vec<&'static str> {
+    missing_packages(MACHINE_NEEDS, is_on_path)
+}
+
+fn install(needs: &[Need]) {
+    let packages = missing_packages(needs, is_on_path);
     if !packages.is_empty() {
         install_packages(&packages);
-    }
-    if lints_too {
-        install_components();
     }
 }
 

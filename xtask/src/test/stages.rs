@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 
+use super::tally::Tally;
+use super::v2;
 use crate::{attacks, chaos, lint, tidy};
 
 pub(super) struct Stage {
@@ -16,14 +18,16 @@ pub(super) enum When {
 }
 
 pub(super) enum What {
-    /// `cargo test`, whose tests are counted one by one. Every other stage counts as one test.
+    /// `cargo test`, whose tests are counted one by one.
     Harness,
     /// Cargo with these arguments, whose tests are counted in the same way.
-    Counted(&'static [&'static str]),
-    /// Cargo with these arguments.
+    CountedCargo(&'static [&'static str]),
+    /// Cargo with these arguments, as one test.
     Cargo(&'static [&'static str]),
-    /// A function of this program.
+    /// A function of this program, as one test.
     Check(fn() -> Result<bool>),
+    /// A function of this program that counts by itself.
+    Counted(fn() -> Result<Tally>),
 }
 
 pub(super) const STAGES: &[Stage] = &[
@@ -32,7 +36,8 @@ pub(super) const STAGES: &[Stage] = &[
     Stage { name: "tidy", when: When::Always, what: What::Check(tidy::run) },
     Stage { name: "tests", when: When::Always, what: What::Harness },
     Stage { name: "clippy of the attacks", when: When::OnlyAll, what: What::Cargo(attacks::CLIPPY) },
-    Stage { name: "attacks", when: When::Always, what: What::Counted(attacks::ATTACKS) },
+    Stage { name: "attacks", when: When::Always, what: What::CountedCargo(attacks::ATTACKS) },
+    Stage { name: "cgroup v2", when: When::OnlyAll, what: What::Counted(v2::run) },
     Stage {
         name: "model checker",
         when: When::Always,

@@ -89,6 +89,7 @@ impl Root {
             };
             namespace
                 .and_then(|namespace| kernel::show_with_ids_of(tree, &namespace))
+                .map_err(said_of_mapping)
                 .doing("map the ids of", &layer.path)?;
         }
         Ok(())
@@ -119,6 +120,16 @@ impl Root {
         }
         mount_overlay(&lower.join(":"), place).doing("lay the layers of", "/")
     }
+}
+
+/// The kernel has one number for all that it does not do.
+fn said_of_mapping(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return error;
+    }
+    let why = "its filesystem cannot show files with other ids (ext4, xfs and btrfs can, tmpfs from Linux 6.3 on, \
+               overlayfs never): choose another data directory";
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
 fn namespace_of(pid: i32) -> io::Result<OwnedFd> {

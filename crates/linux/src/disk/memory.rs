@@ -1,7 +1,9 @@
-//! How much memory the host has, and how much of it is left to us.
+//! How much memory the host has, how much of it is left to us, and what files in it can hold.
 
 use std::fs;
 use std::path::Path;
+
+use rustix::fs::{MemfdFlags, XattrFlags, fsetxattr, memfd_create};
 
 /// All of it; none, if nobody says.
 pub(crate) fn host_memory_mb() -> u64 {
@@ -13,6 +15,13 @@ pub(crate) fn memory_left_mb() -> Option<u64> {
     let host = field("MemAvailable:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Some(groups.lines().filter_map(left_in_group_mb).chain([host]).min().unwrap_or(host))
+}
+
+/// Whether files in memory take the attributes by which an overlay without privilege marks a directory.
+pub(super) fn holds_marks() -> bool {
+    let marked = memfd_create("marked", MemfdFlags::CLOEXEC)
+        .and_then(|file| fsetxattr(&file, "user.overlay.opaque", b"y", XattrFlags::empty()));
+    marked.is_ok()
 }
 
 fn field(name: &str) -> Option<u64> {

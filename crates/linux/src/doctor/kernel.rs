@@ -18,6 +18,8 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
+/// The first that lays an overlay over files with other ids, which root's sandboxes have.
+const OLDEST_FOR_ROOT: (u32, u32) = (5, 19);
 const OLDEST: (u32, u32) = (5, 12);
 
 pub(super) fn diagnose() -> Vec<Diagnosis> {
@@ -28,14 +30,20 @@ fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-fn version() -> Diagnosis {
+/// Whether this kernel is as new as that.
+pub(super) fn is_at_least(wanted: (u32, u32)) -> bool {
     let release = release();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
-    let known = numbers.next().zip(numbers.next());
-    if known.is_some_and(|known| known >= OLDEST) {
+    numbers.next().zip(numbers.next()).is_some_and(|known| known >= wanted)
+}
+
+fn version() -> Diagnosis {
+    let release = release();
+    let oldest = if getuid().is_root() { OLDEST_FOR_ROOT } else { OLDEST };
+    if is_at_least(oldest) {
         return Diagnosis::enforced("kernel", format!("Linux {release}"));
     }
-    let advice = format!("use Linux {}.{} or newer", OLDEST.0, OLDEST.1);
+    let advice = format!("use Linux {}.{} or newer", oldest.0, oldest.1);
     Diagnosis::missing("kernel", format!("Linux {release}"), advice)
 }
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use rustix::fs::statfs;
+use rustix::process::getuid;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Diagnosis;
+use super::{Diagnosis, kernel};
 use crate::cgroup::Ability;
 use crate::disk::DiskChoice;
 
@@ -38,6 +39,10 @@ fn filesystem(data: &Path) -> Diagnosis {
             "choose another by --data-dir",
         ),
         (Ok(stat), Ok(())) => match kind(stat.f_type.cast_unsigned()) {
+            Kind::Local(name) if getuid().is_root() && !shows_other_ids(&name) => {
+                let why = format!("`{shown}` on {name}, which cannot show files with a sandbox's own ids");
+                Diagnosis::missing("data directory", why, "choose one on ext4, xfs or btrfs by --data-dir")
+            }
             Kind::Local(name) => Diagnosis::enforced("data directory", format!("`{shown}` on {name}")),
             Kind::Remote(name) => {
                 let why = format!("`{shown}` on {name}, whose locks cannot be relied on");
@@ -65,6 +70,15 @@ fn kind(number: u64) -> Kind {
         0x6969 => Kind::Remote("nfs"),
         0xff53_4d42 | 0xfe53_4d42 => Kind::Remote("smb"),
         other => Kind::Local(format!("a filesystem of kind {other:#x}")),
+    }
+}
+
+/// What sandboxes share is on disk with root's ids, and seen inside with theirs.
+fn shows_other_ids(filesystem: &str) -> bool {
+    match filesystem {
+        "overlayfs" => false,
+        "tmpfs" => kernel::is_at_least((6, 3)),
+        _ => true,
     }
 }
 

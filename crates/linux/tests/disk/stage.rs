@@ -51,6 +51,12 @@ pub(crate) fn limited_kinds() -> Vec<StorageKind> {
     kinds
 }
 
+/// Before Linux 6.6 an overlay in memory cannot make a directory again that it has removed from a layer.
+pub(crate) fn memory_holds_marks() -> bool {
+    let file = rustix::fs::memfd_create("marks", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::fsetxattr(&file, "user.mark", b"y", rustix::fs::XattrFlags::empty()).is_ok()
+}
+
 pub(crate) fn nursery() -> NurseryProgram {
     NurseryProgram { program: env!("CARGO_BIN_EXE_pinfold-nursery").into(), arguments: Vec::new() }
 }

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Process 1 of the machine: makes it a host with nothing but cgroup v2, runs what /tests lists, and powers off.
+# Lines that begin with `machine:` are for who reads the console.
+export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sysfs /sys
+busybox mount -t devtmpfs devtmpfs /dev
+busybox mkdir -p /dev/pts /dev/shm
+busybox mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
+busybox mount -t tmpfs -o mode=1777 shm /dev/shm
+busybox mount -t tmpfs -o mode=1777 tmp /tmp
+busybox mount -t tmpfs -o mode=755 run /run
+busybox mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
+for module in /modules/*.ko; do busybox insmod "$module"; done
+busybox ip link set lo up
+# A disk such as users have.
+mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=1,nodiscard /dev/nvme0n1
+busybox mount /dev/nvme0n1 /var
+mkdir -m 1777 /var/tmp
+mkdir -p /var/lib
+mkdir -m 700 /var/somebody
+busybox chown 54321:54321 /var/somebody
+export TMPDIR=/var/tmp
+
+# As on a user's machine, nobody but the kernel is in the root group.
+root=/sys/fs/cgroup
+mkdir $root/system
+echo $$ > $root/system/cgroup.procs
+
+export PINFOLD_SKIPPED_TESTS=/run/skipped
+: > $PINFOLD_SKIPPED_TESTS
+while read -r name program; do
+    echo "machine: begin $name"
+    $program --test-threads 4 < /dev/null 2>&1
+    echo "machine: end $name $?"
+done < /tests
+
+# The program itself, as those who may do different things: each time it must say who it is and hand on the code.
+check() {
+    name=$1
+    shift
+    said=$("$@" < /dev/null 2>&1)
+    code=$?
+    case "$code $said" in
+    "7 uid=0(root) gid=0(root)"*) echo "machine: check $name ok" ;;
+    *)
+        echo "$said"
+        echo "machine: check $name failed with $code"
+        ;;
+    esac
+}
+as_somebody() {
+    setpriv --reuid 54321 --regid 54321 --clear-groups env HOME=/var/somebody "$@"
+}
+# A group that was handed to somebody with all controllers, as systemd hands one to who logs in.
+delegated() {
+    mkdir -p $root/user/shell
+    for controller in $(cat $root/user/cgroup.controllers); do
+        echo "+$controller" > $root/user/cgroup.subtree_control
+    done
+    busybox chown 54321:54321 $root/user $root/user/cgroup.procs $root/user/cgroup.subtree_control \
+        $root/user/shell $root/user/shell/cgroup.procs
+    (
+        echo 0 > $root/user/shell/cgroup.procs
+        as_somebody "$@"
+    )
+}
+check "a run by root" pinfold run -- sh -c 'id; exit 7'
+check "a run by an ordinary user" as_somebody pinfold run -- sh -c 'id; exit 7'
+check "a limited run in a delegated group" delegated pinfold run --memory 256 -- sh -c 'id; exit 7'
+
+# What this kernel cannot do is said: here, that a tmpfs does not show files with other ids.
+refused=$(pinfold --data-dir /tmp/data run -- true 2>&1 < /dev/null)
+case "$? $refused" in
+"125 "*"cannot show files with other ids"*) echo "machine: check a data directory in memory is refused ok" ;;
+*) echo "machine: check a data directory in memory is refused failed: $refused" ;;
+esac
+pinfold doctor
+as_somebody pinfold doctor
+
+while read -r line; do echo "machine: skipped $line"; done < $PINFOLD_SKIPPED_TESTS
+for left in $(busybox find $root -name 'pinfold*' -type d); do echo "machine: left $left"; done
+echo "machine: done"
+busybox poweroff -f
