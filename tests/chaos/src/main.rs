@@ -7,6 +7,7 @@ mod maker;
 mod node;
 mod outside;
 mod round;
+mod tally;
 mod victim;
 mod visitor;
 

@@ -2,17 +2,19 @@
 //! there is compared with what is wanted. In the end everything is stopped, and nothing may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use pinfold_lifecycle::{Lease, Life};
-use pinfold_store::{SqliteStore, Store};
+use pinfold_store::{SqliteStore, Store, Stored};
 
 use crate::node::{present, runtime};
 use crate::outside::Outside;
-use crate::victim::Victim;
+use crate::tally::Tally;
+use crate::victim::{Moment, PROMISE, Victim};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -26,8 +28,10 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-/// The latest moment of a maker's life at which it is killed. By then its sandboxes are made.
+/// The latest moments of a maker's life at which it is killed: from its start, when its sandboxes may just have been
+/// made, and from its first promise.
 const LONGEST_LIFE_MS: u64 = 600;
+const LONGEST_AFTER_A_PROMISE_MS: u64 = 400;
 const LONGEST_REPAIR_MS: u64 = 250;
 const LONGEST_STOP_MS: u64 = 150;
 /// A round that takes longer is named: it may have waited for something that it should not have to wait for.
@@ -36,11 +40,11 @@ const SLOW: Duration = Duration::from_secs(10);
 #[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let begun = Instant::now();
-    let mut seen = Seen::default();
+    let mut tally = Tally::default();
     for seed in options.seed..options.seed + options.rounds {
         let round_begun = Instant::now();
         let mut round = Round::new(&options.pinfold, seed)?;
-        if let Err(error) = round.go(&mut seen) {
+        if let Err(error) = round.go(&mut tally) {
             println!("seed {seed}: {error:#}");
             println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
             return Ok(ExitCode::FAILURE);
@@ -49,20 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             println!("seed {seed} took {} s", round_begun.elapsed().as_secs());
         }
     }
-    println!("{} rounds in {} s: {seen:?}", options.rounds, begun.elapsed().as_secs());
-    ensure!(seen.kept > 0 && seen.ended > 0, "nothing was ever there to be killed");
+    println!("{} rounds in {} s: {tally}", options.rounds, begun.elapsed().as_secs());
+    tally.is_worth_it()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What all rounds together went through, so that one sees that they were not empty.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Sandboxes that were there right after the kill.
-    bodies: usize,
-    /// Those that were promised to stay, and did.
-    kept: usize,
-    /// Bodies that nobody wanted any more.
-    ended: usize,
 }
 
 struct Round<'a> {
@@ -88,33 +81,32 @@ impl<'a> Round<'a> {
         Ok(Self { pinfold, data, outside, rng: fastrand::Rng::with_seed(seed), seed })
     }
 
-    fn go(&mut self, seen: &mut Seen) -> Result<()> {
-        let promised = self.kill_a_maker()?;
-        let homes = self.outside.homes()?;
-        let left = self.outside.things()?.len();
+    fn go(&mut self, tally: &mut Tally) -> Result<()> {
+        let promised = tally.time("make", || self.kill_a_maker())?;
+        let (homes, left) =
+            tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?.len())))?;
+        tally.killed(&self.records_as_they_were_left()?);
         if self.rng.u8(0..3) == 0 {
-            let life = self.up_to(LONGEST_REPAIR_MS);
-            Victim::start(&mut self.reconcile())?.kill_after(life, false)?;
+            let moment = Moment::AfterItsStart(self.up_to(LONGEST_REPAIR_MS));
+            Victim::start(&mut self.reconcile())?.kill(moment, false)?;
         }
-        self.repair()?;
-        let wanted = self.only_what_is_wanted_is_there()?;
+        tally.time("repair", || self.repair())?;
+        let wanted = tally.time("look", || self.only_what_is_wanted_is_there())?;
         for id in promised.keys() {
             ensure!(wanted.iter().any(|mark| mark.contains(id)), "{id} was promised to stay and is gone");
         }
         let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
-        self.finish(self.role("visitor").args(words))?;
-        seen.bodies += left;
-        seen.kept += promised.len();
-        seen.ended += left.saturating_sub(wanted.len());
+        tally.time("visit", || self.finish(self.role("visitor").args(words)))?;
+        tally.repaired(promised.len(), left.saturating_sub(wanted.len()));
 
         if self.rng.u8(0..3) == 0 {
-            let life = self.up_to(LONGEST_STOP_MS);
-            Victim::start(&mut self.role("stopper"))?.kill_after(life, true)?;
-            self.repair()?;
-            self.only_what_is_wanted_is_there()?;
+            let moment = Moment::AfterItsStart(self.up_to(LONGEST_STOP_MS));
+            Victim::start(&mut self.role("stopper"))?.kill(moment, true)?;
+            tally.time("repair", || self.repair())?;
+            tally.time("look", || self.only_what_is_wanted_is_there())?;
         }
-        self.finish(&mut self.role("stopper"))?;
-        let things = self.outside.things()?;
+        tally.time("stop", || self.finish(&mut self.role("stopper")))?;
+        let things = tally.time("look", || self.outside.things())?;
         ensure!(things.is_empty(), "everything was stopped, and this is left: {things:#?}");
         let inhabited = Outside::inhabited(&homes)?;
         ensure!(inhabited.is_empty(), "everything was stopped, and these live on: {inhabited:#?}");
@@ -123,14 +115,18 @@ impl<'a> Round<'a> {
 
     /// What it promised: sandboxes that stay, and the word in each.
     fn kill_a_maker(&mut self) -> Result<BTreeMap<String, String>> {
-        let life = self.up_to(LONGEST_LIFE_MS);
+        let moment = if self.seed.is_multiple_of(2) {
+            Moment::AfterItsFirstPromise(self.up_to(LONGEST_AFTER_A_PROMISE_MS))
+        } else {
+            Moment::AfterItsStart(self.up_to(LONGEST_LIFE_MS))
+        };
         let nursery_too = self.rng.u8(0..4) == 0;
         let seed = self.seed.to_string();
-        let heard = Victim::start(self.role("maker").arg(seed))?.kill_after(life, nursery_too)?;
+        let heard = Victim::start(self.role("maker").arg(seed))?.kill(moment, nursery_too)?;
         let mut promised = BTreeMap::new();
         for line in heard {
             match line.split(' ').collect::<Vec<_>>()[..] {
-                ["ready", id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
+                [PROMISE, id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
                 ["gone", id] => {
                     let things = self.outside.things()?;
                     let left = things.keys().find(|mark| mark.contains(id));
@@ -142,6 +138,17 @@ impl<'a> Round<'a> {
             }
         }
         Ok(promised)
+    }
+
+    /// Read from a copy: the repair is to be the first that finds them.
+    fn records_as_they_were_left(&self) -> Result<Vec<Stored>> {
+        let copy = tempfile::tempdir().context("could not make a directory")?;
+        for file in fs::read_dir(self.data.path().join("store")).context("there is no store")? {
+            let file = file?;
+            fs::copy(file.path(), copy.path().join(file.file_name())).context("could not copy the store")?;
+        }
+        let store = SqliteStore::open(copy.path())?;
+        runtime()?.block_on(present(&store))
     }
 
     fn repair(&self) -> Result<()> {
