@@ -3,30 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use pinfold_lifecycle::{Lease, Life};
-use pinfold_store::{SqliteStore, Store, Stored};
+use pinfold_lifecycle::{Lease, Life, SandboxId};
+use pinfold_store::{Seq, SqliteStore, Store, Stored};
 
 use crate::node::{present, runtime};
 use crate::outside::Outside;
 use crate::tally::Tally;
 use crate::victim::{Moment, PROMISE, Victim};
-
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// The program under test
-    #[arg(long)]
-    pinfold: PathBuf,
-    #[arg(long, default_value_t = 100)]
-    rounds: u64,
-    /// The seed of the first round; each later one has the next
-    #[arg(long, default_value_t = 20_261_116)]
-    seed: u64,
-}
 
 /// The latest moments of a maker's life at which it is killed: from its start, when its sandboxes may just have been
 /// made, and from its first promise.
@@ -34,31 +22,7 @@ const LONGEST_LIFE_MS: u64 = 600;
 const LONGEST_AFTER_A_PROMISE_MS: u64 = 400;
 const LONGEST_REPAIR_MS: u64 = 250;
 const LONGEST_STOP_MS: u64 = 150;
-/// A round that takes longer is named: it may have waited for something that it should not have to wait for.
-const SLOW: Duration = Duration::from_secs(10);
-
-#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let begun = Instant::now();
-    let mut tally = Tally::default();
-    for seed in options.seed..options.seed + options.rounds {
-        let round_begun = Instant::now();
-        let mut round = Round::new(&options.pinfold, seed)?;
-        if let Err(error) = round.go(&mut tally) {
-            println!("seed {seed}: {error:#}");
-            println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
-            return Ok(ExitCode::FAILURE);
-        }
-        if round_begun.elapsed() > SLOW {
-            println!("seed {seed} took {} s", round_begun.elapsed().as_secs());
-        }
-    }
-    println!("{} rounds in {} s: {tally}", options.rounds, begun.elapsed().as_secs());
-    tally.is_worth_it()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-struct Round<'a> {
+pub(crate) struct Round<'a> {
     pinfold: &'a Path,
     data: tempfile::TempDir,
     outside: Outside,
@@ -74,14 +38,14 @@ impl Drop for Round<'_> {
 }
 
 impl<'a> Round<'a> {
-    fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
+    pub(crate) fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
         let data = tempfile::tempdir().context("could not make a directory")?;
         let instance = SqliteStore::open(&data.path().join("store"))?.instance();
         let outside = Outside::new(data.path(), instance);
         Ok(Self { pinfold, data, outside, rng: fastrand::Rng::with_seed(seed), seed })
     }
 
-    fn go(&mut self, tally: &mut Tally) -> Result<()> {
+    pub(crate) fn go(&mut self, tally: &mut Tally) -> Result<()> {
         let promised = tally.time("make", || self.kill_a_maker())?;
         let (homes, left) =
             tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?.len())))?;
@@ -92,8 +56,8 @@ impl<'a> Round<'a> {
         }
         tally.time("repair", || self.repair())?;
         let wanted = tally.time("look", || self.only_what_is_wanted_is_there())?;
-        for id in promised.keys() {
-            ensure!(wanted.iter().any(|mark| mark.contains(id)), "{id} was promised to stay and is gone");
+        for id in promised.keys().filter(|id| !wanted.iter().any(|mark| mark.contains(*id))) {
+            bail!("{id} was promised to stay and is gone: {}", self.history_of(id)?);
         }
         let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
         tally.time("visit", || self.finish(self.role("visitor").args(words)))?;
@@ -179,6 +143,14 @@ impl<'a> Round<'a> {
             ensure!(lives, "{mark} is wanted, and no process of it is there: {:#?}", things.get(mark));
         }
         Ok(wanted)
+    }
+
+    /// Why a sandbox is as it is.
+    fn history_of(&self, id: &str) -> Result<String> {
+        let id: SandboxId = id.parse().ok().with_context(|| format!("`{id}` is no id"))?;
+        let store = SqliteStore::open(&self.data.path().join("store"))?;
+        let records = runtime()?.block_on(store.history(Some(id), Seq(0), 1_000))?;
+        Ok(format!("{records:#?}"))
     }
 
     fn up_to(&mut self, ms: u64) -> Duration {

@@ -33,6 +33,19 @@ impl Tally {
         done
     }
 
+    pub(crate) fn add(&mut self, other: Self) {
+        self.rounds += other.rounds;
+        self.rounds_with_promises += other.rounds_with_promises;
+        self.kept += other.kept;
+        self.half_made += other.half_made;
+        self.whole += other.whole;
+        self.half_stopped += other.half_stopped;
+        self.ended += other.ended;
+        for (phase, took) in other.phases {
+            *self.phases.entry(phase).or_default() += took;
+        }
+    }
+
     pub(crate) fn killed(&mut self, records: &[Stored]) {
         for stored in records {
             match (&stored.sandbox.life, &stored.sandbox.lease) {
