@@ -48,7 +48,7 @@ impl<'a> Round<'a> {
     pub(crate) fn go(&mut self, tally: &mut Tally) -> Result<()> {
         let promised = tally.time("make", || self.kill_a_maker())?;
         let (homes, left) =
-            tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?.len())))?;
+            tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?)))?;
         tally.killed(&self.records_as_they_were_left()?);
         if self.rng.u8(0..3) == 0 {
             let moment = Moment::AfterItsStart(self.up_to(LONGEST_REPAIR_MS));
@@ -61,7 +61,7 @@ impl<'a> Round<'a> {
         }
         let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
         tally.time("visit", || self.finish(self.role("visitor").args(words)))?;
-        tally.repaired(promised.len(), left.saturating_sub(wanted.len()));
+        tally.repaired(promised.len(), left.keys().filter(|mark| !wanted.contains(*mark)).count());
 
         if self.rng.u8(0..3) == 0 {
             let moment = Moment::AfterItsStart(self.up_to(LONGEST_STOP_MS));

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-const SIDE_BY_SIDE: usize = 3;
+const SIDE_BY_SIDE: usize = 2;
 /// A round that takes longer is named: it may have waited for something that it should not have to wait for.
 const SLOW: Duration = Duration::from_secs(20);
 
