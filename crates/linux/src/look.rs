@@ -10,7 +10,7 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::Body;
 
-use crate::control::ask;
+use crate::control::{ControlError, ask};
 use crate::disk::backed_by;
 use crate::hold::{self, Keeper};
 use crate::mark;
@@ -36,7 +36,10 @@ impl LinuxProvider {
                 return Evidence::Unknown { why: format!("{checks:?}") };
             }
             if checks.iter().any(|check| check.result == Finding::Present) {
-                seen.push(self.describe(body, &places).await);
+                match self.describe(body, &places).await {
+                    Ok(described) => seen.push(described),
+                    Err(error) => return Evidence::Unknown { why: error.to_string() },
+                }
             }
         }
         if seen.is_empty() { Evidence::Absent(checks) } else { Evidence::Present(seen) }
@@ -61,27 +64,22 @@ impl LinuxProvider {
         Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
     }
 
-    async fn describe(&self, body: Body, places: &Places) -> BodySeen {
+    /// A keeper that takes too long may only be slow: what could not be asked is not known to be broken.
+    async fn describe(&self, body: Body, places: &Places) -> Result<BodySeen, ControlError> {
         let (whole, executions) = match ask(places, &Request::List).await {
-            Ok(Response::Executions(executions)) => (self.is_whole(places).await, executions),
+            Ok(Response::Executions(executions)) => (answers_as_its_own(places).await?, executions),
+            Err(error) if error.is_slowness() => return Err(error),
             Ok(_) | Err(_) => (false, Vec::new()),
         };
         let last_busy_at = self.activity(places).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
         let executions = executions.iter().filter_map(|execution| seen(execution, now)).collect();
-        BodySeen { generation: body.generation, whole, executions, last_busy_at }
+        Ok(BodySeen { generation: body.generation, whole, executions, last_busy_at })
     }
 
-    /// The keeper answers, with the secret that only it was born with.
+    /// The keeper answers, and in time.
     pub(crate) async fn is_whole(&self, places: &Places) -> bool {
-        let Ok(expected) = fs::read_to_string(places.secret()) else { return false };
-        let ping = Request::Ping { nonce: places.name.clone() };
-        match ask(places, &ping).await {
-            Ok(Response::Pong { nonce, secret, wanted }) => {
-                nonce == places.name && secret == expected && wanted
-            }
-            Ok(_) | Err(_) => false,
-        }
+        answers_as_its_own(places).await.unwrap_or(false)
     }
 
     /// One check for each kind of thing that a body may own.
@@ -108,6 +106,19 @@ impl LinuxProvider {
         let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
         let counted = group.processes().map_err(io::Error::other)?;
         Ok(!counted.is_empty() || hold::keeper(places)? != Keeper::Nobody)
+    }
+}
+
+/// With the secret that only it was born with.
+async fn answers_as_its_own(places: &Places) -> Result<bool, ControlError> {
+    let Ok(expected) = fs::read_to_string(places.secret()) else { return Ok(false) };
+    let ping = Request::Ping { nonce: places.name.clone() };
+    match ask(places, &ping).await {
+        Ok(Response::Pong { nonce, secret, wanted }) => {
+            Ok(nonce == places.name && secret == expected && wanted)
+        }
+        Err(error) if error.is_slowness() => Err(error),
+        Ok(_) | Err(_) => Ok(false),
     }
 }
 
@@ -166,3 +177,7 @@ pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
         EndedBy::DiskLimit => limit(Cause::DiskLimit),
     }
 }
+
+#[cfg(test)]
+#[path = "look/tests.rs"]
+mod tests;
