@@ -119,6 +119,10 @@ impl Provider for LinuxProvider {
         let failed =
             |error: io::Error| DiscoverError::LookFailed { what: "bodies".into(), why: error.to_string() };
         let (bodies, unreadable) = self.marks().map_err(failed)?;
+        if bodies.is_empty() {
+            // What a crash has left between the last body and its base.
+            self.cgroups.remove_empty_bases().map_err(io::Error::other).map_err(failed)?;
+        }
         let mut found = Vec::new();
         for body in bodies {
             found.push(Found { body, whole: self.is_whole(&self.grounds.of(body)).await });
@@ -229,7 +233,7 @@ impl Provider for LinuxProvider {
         let unreachable =
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let used = self.cgroups.open(&places.name).map_err(|error| unreachable(&error))?.usage();
+        let used = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
         Ok(Usage {
             cpu_ms: used.cpu_ms.unwrap_or(0),
             memory_bytes: used.memory_bytes.unwrap_or(0),
@@ -239,7 +243,6 @@ impl Provider for LinuxProvider {
             io_written_bytes: used.io_written_bytes.unwrap_or(0),
             operations: activity.operations,
             disk_bytes: disk::used(&places).await.unwrap_or(0),
-            ..Usage::default()
         })
     }
 
