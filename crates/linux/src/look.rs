@@ -10,8 +10,10 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::Body;
 
+use crate::cgroup::BodyCgroup;
 use crate::control::{ControlError, ask};
 use crate::disk::backed_by;
+use crate::group_note;
 use crate::hold::{self, Keeper};
 use crate::mark;
 use crate::mountinfo::mentions;
@@ -59,7 +61,13 @@ impl LinuxProvider {
         Ok((bodies, unreadable))
     }
 
+    /// A body has its directory before its groups, and after them. Only where there is none, groups are searched
+    /// for without.
     pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+        let known = self.grounds.bodies_of(sandbox)?;
+        if !known.is_empty() {
+            return Ok(known);
+        }
         let (bodies, _) = self.marks()?;
         Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
     }
@@ -82,30 +90,12 @@ impl LinuxProvider {
         answers_as_its_own(places).await.unwrap_or(false)
     }
 
-    /// One check for each kind of thing that a body may own.
     pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
-        let processes = self.has_processes(places).map_err(|error| error.to_string());
-        let groups = self.cgroups.look(&places.name).map(|left| !left.is_empty());
-        let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
-        vec![
-            check(
-                "processes",
-                "cgroup.procs, and process 1 by its lock, id and start time",
-                processes.clone(),
-            ),
-            check("cgroups", "lstat in every hierarchy", groups.map_err(|error| error.to_string())),
-            check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
-            check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
-            check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
-            check("directories", "lstat", text(directories)),
-            check("sockets", "lstat", text(exists(&places.socket()))),
-        ]
+        checks(places, &self.groups_of(places))
     }
 
-    fn has_processes(&self, places: &Places) -> io::Result<bool> {
-        let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
-        let counted = group.processes().map_err(io::Error::other)?;
-        Ok(!counted.is_empty() || hold::keeper(places)? != Keeper::Nobody)
+    pub(crate) fn groups_of(&self, places: &Places) -> io::Result<BodyCgroup> {
+        group_note::groups_of(&self.cgroups, places)
     }
 }
 
@@ -120,6 +110,33 @@ async fn answers_as_its_own(places: &Places) -> Result<bool, ControlError> {
         Err(error) if error.is_slowness() => Err(error),
         Ok(_) | Err(_) => Ok(false),
     }
+}
+
+/// One check for each kind of thing that a body may own. Its groups come from whoever knows their places.
+pub(crate) fn checks(places: &Places, groups: &io::Result<BodyCgroup>) -> Vec<ReceiptCheck> {
+    let groups = groups.as_ref().map_err(ToString::to_string);
+    let processes = groups.clone().and_then(|groups| has_processes(places, groups));
+    let left = groups.and_then(|groups| groups.look().map_err(|error| error.to_string()));
+    let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
+    vec![
+        check("processes", "cgroup.procs, and process 1 by its lock, id and start time", processes.clone()),
+        check(
+            "cgroups",
+            "lstat of each place that was noted before it was made, else in every hierarchy",
+            left.map(|left| !left.is_empty()),
+        ),
+        check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
+        check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
+        check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
+        check("directories", "lstat", text(directories)),
+        check("sockets", "lstat", text(exists(&places.socket()))),
+    ]
+}
+
+fn has_processes(places: &Places, groups: &BodyCgroup) -> Result<bool, String> {
+    let counted = groups.processes().map_err(|error| error.to_string())?;
+    let keeper = hold::keeper(places).map_err(|error| error.to_string())?;
+    Ok(!counted.is_empty() || keeper != Keeper::Nobody)
 }
 
 fn text(look: io::Result<bool>) -> Result<bool, String> {

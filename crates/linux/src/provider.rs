@@ -143,6 +143,10 @@ impl Provider for LinuxProvider {
         let failed =
             |error: io::Error| DiscoverError::LookFailed { what: "bodies".into(), why: error.to_string() };
         let (bodies, unreadable) = self.marks().map_err(failed)?;
+        if bodies.is_empty() {
+            // What a crash has left between the last body and its base.
+            self.cgroups.remove_empty_bases().map_err(io::Error::other).map_err(failed)?;
+        }
         let mut found = Vec::new();
         for body in bodies {
             found.push(Found { body, whole: self.is_whole(&self.grounds.of(body)).await });
@@ -255,7 +259,7 @@ impl Provider for LinuxProvider {
         let unreachable =
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let groups = self.cgroups.open(&places.name).map_err(|error| unreachable(&error))?.usage();
+        let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
         let told = told_by_keeper(&places).await;
         let used = best_of(&groups, &told);
         Ok(Usage {
