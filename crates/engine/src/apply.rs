@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Transition, ask,
+    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Timestamp, Transition, ask,
     quarantine_unreadable, step,
 };
 use pinfold_store::{
@@ -14,11 +14,18 @@ use pinfold_store::{
 
 use crate::WaitError;
 use crate::engine::Inner;
+use crate::questions::Answer;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Ask(Ask),
     Fact(Event),
+    /// A fact of that moment, and the answer to the question that it raises, if it came at once.
+    Raised {
+        fact: Event,
+        at: Timestamp,
+        answer: Option<Answer>,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +80,19 @@ impl Inner {
         match input {
             Input::Ask(wish) => ask(&stored.sandbox, wish, ctx),
             Input::Fact(event) => Ok(step(&stored.sandbox, event, ctx)),
+            Input::Raised { fact, at, answer } => {
+                let then = Context { now: at.min(ctx.now), ..ctx };
+                let raised = step(&stored.sandbox, fact, then);
+                // None: it did not come yet, or nobody wants to know any more.
+                let answer = answer.and_then(|answer| answer.to_one_of(&raised.effects));
+                Ok(match answer {
+                    Some(event) => {
+                        let answered = step(&raised.sandbox, event, ctx);
+                        raised.then(answered)
+                    }
+                    None => raised,
+                })
+            }
         }
     }
 
@@ -150,7 +170,9 @@ impl Inner {
         for record in &transition.records {
             tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);
         }
-        self.errands.drop_obsolete(sandbox);
+        let wanted = sandbox.effects();
+        self.errands.drop_obsolete(sandbox.id, &wanted);
+        self.questions.drop_obsolete(sandbox.id, &wanted);
         for effect in transition.effects {
             self.set_about(effect);
         }
@@ -167,20 +189,21 @@ impl Inner {
         let errand = (effect.sandbox, effect.duty.ticket);
         let inner = self.clone();
         self.errands.spawn(errand, async move {
-            if let Some(event) = inner.clone().perform(&effect).await {
+            if let Some(input) = inner.clone().perform(&effect).await {
                 inner.errands.answering(errand);
-                inner.clone().deliver(effect.sandbox, event).await;
+                inner.clone().deliver(effect.sandbox, input).await;
             }
             inner.errands.done(errand);
         });
     }
 
     /// Feeds a fact in. A store that fails for now is tried again: the fact stays true.
-    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, event: Event) {
+    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, input: Input) {
         let mut wait_ms = 50;
         loop {
-            match self.clone().apply(id, Input::Fact(event.clone()), Vec::new()).await {
-                Ok(()) | Err(ApplyError::Missing) => return,
+            match self.clone().apply(id, input.clone(), Vec::new()).await {
+                Ok(()) => return,
+                Err(ApplyError::Missing) => return self.questions.drop_obsolete(id, &[]),
                 Err(error) => {
                     tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "an answer waits");
                 }

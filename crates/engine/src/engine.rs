@@ -16,6 +16,7 @@ use crate::claim::Wanted;
 use crate::errands::Errands;
 use crate::lanes::Lanes;
 use crate::pool::Pool;
+use crate::questions::Questions;
 use crate::waiting::Waiters;
 use crate::{
     ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) census: Arc<dyn Census>,
     pub(crate) config: Config,
     pub(crate) errands: Errands,
+    pub(crate) questions: Questions,
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Waiters,
     pub(crate) pool: Pool,
@@ -96,6 +98,7 @@ impl Engine {
             ids,
             census,
             errands: Errands::default(),
+            questions: Questions::default(),
             lanes: Lanes::new(&config),
             waiters: Waiters::default(),
             pool: Pool::default(),

@@ -13,6 +13,7 @@ mod lanes;
 mod nodes;
 mod perform;
 mod pool;
+mod questions;
 mod reconcile;
 mod retention;
 mod timer;

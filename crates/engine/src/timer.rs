@@ -78,7 +78,7 @@ impl Inner {
         if self.errands.concern(id)
             && let Some(Row::Readable(stored)) = self.store.load(id).await?
         {
-            self.errands.drop_obsolete(&stored.sandbox);
+            self.errands.drop_obsolete(id, &stored.sandbox.effects());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod beginnings;
+mod commits;
 mod crashes;
 mod executions;
 mod handovers;
