@@ -23,7 +23,7 @@ pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
-pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, Stop, UsageError};
+pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, RunAsk, RunError, Stop, UsageError};
 pub use ids::{Ids, RandomIds};
 pub use pool::PoolPlan;
 pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
