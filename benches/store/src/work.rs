@@ -58,6 +58,7 @@ impl Worker {
                 spec: Arc::new(spec(place)),
                 policy: self.policy.clone(),
                 key: None,
+                commands: Vec::new(),
             };
             let Created::New(version) = self.store.create(new, AdmissionLimits::default()).await? else {
                 anyhow::bail!("{id} was there before");

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pinfold_engine::{CreateAsk, OnExit, Stop};
+use pinfold_engine::{CreateAsk, OnExit, RunAsk, RunError, Stop};
 use pinfold_lifecycle::{Command, ExecutionKind, ExecutionLimits, Policy};
 
 use crate::Place;
@@ -36,10 +36,13 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
     let host = Host::begin(place).await?;
     let began_ms = wall_ms();
-    let sandbox = host.engine.create(CreateAsk { spec, policy, key: None }).await?;
     let command = options.console.furnish(Command { argv: options.command.clone(), ..Command::default() });
-    let limits = ExecutionLimits::default();
-    let execution = host.engine.execute(sandbox, command, ExecutionKind::Run, limits, true).await?;
+    let run = RunAsk { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
+    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None }, run).await;
+    let (sandbox, execution) = asked.map_err(|error| match error {
+        RunError::Create(error) => anyhow::Error::from(error),
+        RunError::Execute(error) => error.into(),
+    })?;
     let output = host.provider.output_of(sandbox, execution);
     let mut follower = Follower::new(output, Sink::of(place.json));
     let outcome =
