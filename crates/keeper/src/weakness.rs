@@ -26,6 +26,7 @@ pub enum Weakness {
     Capability(u64),
     NewPrivilegesGranted,
     AmbientCapabilitiesAllowed,
+    InheritableCapabilitiesKept,
     /// Limits on open files, locked memory, queues, signals, core files and priorities are the host's.
     LimitsOfTheHost,
     /// The keeper's memory, environment and descriptors can be looked at.
@@ -37,7 +38,6 @@ pub enum Weakness {
     /// What is hidden in `/proc` and `/sys` is in sight.
     HiddenPathsShown,
     SetuidFilesHonoured,
-    DeviceFilesHonoured,
     /// As many terminals as the whole host has.
     TerminalsWithoutEnd,
     /// A directory of the host, writable, under the same name.
@@ -55,8 +55,6 @@ pub enum Weakness {
     /// The probe takes whatever is in the place of its file.
     ProbeFollowsAnything,
     OutputWithoutEnd,
-    /// The root that a body finds is taken as it is.
-    RootTakenAsFound,
 }
 
 static TAKEN_OUT: OnceLock<Vec<Weakness>> = OnceLock::new();
@@ -128,7 +126,6 @@ pub(crate) fn undo() -> io::Result<()> {
             Weakness::KernelSettingsWritable => unmount("/proc/sys", UnmountFlags::DETACH)?,
             Weakness::HiddenPathsShown => show_hidden_paths()?,
             Weakness::SetuidFilesHonoured => of_root -= MountFlags::NOSUID,
-            Weakness::DeviceFilesHonoured => of_root -= MountFlags::NODEV,
             Weakness::Shared(path) => {
                 let tree = held.iter().find(|(of, _)| of == path).ok_or(io::ErrorKind::NotFound)?;
                 fs::create_dir_all(path)?;

@@ -90,5 +90,9 @@ pub(super) fn forbid_ambient() -> Result<(), Errno> {
 pub(super) fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     let held = capabilities(None)?.permitted & kept;
     let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::InheritableCapabilitiesKept) {
+        return set_capabilities(None, CapabilitySets { inheritable: held, ..sets });
+    }
     set_capabilities(None, sets)
 }

@@ -35,6 +35,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("capability-by-a-file", |arguments| capability_by_file(&arguments[0])),
     ("have-net-admin", |_| through_if(has_net_admin(), "its effective capabilities")),
     ("raise-a-capability", |_| raise_admin()),
+    ("find-inheritable-capabilities", |_| find_inheritable()),
+    ("find-a-console", |_| must_not_work(fs::symlink_metadata("/dev/console"))),
     ("raise-an-ambient-capability", |_| raise_ambient()),
     ("write-through-a-leaked-directory", |_| write_through_leaks()),
     ("reach-outside-from-its-working-directory", |_| outside_of_root(".")),
@@ -142,6 +144,19 @@ fn capability_by_file(program: &str) -> Result<Verdict, String> {
 
 fn has_net_admin() -> bool {
     status_of("self").is_ok_and(|status| bits(&status, "CapEff:") & (1 << NET_ADMIN) != 0)
+}
+
+/// In its own sets, and in those of everybody it can see.
+fn find_inheritable() -> Result<Verdict, String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_process && status_of(&name).is_ok_and(|status| bits(&status, "CapInh:") != 0) {
+            found.push(name);
+        }
+    }
+    through_if(!found.is_empty(), format!("processes with some: {found:?}"))
 }
 
 pub(crate) fn status_of(process: &str) -> Result<String, String> {

@@ -80,11 +80,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("steal-what-it-writes", |_| steal_output()),
     ("orphans-without-end", |_| orphans_without_end()),
     ("pipe-in-place-of-the-probes-file", |_| {
-        for number in 0..64 {
-            let path = text(&format!("/workspace/.pinfold-probe-{number}"));
-            let mode = (libc::S_IFIFO | 0o666) as usize;
-            call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
-        }
+        // The one name that could be guessed: a probe that knows better takes a new one each time.
+        let (path, mode) = (text("/workspace/.pinfold-probe"), (libc::S_IFIFO | 0o666) as usize);
+        call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
         Ok(Verdict::Held("planted; the probe is asked outside".into()))
     }),
     ("workspace-becomes-a-descriptor-of-the-keeper", |arguments| {

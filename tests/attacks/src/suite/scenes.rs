@@ -2,6 +2,7 @@
 
 pub(crate) mod exhaustion;
 pub(crate) mod files;
+pub(crate) mod images;
 pub(crate) mod keeper;
 pub(crate) mod network;
 pub(crate) mod secrets;

@@ -48,7 +48,7 @@ section root; ls -A /
 pub(crate) async fn look(stage: &Stage) -> Result<Seen, String> {
     let argv = ["sh", "-c", SCRIPT].map(str::to_owned).to_vec();
     let env = GIVEN.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let command = Command { argv, env, workdir: Some("/workspace".into()), tty: false };
+    let command = Command { argv, env, workdir: Some("/workspace".into()), ..Command::default() };
     let execution = stage.begin(&command, Some(8_000)).await.map_err(|error| error.to_string())?;
     let ended = stage.end_of(execution).await.ok_or("it did not end")?;
     let said = stage.output_of(execution);

@@ -107,9 +107,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     escape(
         "use_a_device_node_that_came_with_its_files",
-        "nodev",
-        Act::Scene(|stage| Box::pin(scenes::files::use_a_device_node(stage))),
-        without![Weakness::DeviceFilesHonoured],
+        "nodev, user namespace",
+        Act::Scene(|stage| Box::pin(scenes::images::use_a_device_node(stage))),
+        Proof::Naive(scenes::images::a_device_of_the_host_opens),
     ),
     hostile(
         "become_root_by_a_setuid_file",
@@ -140,6 +140,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         without![Weakness::AmbientCapabilitiesAllowed],
     )
     .cve("CVE-2022-24769"),
+    hostile(
+        "find_inheritable_capabilities",
+        "empty inheritable sets",
+        &["find-inheritable-capabilities"],
+        without![Weakness::InheritableCapabilitiesKept],
+    )
+    .cve("CVE-2022-29162"),
     hostile(
         "write_through_a_leaked_directory",
         "no descriptor but three",
@@ -194,9 +201,32 @@ pub(super) const ENTRIES: &[Entry] = &[
         "plant_links_where_mounts_will_be",
         "a root that is made anew",
         Act::Scene(|stage| Box::pin(scenes::files::plant_links(stage))),
-        without![Weakness::RootTakenAsFound],
+        Proof::Naive(scenes::images::naive_setup_follows_links),
     )
     .cve("CVE-2021-30465"),
+    escape(
+        "dev_is_a_link_in_its_image",
+        "mounts on real directories",
+        Act::Scene(|stage| Box::pin(scenes::images::links_in_place_of(stage, &["dev"]))),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2026-41579"),
+    escape(
+        "places_of_mounts_are_links_in_its_image",
+        "mounts on real directories",
+        Act::Scene(|stage| {
+            Box::pin(scenes::images::links_in_place_of(stage, &["proc", "sys", "tmp", "workspace"]))
+        }),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2026-34078"),
+    escape(
+        "console_is_a_link_in_its_image",
+        "/dev of its own, no console",
+        Act::Scene(|stage| Box::pin(scenes::images::console_is_a_link(stage))),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2025-52565"),
     hostile(
         "child_less_confined_than_its_parent",
         "inherited filters",
