@@ -61,7 +61,7 @@ static TAKEN_OUT: OnceLock<Vec<Weakness>> = OnceLock::new();
 static HELD: Mutex<Vec<(PathBuf, OwnedFd)>> = Mutex::new(Vec::new());
 
 /// Under this number executions find what was leaked to them.
-const LEAKED: i32 = 9;
+const LEAKED: i32 = 60;
 
 /// In the child that becomes the keeper: from now on these guards are out.
 pub(crate) fn take_out(weaknesses: Vec<Weakness>) {
