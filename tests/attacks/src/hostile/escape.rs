@@ -51,15 +51,20 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("child-less-confined-than-its-parent", |_| compare_with_child()),
     ("plant-links-in-place-of-mounts", |arguments| {
         // What a hostile image, or code that ran here before, leaves for whoever sets the root up again.
-        let outside = &arguments[0];
-        for name in ["etc", "home", "opt", "var"] {
+        let (outside, mut planted) = (&arguments[0], Vec::new());
+        for name in ["etc", "home", "opt", "srv", "var", "workspace"] {
             let path = Path::new("/").join(name);
-            fs::rename(&path, format!("/tmp/old-{name}"))
-                .or_else(|_| fs::remove_dir_all(&path))
-                .step(name)?;
-            symlink(outside, &path).step("plant a link")?;
+            // Those with mounts in them stay where they are.
+            if fs::rename(&path, format!("/tmp/old-{name}")).or_else(|_| fs::remove_dir(&path)).is_ok() {
+                symlink(outside, &path).step("plant a link")?;
+                planted.push(name);
+            }
         }
-        Ok(Verdict::Through("planted".into()))
+        if planted.is_empty() {
+            Err("no place for a link".into())
+        } else {
+            Ok(Verdict::Through(format!("{planted:?}")))
+        }
     }),
 ];
 

@@ -38,6 +38,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             &[KEEPER, local.as_ptr().addr(), 1, remote.as_ptr().addr(), 1, 0],
         ))
     }),
+    ("look-into-children-of-process-1", |_| look_into_children()),
     ("limit-open-files-of-process-1", |_| limit_keeper(7, 4)),
     ("limit-file-sizes-of-process-1", |_| limit_keeper(1, 0)),
     ("limit-cpu-time-of-process-1", |_| limit_keeper(0, 1_000_000)),
@@ -104,6 +105,29 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         Ok(Verdict::Held("planted".into()))
     }),
 ];
+
+/// Those that are not this program: what the keeper has made for itself.
+fn look_into_children() -> Result<Verdict, String> {
+    let (mut seen, mut open) = (0, Vec::new());
+    for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(status) = crate::escape::status_of(&name) else { continue };
+        let is_child = status.lines().any(|line| line == "PPid:\t1");
+        if !is_child || name == "self" || name == "thread-self" || name == std::process::id().to_string() {
+            continue;
+        }
+        seen += 1;
+        for file in ["mem", "environ", "maps", "exe", "root/proc"] {
+            if File::open(entry.path().join(file)).is_ok() {
+                open.push(format!("{file} of {name}"));
+            }
+        }
+    }
+    if seen == 0 {
+        return Err("there is none".into());
+    }
+    through_if(!open.is_empty(), format!("{open:?} of {seen}"))
+}
 
 const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 

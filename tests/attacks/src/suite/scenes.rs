@@ -6,6 +6,7 @@ pub(crate) mod images;
 pub(crate) mod keeper;
 pub(crate) mod network;
 pub(crate) mod secrets;
+pub(crate) mod service;
 pub(crate) mod stopping;
 
 use std::time::Duration;

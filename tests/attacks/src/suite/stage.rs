@@ -282,6 +282,7 @@ impl Stage {
             Some(137) if outcome.cause == Cause::OutputLimit => {
                 Ok(Verdict::Through("what it wrote could not be kept".into()))
             }
+            Some(137) if outcome.cause == Cause::TimeLimit => Err(format!("it took too long: {said}")),
             Some(137) => Ok(Verdict::Held(format!("ended by the kernel: {said}"))),
             Some(126 | 127) => Ok(Verdict::Held(format!("not started: {said}"))),
             code => Err(format!("ended with {code:?} ({:?}): {said}", outcome.cause)),

@@ -6,6 +6,7 @@ mod files;
 mod keeper;
 mod network;
 mod secrets;
+mod service;
 mod stopping;
 
 use crate::entry::Entry;
@@ -15,6 +16,7 @@ const TABLES: &[&[Entry]] = &[
     keeper::ENTRIES,
     network::ENTRIES,
     files::ENTRIES,
+    service::ENTRIES,
     exhaustion::ENTRIES,
     stopping::ENTRIES,
     secrets::ENTRIES,

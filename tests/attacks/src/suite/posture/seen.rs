@@ -19,7 +19,7 @@ pub(crate) const GIVEN: [(&str, &str); 1] = [("GIVEN", "1")];
 
 const SCRIPT: &str = r#"
 section() { printf '\n@@@ %s\n' "$1"; }
-section descriptors; for each in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+section descriptors; for each in $(seq 0 63); do
     if [ -L /proc/$$/fd/$each ]; then printf '%s ' $each; readlink /proc/$$/fd/$each; fi; done
 section status; cat /proc/self/status
 section limits; cat /proc/self/limits

@@ -3,7 +3,7 @@
 use pinfold_keeper::confine::{CapabilitySet, Door};
 use pinfold_keeper::weakness::Weakness;
 
-use crate::entry::{Act, Entry, Group, Proof, capability, door, without};
+use crate::entry::{Act, Entry, Group, Proof, capability, door, keepers_rights, without};
 use crate::scenes;
 
 const SETTINGS: &str = "read-only /proc/sys";
@@ -192,9 +192,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     .cve("CVE-2019-5736"),
     hostile(
         "read_the_runtimes_file",
-        "keeper not dumpable",
+        "keeper not dumpable, with rights of its own",
         &["read-of-process-1", "exe"],
-        without![Weakness::KeeperReadable],
+        without![Weakness::KeeperReadable, keepers_rights()],
     )
     .cve("CVE-2019-5736"),
     escape(
@@ -277,7 +277,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "enter_namespaces_of_process_1",
         "door Namespaces, keeper not dumpable",
         &["enter-namespaces-of-process-1"],
-        without![door(Door::Namespaces), capability(CapabilitySet::SYS_ADMIN), Weakness::KeeperReadable],
+        without![door(Door::Namespaces), keepers_rights(), Weakness::KeeperReadable],
     ),
     hostile(
         "enter_a_namespace_by_setns",
