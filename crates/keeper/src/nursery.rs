@@ -27,6 +27,12 @@ const DESCRIPTORS: usize = 32;
 
 /// Gives birth until the other side is gone. Keepers live on.
 pub fn run() -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if std::env::args_os().all(|argument| argument != crate::weakness::UNSEALED) {
+        crate::sealed::become_a_sealed_copy();
+    }
+    #[cfg(not(feature = "weakened"))]
+    crate::sealed::become_a_sealed_copy();
     kernel::close_from(3)?;
     kernel::forget_children();
     let socket = kernel::inherited(0)?;

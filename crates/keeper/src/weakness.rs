@@ -55,7 +55,12 @@ pub enum Weakness {
     /// The probe takes whatever is in the place of its file.
     ProbeFollowsAnything,
     OutputWithoutEnd,
+    /// The nursery, started with the argument [`UNSEALED`], is the file that it was started from.
+    RuntimeUnsealed,
 }
+
+/// An argument of a nursery that stays what it was started from.
+pub const UNSEALED: &str = "unsealed";
 
 static TAKEN_OUT: OnceLock<Vec<Weakness>> = OnceLock::new();
 static HELD: Mutex<Vec<(PathBuf, OwnedFd)>> = Mutex::new(Vec::new());

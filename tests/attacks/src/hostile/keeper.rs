@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
@@ -99,12 +100,48 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         symlink(format!("/proc/self/fd/{}{up}{}", arguments[0], arguments[1]), link).step("plant a link")?;
         Ok(Verdict::Held("planted".into()))
     }),
+    ("catch-the-runtime", |_| catch_the_runtime()),
     ("run-the-runtime-by-proc-self-exe", |_| {
         fs::write("/tmp/trap", "#!/proc/self/exe\n").step("plant a script")?;
         crate::stay::make_executable("/tmp/trap")?;
         Ok(Verdict::Held("planted".into()))
     }),
 ];
+
+/// Waits for a process that runs a program of no path inside, and asks whether that could be written to.
+fn catch_the_runtime() -> Result<Verdict, String> {
+    for _ in 0..20_000 {
+        let running = fs::read_dir("/proc").step("list processes")?.flatten();
+        for exe in running.map(|entry| entry.path().join("exe")) {
+            let Ok(held) = File::open(&exe) else { continue };
+            let again = format!("/proc/self/fd/{}", held.as_raw_fd());
+            let name = fs::read_link(&again).unwrap_or_default();
+            if name.starts_with("/usr") || name.starts_with("/tmp/hostile") {
+                continue;
+            }
+            return judge(&held, &again, &name.display().to_string());
+        }
+    }
+    Err("no runtime was seen".into())
+}
+
+fn judge(held: &File, again: &str, name: &str) -> Result<Verdict, String> {
+    const GET_SEALS: usize = 1034;
+    const SEALED_AGAINST_WRITING: usize = 8;
+    let number = usize::try_from(held.as_raw_fd()).unwrap_or(0);
+    let seals = call(libc::SYS_fcntl, &[number, GET_SEALS]).unwrap_or(0);
+    if seals & SEALED_AGAINST_WRITING != 0 {
+        return Ok(Verdict::Held(format!("{name} is sealed")));
+    }
+    match OpenOptions::new().write(true).open(again) {
+        Ok(_) => Ok(Verdict::Through(format!("{name} can be written to"))),
+        // Not while it runs; but it would be there when nobody runs it.
+        Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+            Ok(Verdict::Through(format!("{name} could be written to once it does not run")))
+        }
+        Err(error) => Ok(Verdict::Held(format!("{name}: {error}"))),
+    }
+}
 
 /// Those that are not this program: what the keeper has made for itself.
 fn look_into_children() -> Result<Verdict, String> {

@@ -106,9 +106,9 @@ pub(crate) fn capability(capability: CapabilitySet) -> Weakness {
     Weakness::Capability(capability.bits())
 }
 
-/// The one that the keeper has beyond code inside: the kernel lets nobody look into who has more.
+/// What the keeper has at the most beyond code inside: the kernel lets nobody look into who has more.
 pub(crate) fn keepers_rights() -> Weakness {
-    capability(CapabilitySet::SYS_ADMIN)
+    capability(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE)
 }
 
 /// Weaknesses in words, without the paths of this run.

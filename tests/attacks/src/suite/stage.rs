@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use pinfold_keeper::log::Entry;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::weakness::{UNSEALED, Weakness};
 use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, Probed, SandboxId, Spec,
@@ -21,9 +21,11 @@ use pinfold_provider::{Body, Exec, ExecError, Files, Provider, Start, StartPermi
 
 use crate::entry::Verdict;
 use crate::outside::Outside;
+use crate::somebody::program;
 
 pub(crate) const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
 const NURSERY: &str = env!("CARGO_BIN_EXE_weakened-nursery");
+pub(crate) const PROGRAMS: [&str; 2] = [HOSTILE, NURSERY];
 pub(crate) const INSIDE: &str = "/tmp/hostile";
 /// The exit codes of the hostile program.
 const HELD: i32 = 41;
@@ -85,7 +87,7 @@ impl Stage {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let instance = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
         let body = Body { sandbox: SandboxId(instance & 0xffff_ffff), generation: Generation(1) };
-        let provider = open(&path.join("data"), instance)?;
+        let provider = open(&path.join("data"), instance, &[])?;
         let outside = outside.clone();
         Ok(Self {
             provider,
@@ -106,7 +108,7 @@ impl Stage {
     ) -> Result<Self, String> {
         let mut stage = Self::prepare(outside)?;
         stage.weaknesses = weaknesses(&stage);
-        stage.provider = open(&stage.data(), stage.instance)?.weakened_by(&stage.weaknesses);
+        stage.provider = open(&stage.data(), stage.instance, &stage.weaknesses)?;
         stage.start(limits, LIFE_MS).await?;
         stage.bring(HOSTILE, INSIDE).await?;
         Ok(stage)
@@ -117,7 +119,7 @@ impl Stage {
         let mut stage = Self::prepare(outside)?;
         let layer = Layer { path: root.to_owned(), first_id: Some(0) };
         let images = Arc::new(move |_: &str| Ok(vec![layer.clone()]));
-        stage.provider = open(&stage.data(), stage.instance)?.with_images(images);
+        stage.provider = open(&stage.data(), stage.instance, &[])?.with_images(images);
         let spec = Spec { limits: standard_limits(), image: Some("hostile".into()), ..Spec::default() };
         match stage.start_as(&spec, LIFE_MS).await {
             Ok(()) => Ok(stage),
@@ -141,12 +143,12 @@ impl Stage {
 
     /// Another control plane of the same sandboxes.
     pub(crate) fn second_provider(&self) -> Result<LinuxProvider, String> {
-        open(&self.data(), self.instance)
+        open(&self.data(), self.instance, &[])
     }
 
     /// Puts a program into the sandbox, as any caller would.
-    async fn bring(&self, program: &str, inside: &str) -> Result<(), String> {
-        let mut content = Whole::new(fs::read(program).map_err(|error| error.to_string())?);
+    async fn bring(&self, built: &str, inside: &str) -> Result<(), String> {
+        let mut content = Whole::new(fs::read(program(built)).map_err(|error| error.to_string())?);
         let written = self.provider.write(self.body, inside.as_bytes(), Some(0o755), &mut content).await;
         written.map(|_| ()).map_err(|error| format!("{inside}: {error}"))
     }
@@ -313,12 +315,19 @@ impl Stage {
     }
 }
 
-fn open(data: &Path, instance: u128) -> Result<LinuxProvider, String> {
+/// The file that keepers run, unless they run a copy of it.
+pub(crate) fn runtime() -> PathBuf {
+    program(NURSERY)
+}
+
+fn open(data: &Path, instance: u128, weaknesses: &[Weakness]) -> Result<LinuxProvider, String> {
+    let unsealed = weaknesses.contains(&Weakness::RuntimeUnsealed).then(|| UNSEALED.into());
     let config = LinuxConfig {
         data: data.to_owned(),
         instance,
-        nursery: NurseryProgram { program: NURSERY.into(), arguments: Vec::new() },
+        nursery: NurseryProgram { program: runtime(), arguments: unsealed.into_iter().collect() },
         clock: Arc::new(now),
     };
-    LinuxProvider::open(config).map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
+    let opened = LinuxProvider::open(config).map(|provider| provider.weakened_by(weaknesses));
+    opened.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
 }

@@ -185,9 +185,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     escape(
         "overwrite_the_runtime_by_its_own_exe",
-        "ids, busy text",
+        "ids",
         Act::Scene(|stage| Box::pin(scenes::keeper::overwrite_the_runtime(stage))),
-        Proof::Nowhere("it would need a runtime that anybody may overwrite"),
+        Proof::Nowhere("root's runtime would have to be anybody's; proved at an ordinary user's"),
     )
     .cve("CVE-2019-5736"),
     hostile(
