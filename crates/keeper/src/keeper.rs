@@ -14,7 +14,7 @@ use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::breach::Counters;
-use crate::confine::{Confinement, Limits, Profile};
+use crate::confine::{Confinement, HeldBy, Limits, Profile};
 use crate::console::Devices;
 use crate::disk::DiskWatch;
 use crate::execution::Execution;
@@ -109,8 +109,9 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         Ok(confinement) => confinement,
         Err(_) => Confinement::prepare(&Profile::default()).map_err(io::Error::other)?,
     };
+    let held_by = if inheritance.work.directory.is_some() { HeldBy::Groups } else { HeldBy::Marks };
     // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
-    confinement.apply_to_keeper().map_err(io::Error::other)?;
+    confinement.apply_to_keeper(held_by).map_err(io::Error::other)?;
     #[cfg(feature = "weakened")]
     crate::weakness::uncover_keeper()?;
     let mut keeper = Keeper {

@@ -20,6 +20,7 @@ mod peers;
 mod plan;
 mod probe;
 pub mod process;
+mod sealed;
 mod tree;
 pub mod used;
 #[cfg(feature = "weakened")]

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -27,6 +27,12 @@ const DESCRIPTORS: usize = 32;
 
 /// Gives birth until the other side is gone. Keepers live on.
 pub fn run() -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if std::env::args_os().all(|argument| argument != crate::weakness::UNSEALED) {
+        crate::sealed::become_a_sealed_copy();
+    }
+    #[cfg(not(feature = "weakened"))]
+    crate::sealed::become_a_sealed_copy();
     kernel::close_from(3)?;
     kernel::forget_children();
     let socket = kernel::inherited(0)?;
@@ -150,7 +156,12 @@ fn write_down(pid: i32, descriptors: &[OwnedFd]) -> io::Result<()> {
 /// They are the nursery's: its socket, and whatever its caller hears of it by.
 fn let_go_of_standard_streams() -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    (0..3).try_for_each(|stream| kernel::duplicate_as(&nothing, stream))
+    (0..3).try_for_each(|stream| kernel::duplicate_as(&nothing, stream))?;
+    if nothing.as_raw_fd() < 3 {
+        // It took a place that was free, and stays there.
+        let _ = nothing.into_raw_fd();
+    }
+    Ok(())
 }
 
 pub(crate) fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {

@@ -26,6 +26,7 @@ pub enum Weakness {
     Capability(u64),
     NewPrivilegesGranted,
     AmbientCapabilitiesAllowed,
+    InheritableCapabilitiesKept,
     /// Limits on open files, locked memory, queues, signals, core files and priorities are the host's.
     LimitsOfTheHost,
     /// The keeper's memory, environment and descriptors can be looked at.
@@ -37,7 +38,6 @@ pub enum Weakness {
     /// What is hidden in `/proc` and `/sys` is in sight.
     HiddenPathsShown,
     SetuidFilesHonoured,
-    DeviceFilesHonoured,
     /// As many terminals as the whole host has.
     TerminalsWithoutEnd,
     /// A directory of the host, writable, under the same name.
@@ -55,15 +55,18 @@ pub enum Weakness {
     /// The probe takes whatever is in the place of its file.
     ProbeFollowsAnything,
     OutputWithoutEnd,
-    /// The root that a body finds is taken as it is.
-    RootTakenAsFound,
+    /// The nursery, started with the argument [`UNSEALED`], is the file that it was started from.
+    RuntimeUnsealed,
 }
+
+/// An argument of a nursery that stays what it was started from.
+pub const UNSEALED: &str = "unsealed";
 
 static TAKEN_OUT: OnceLock<Vec<Weakness>> = OnceLock::new();
 static HELD: Mutex<Vec<(PathBuf, OwnedFd)>> = Mutex::new(Vec::new());
 
 /// Under this number executions find what was leaked to them.
-const LEAKED: i32 = 9;
+const LEAKED: i32 = 60;
 
 /// In the child that becomes the keeper: from now on these guards are out.
 pub(crate) fn take_out(weaknesses: Vec<Weakness>) {
@@ -128,7 +131,6 @@ pub(crate) fn undo() -> io::Result<()> {
             Weakness::KernelSettingsWritable => unmount("/proc/sys", UnmountFlags::DETACH)?,
             Weakness::HiddenPathsShown => show_hidden_paths()?,
             Weakness::SetuidFilesHonoured => of_root -= MountFlags::NOSUID,
-            Weakness::DeviceFilesHonoured => of_root -= MountFlags::NODEV,
             Weakness::Shared(path) => {
                 let tree = held.iter().find(|(of, _)| of == path).ok_or(io::ErrorKind::NotFound)?;
                 fs::create_dir_all(path)?;

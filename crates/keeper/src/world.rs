@@ -234,7 +234,7 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         symlink(target, dev.join(name)).doing("link", dev.join(name))?;
     }
     for directory in ["/tmp", "/workspace"] {
-        fs::create_dir_all(directory).doing("make", directory)?;
+        make_real(Path::new(directory))?;
     }
     fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("open up", "/tmp")
 }

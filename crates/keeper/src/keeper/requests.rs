@@ -129,7 +129,7 @@ impl Keeper {
         if id.is_empty() || !id.bytes().all(is_plain) {
             return Err(refused("its id is not a plain name"));
         }
-        Ok(Writer::begin(self.inheritance.output.try_clone()?, id, Ring::DEFAULT)?)
+        Ok(Writer::begin(self.inheritance.output.try_clone()?, id, ring())?)
     }
 
     fn kill(&mut self, id: &str) -> Response {
@@ -226,6 +226,14 @@ impl Keeper {
     pub(super) fn probed(&self, nonce: String, failed: Option<ProbeFailed>) -> Response {
         Response::Probed { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted, failed }
     }
+}
+
+fn ring() -> Ring {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::OutputWithoutEnd) {
+        return Ring { segments: 128, ..Ring::DEFAULT };
+    }
+    Ring::DEFAULT
 }
 
 fn refuse(reason: Reason, why: &str) -> Response {

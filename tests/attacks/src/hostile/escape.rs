@@ -35,6 +35,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("capability-by-a-file", |arguments| capability_by_file(&arguments[0])),
     ("have-net-admin", |_| through_if(has_net_admin(), "its effective capabilities")),
     ("raise-a-capability", |_| raise_admin()),
+    ("find-inheritable-capabilities", |_| find_inheritable()),
+    ("find-a-console", |_| must_not_work(fs::symlink_metadata("/dev/console"))),
     ("raise-an-ambient-capability", |_| raise_ambient()),
     ("write-through-a-leaked-directory", |_| write_through_leaks()),
     ("reach-outside-from-its-working-directory", |_| outside_of_root(".")),
@@ -49,15 +51,20 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("child-less-confined-than-its-parent", |_| compare_with_child()),
     ("plant-links-in-place-of-mounts", |arguments| {
         // What a hostile image, or code that ran here before, leaves for whoever sets the root up again.
-        let outside = &arguments[0];
-        for name in ["etc", "home", "opt", "var"] {
+        let (outside, mut planted) = (&arguments[0], Vec::new());
+        for name in ["etc", "home", "opt", "srv", "var", "workspace"] {
             let path = Path::new("/").join(name);
-            fs::rename(&path, format!("/tmp/old-{name}"))
-                .or_else(|_| fs::remove_dir_all(&path))
-                .step(name)?;
-            symlink(outside, &path).step("plant a link")?;
+            // Those with mounts in them stay where they are.
+            if fs::rename(&path, format!("/tmp/old-{name}")).or_else(|_| fs::remove_dir(&path)).is_ok() {
+                symlink(outside, &path).step("plant a link")?;
+                planted.push(name);
+            }
         }
-        Ok(Verdict::Through("planted".into()))
+        if planted.is_empty() {
+            Err("no place for a link".into())
+        } else {
+            Ok(Verdict::Through(format!("{planted:?}")))
+        }
     }),
 ];
 
@@ -142,6 +149,19 @@ fn capability_by_file(program: &str) -> Result<Verdict, String> {
 
 fn has_net_admin() -> bool {
     status_of("self").is_ok_and(|status| bits(&status, "CapEff:") & (1 << NET_ADMIN) != 0)
+}
+
+/// In its own sets, and in those of everybody it can see.
+fn find_inheritable() -> Result<Verdict, String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_process && status_of(&name).is_ok_and(|status| bits(&status, "CapInh:") != 0) {
+            found.push(name);
+        }
+    }
+    through_if(!found.is_empty(), format!("processes with some: {found:?}"))
 }
 
 pub(crate) fn status_of(process: &str) -> Result<String, String> {

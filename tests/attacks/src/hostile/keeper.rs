@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
@@ -38,6 +39,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             &[KEEPER, local.as_ptr().addr(), 1, remote.as_ptr().addr(), 1, 0],
         ))
     }),
+    ("look-into-children-of-process-1", |_| look_into_children()),
     ("limit-open-files-of-process-1", |_| limit_keeper(7, 4)),
     ("limit-file-sizes-of-process-1", |_| limit_keeper(1, 0)),
     ("limit-cpu-time-of-process-1", |_| limit_keeper(0, 1_000_000)),
@@ -80,11 +82,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("steal-what-it-writes", |_| steal_output()),
     ("orphans-without-end", |_| orphans_without_end()),
     ("pipe-in-place-of-the-probes-file", |_| {
-        for number in 0..64 {
-            let path = text(&format!("/workspace/.pinfold-probe-{number}"));
-            let mode = (libc::S_IFIFO | 0o666) as usize;
-            call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
-        }
+        // The one name that could be guessed: a probe that knows better takes a new one each time.
+        let (path, mode) = (text("/workspace/.pinfold-probe"), (libc::S_IFIFO | 0o666) as usize);
+        call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
         Ok(Verdict::Held("planted; the probe is asked outside".into()))
     }),
     ("workspace-becomes-a-descriptor-of-the-keeper", |arguments| {
@@ -100,12 +100,71 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         symlink(format!("/proc/self/fd/{}{up}{}", arguments[0], arguments[1]), link).step("plant a link")?;
         Ok(Verdict::Held("planted".into()))
     }),
+    ("catch-the-runtime", |_| catch_the_runtime()),
     ("run-the-runtime-by-proc-self-exe", |_| {
         fs::write("/tmp/trap", "#!/proc/self/exe\n").step("plant a script")?;
         crate::stay::make_executable("/tmp/trap")?;
         Ok(Verdict::Held("planted".into()))
     }),
 ];
+
+/// Waits for a process that runs a program of no path inside, and asks whether that could be written to.
+fn catch_the_runtime() -> Result<Verdict, String> {
+    for _ in 0..20_000 {
+        let running = fs::read_dir("/proc").step("list processes")?.flatten();
+        for exe in running.map(|entry| entry.path().join("exe")) {
+            let Ok(held) = File::open(&exe) else { continue };
+            let again = format!("/proc/self/fd/{}", held.as_raw_fd());
+            let name = fs::read_link(&again).unwrap_or_default();
+            if name.starts_with("/usr") || name.starts_with("/tmp/hostile") {
+                continue;
+            }
+            return judge(&held, &again, &name.display().to_string());
+        }
+    }
+    Err("no runtime was seen".into())
+}
+
+fn judge(held: &File, again: &str, name: &str) -> Result<Verdict, String> {
+    const GET_SEALS: usize = 1034;
+    const SEALED_AGAINST_WRITING: usize = 8;
+    let number = usize::try_from(held.as_raw_fd()).unwrap_or(0);
+    let seals = call(libc::SYS_fcntl, &[number, GET_SEALS]).unwrap_or(0);
+    if seals & SEALED_AGAINST_WRITING != 0 {
+        return Ok(Verdict::Held(format!("{name} is sealed")));
+    }
+    match OpenOptions::new().write(true).open(again) {
+        Ok(_) => Ok(Verdict::Through(format!("{name} can be written to"))),
+        // Not while it runs; but it would be there when nobody runs it.
+        Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+            Ok(Verdict::Through(format!("{name} could be written to once it does not run")))
+        }
+        Err(error) => Ok(Verdict::Held(format!("{name}: {error}"))),
+    }
+}
+
+/// Those that are not this program: what the keeper has made for itself.
+fn look_into_children() -> Result<Verdict, String> {
+    let (mut seen, mut open) = (0, Vec::new());
+    for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(status) = crate::escape::status_of(&name) else { continue };
+        let is_child = status.lines().any(|line| line == "PPid:\t1");
+        if !is_child || name == "self" || name == "thread-self" || name == std::process::id().to_string() {
+            continue;
+        }
+        seen += 1;
+        for file in ["mem", "environ", "maps", "exe", "root/proc"] {
+            if File::open(entry.path().join(file)).is_ok() {
+                open.push(format!("{file} of {name}"));
+            }
+        }
+    }
+    if seen == 0 {
+        return Err("there is none".into());
+    }
+    through_if(!open.is_empty(), format!("{open:?} of {seen}"))
+}
 
 const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 

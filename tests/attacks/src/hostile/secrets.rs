@@ -16,9 +16,10 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             ["/", "/run", "/tmp", "/etc", "/root", "/home", "/workspace", "/var/lib", "/dev", "/dev/shm"]
         {
             let Ok(entries) = fs::read_dir(directory) else { continue };
-            for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-            {
-                let is_small = entry.metadata().is_ok_and(|found| found.len() < 1 << 20);
+            for entry in entries.flatten() {
+                // What a name leads to may be a device without end.
+                let found = fs::metadata(entry.path());
+                let is_small = found.is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
                 if is_small && fs::read(entry.path()).is_ok_and(|found| has(&found, wanted.as_bytes())) {
                     return Ok(Verdict::Through(format!("in {}", entry.path().display())));
                 }

@@ -85,6 +85,15 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         }
         Ok(Verdict::Held("left".into()))
     }),
+    ("grow-a-file", |arguments| {
+        let most: usize = arguments[0].parse().map_err(|_| "how large".to_owned())?;
+        let mut file = File::create("/workspace/log").step("make a file")?;
+        for _ in 0..most * 16 {
+            file.write_all(&[b'x'; 1 << 16]).step("write")?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(Verdict::Held("grown".into()))
+    }),
     ("leave-many-files", |arguments| {
         let most: usize = arguments[0].parse().map_err(|_| "how many".to_owned())?;
         fs::create_dir_all("/workspace/many").step("make a directory")?;

@@ -106,6 +106,11 @@ pub(crate) fn capability(capability: CapabilitySet) -> Weakness {
     Weakness::Capability(capability.bits())
 }
 
+/// What the keeper has at the most beyond code inside: the kernel lets nobody look into who has more.
+pub(crate) fn keepers_rights() -> Weakness {
+    capability(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE)
+}
+
 /// Weaknesses in words, without the paths of this run.
 pub(crate) fn in_words(weaknesses: &[Weakness]) -> String {
     let words = weaknesses.iter().map(|weakness| match weakness {

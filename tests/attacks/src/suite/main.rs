@@ -11,6 +11,7 @@ mod posture;
 mod report;
 mod run;
 mod scenes;
+mod somebody;
 mod stage;
 mod table;
 
@@ -22,7 +23,7 @@ use outside::Outside;
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    if !rustix::process::getuid().is_root() {
+    if !rustix::process::getuid().is_root() && !somebody::is_here() {
         skip("attacks", "only root can set up what they must not reach");
         return ExitCode::SUCCESS;
     }

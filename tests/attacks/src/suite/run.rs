@@ -9,8 +9,8 @@ use pinfold_lifecycle::Limits;
 use crate::aftermath::{ids_of, leftovers};
 use crate::entry::{Act, Entry, Proof, Verdict, in_words};
 use crate::outside::Outside;
-use crate::stage::{Stage, standard_limits};
-use crate::{posture, report, table};
+use crate::stage::{PROGRAMS, Stage, standard_limits};
+use crate::{posture, report, somebody, table};
 
 /// How many entries at once: the machine has other things to do.
 const AT_ONCE: usize = 3;
@@ -46,7 +46,15 @@ pub(crate) async fn all(outside: &Arc<Outside>, wanted: &[String]) -> bool {
     let mut results: Vec<Result> =
         futures_util::stream::iter(runs).buffer_unordered(AT_ONCE).inspect(report::line).collect().await;
     results.sort_by_key(|result| (result.entry.group, result.entry.name));
-    let postures = if is_wanted("posture") { posture::all(outside).await } else { Vec::new() };
+    let mut postures = Vec::new();
+    if !somebody::is_here() {
+        if is_wanted("posture") {
+            postures.extend(posture::all(outside).await);
+        }
+        if is_wanted("somebody") {
+            postures.push(("of an ordinary user's sandboxes".to_owned(), somebody::tries(&PROGRAMS)));
+        }
+    }
     let over = neighbour.end().await;
     report::table(&results, &postures, over.err())
 }

@@ -2,9 +2,11 @@
 
 pub(crate) mod exhaustion;
 pub(crate) mod files;
+pub(crate) mod images;
 pub(crate) mod keeper;
 pub(crate) mod network;
 pub(crate) mod secrets;
+pub(crate) mod service;
 pub(crate) mod stopping;
 
 use std::time::Duration;

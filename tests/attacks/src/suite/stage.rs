@@ -1,7 +1,7 @@
 //! One real sandbox with everything around it: where it lives, what it must not reach, and the hostile program in it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,21 +9,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use pinfold_keeper::log::Reader;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::log::Entry;
+use pinfold_keeper::weakness::{UNSEALED, Weakness};
+use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, Probed, SandboxId, Spec,
     StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_provider::{Body, Exec, ExecError, Provider, Start, StartPermit};
+use pinfold_provider::{Body, Exec, ExecError, Files, Provider, Start, StartPermit, Whole};
 
 use crate::entry::Verdict;
 use crate::outside::Outside;
+use crate::somebody::program;
 
-const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
+pub(crate) const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
 const NURSERY: &str = env!("CARGO_BIN_EXE_weakened-nursery");
-const INSIDE: &str = "/tmp/hostile";
+pub(crate) const PROGRAMS: [&str; 2] = [HOSTILE, NURSERY];
+pub(crate) const INSIDE: &str = "/tmp/hostile";
 /// The exit codes of the hostile program.
 const HELD: i32 = 41;
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -84,7 +87,7 @@ impl Stage {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let instance = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
         let body = Body { sandbox: SandboxId(instance & 0xffff_ffff), generation: Generation(1) };
-        let provider = open(&path.join("data"), instance)?;
+        let provider = open(&path.join("data"), instance, &[])?;
         let outside = outside.clone();
         Ok(Self {
             provider,
@@ -105,29 +108,49 @@ impl Stage {
     ) -> Result<Self, String> {
         let mut stage = Self::prepare(outside)?;
         stage.weaknesses = weaknesses(&stage);
-        stage.provider = open(&stage.data(), stage.instance)?.weakened_by(&stage.weaknesses);
+        stage.provider = open(&stage.data(), stage.instance, &stage.weaknesses)?;
         stage.start(limits, LIFE_MS).await?;
-        stage.bring(HOSTILE, INSIDE)?;
+        stage.bring(HOSTILE, INSIDE).await?;
         Ok(stage)
     }
 
+    /// A sandbox of an image that is a directory of the host. The hostile program comes with it.
+    pub(crate) async fn raise_on(outside: &Arc<Outside>, root: &Path) -> Result<Self, String> {
+        let mut stage = Self::prepare(outside)?;
+        let layer = Layer { path: root.to_owned(), first_id: Some(0) };
+        let images = Arc::new(move |_: &str| Ok(vec![layer.clone()]));
+        stage.provider = open(&stage.data(), stage.instance, &[])?.with_images(images);
+        let spec = Spec { limits: standard_limits(), image: Some("hostile".into()), ..Spec::default() };
+        match stage.start_as(&spec, LIFE_MS).await {
+            Ok(()) => Ok(stage),
+            Err(why) => {
+                stage.end().await?;
+                Err(why)
+            }
+        }
+    }
+
     pub(crate) async fn start(&self, limits: Limits, life_ms: u64) -> Result<(), String> {
-        let spec = Spec { limits, ..Spec::default() };
+        self.start_as(&Spec { limits, ..Spec::default() }, life_ms).await
+    }
+
+    async fn start_as(&self, spec: &Spec, life_ms: u64) -> Result<(), String> {
         let ends_at = now().after_ms(life_ms);
-        let start = Start { body: self.body, spec: &spec, ends_at, permit: &Granted };
+        // Whatever happens to this program, no sandbox outlives it.
+        let start = Start { body: self.body, spec, ends_at, permit: &Granted, ends_with_caller: true };
         self.provider.start(start).await.map_err(|error| error.to_string())
     }
 
     /// Another control plane of the same sandboxes.
     pub(crate) fn second_provider(&self) -> Result<LinuxProvider, String> {
-        open(&self.data(), self.instance)
+        open(&self.data(), self.instance, &[])
     }
 
-    /// Puts a program into the sandbox by its own view of files.
-    pub(crate) fn bring(&self, program: &str, inside: &str) -> Result<(), String> {
-        let path = self.inside(inside)?;
-        fs::copy(program, &path).map_err(|error| format!("{}: {error}", path.display()))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())
+    /// Puts a program into the sandbox, as any caller would.
+    async fn bring(&self, built: &str, inside: &str) -> Result<(), String> {
+        let mut content = Whole::new(fs::read(program(built)).map_err(|error| error.to_string())?);
+        let written = self.provider.write(self.body, inside.as_bytes(), Some(0o755), &mut content).await;
+        written.map(|_| ()).map_err(|error| format!("{inside}: {error}"))
     }
 
     pub(crate) fn inside(&self, path: &str) -> Result<PathBuf, String> {
@@ -155,6 +178,10 @@ impl Stage {
 
     pub(crate) fn control(&self) -> PathBuf {
         self.data().join("control").join(self.name())
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.data().join("logs").join(self.body.sandbox.to_string())
     }
 
     pub(crate) fn canary(&self) -> PathBuf {
@@ -185,7 +212,7 @@ impl Stage {
             ("SHARED_MEMORY".to_owned(), self.outside.segment_key.to_string()),
             ("HUNTED".to_owned(), self.secret().chars().rev().collect()),
         ]);
-        Command { argv, env, workdir: Some("/".into()), tty: false }
+        Command { argv, env, workdir: Some("/".into()), ..Command::default() }
     }
 
     fn fresh_execution(&self) -> ExecutionId {
@@ -222,10 +249,11 @@ impl Stage {
 
     pub(crate) fn bytes_of(&self, execution: ExecutionId) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let Ok(file) = File::open(self.provider.output_of(self.body.sandbox, execution)) {
-            let mut reader = Reader::new(file);
-            while let Ok(Some(piece)) = reader.piece() {
-                bytes.extend(piece.bytes);
+        let mut reader = self.provider.output_of(self.body.sandbox, execution);
+        while let Ok(Some(entry)) = reader.next() {
+            match entry {
+                Entry::Piece(piece) => bytes.extend(piece.bytes),
+                Entry::Gap(_) => {}
             }
         }
         bytes
@@ -256,6 +284,7 @@ impl Stage {
             Some(137) if outcome.cause == Cause::OutputLimit => {
                 Ok(Verdict::Through("what it wrote could not be kept".into()))
             }
+            Some(137) if outcome.cause == Cause::TimeLimit => Err(format!("it took too long: {said}")),
             Some(137) => Ok(Verdict::Held(format!("ended by the kernel: {said}"))),
             Some(126 | 127) => Ok(Verdict::Held(format!("not started: {said}"))),
             code => Err(format!("ended with {code:?} ({:?}): {said}", outcome.cause)),
@@ -286,14 +315,19 @@ impl Stage {
     }
 }
 
-fn open(data: &Path, instance: u128) -> Result<LinuxProvider, String> {
+/// The file that keepers run, unless they run a copy of it.
+pub(crate) fn runtime() -> PathBuf {
+    program(NURSERY)
+}
+
+fn open(data: &Path, instance: u128, weaknesses: &[Weakness]) -> Result<LinuxProvider, String> {
+    let unsealed = weaknesses.contains(&Weakness::RuntimeUnsealed).then(|| UNSEALED.into());
     let config = LinuxConfig {
         data: data.to_owned(),
         instance,
-        nursery: NurseryProgram { program: NURSERY.into(), arguments: Vec::new() },
-        // Whatever happens to this program, no sandbox outlives it.
-        ends_with_caller: true,
+        nursery: NurseryProgram { program: runtime(), arguments: unsealed.into_iter().collect() },
         clock: Arc::new(now),
     };
-    LinuxProvider::open(config).map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
+    let opened = LinuxProvider::open(config).map(|provider| provider.weakened_by(weaknesses));
+    opened.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
 }

@@ -6,6 +6,8 @@ mod files;
 mod keeper;
 mod network;
 mod secrets;
+mod service;
+mod somebody;
 mod stopping;
 
 use crate::entry::Entry;
@@ -15,11 +17,13 @@ const TABLES: &[&[Entry]] = &[
     keeper::ENTRIES,
     network::ENTRIES,
     files::ENTRIES,
+    service::ENTRIES,
     exhaustion::ENTRIES,
     stopping::ENTRIES,
     secrets::ENTRIES,
 ];
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
-    TABLES.iter().copied().flatten()
+    let tables = if crate::somebody::is_here() { &[somebody::ENTRIES][..] } else { TABLES };
+    tables.iter().copied().flatten()
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pinfold_keeper::confine::WORKLOAD_CAPABILITIES;
+use pinfold_keeper::confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
 
 use super::seen::{GIVEN, Seen};
 use crate::aftermath::ids_of;
@@ -124,12 +124,14 @@ fn capabilities(_: &Stage, seen: &Seen) -> Vec<String> {
     for (name, expected) in [("CapInh:", &none), ("CapBnd:", &own), ("CapAmb:", &none)] {
         wrong.extend(equal(&format!("keeper {name}"), field(seen.of_keeper("status"), name), expected));
     }
-    let dangerous = u64::from_str_radix(field(seen.of_keeper("status"), "CapEff:"), 16).unwrap_or(u64::MAX);
-    // Modules, raw access, network, reboot, mknod.
-    for bit in [12, 13, 16, 17, 22, 27] {
-        if dangerous & (1 << bit) != 0 {
-            wrong.push(format!("the keeper holds capability {bit}"));
-        }
+    let mut keepers = WORKLOAD_CAPABILITIES | CapabilitySet::SYS_ADMIN;
+    if !seen.of_keeper("descriptors").lines().any(|target| target.ends_with("/work")) {
+        // Without a group for what it runs it looks for its processes one by one.
+        keepers |= CapabilitySet::SYS_PTRACE;
+    }
+    let keepers = format!("{:016x}", keepers.bits());
+    for name in ["CapPrm:", "CapEff:"] {
+        wrong.extend(equal(&format!("keeper {name}"), field(seen.of_keeper("status"), name), &keepers));
     }
     wrong
 }
@@ -154,30 +156,51 @@ fn descriptors(_: &Stage, seen: &Seen) -> Vec<String> {
     equal("descriptors", &found.join(", "), "0 /dev/null, 1 pipe, 2 pipe")
 }
 
-/// By kind and number: the socket to listen on, the directory of logs, its signals, the groups for what it runs, the
-/// pipes by which it was born and hears of its caller, and nothing on the first three.
+/// By kind and number. The socket to listen on, the directory of logs, the lock that says that it lives, its signals;
+/// nothing on the first three and once more for what it runs; the terminals of the sandbox; the pipes by which it was
+/// born and hears of its caller.
+const KEEPERS: &str = "1 lock, 1 logs, 4 nothing, 3 pipe, 1 signals, 1 socket, 1 terminals";
+
+/// Beside those it holds, for what it runs, the group, where it is counted, and where v1 groups are joined: each once.
+const GROUPS: [&str; 6] = [
+    "/work",
+    "/work/tasks",
+    "/work/memory.events",
+    "/work/memory.oom_control",
+    "/work/pids.events",
+    "/work/cgroup.procs",
+];
+
 fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
     let logs = format!("{}/logs/", stage.data().display());
+    let lock = stage.control().join("process").display().to_string();
+    let own_group = |target: &str| {
+        let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&stage.name())).flatten();
+        below.is_some_and(|(_, file)| GROUPS.contains(&file))
+    };
     let kind = |target: &str| match target {
-        "/dev/null" => "nothing".to_owned(),
+        // The host's and the sandbox's own.
+        "/null" | "/dev/null" => "nothing".to_owned(),
+        "/dev/pts" => "terminals".to_owned(),
         "anon_inode:[signalfd]" => "signals".to_owned(),
+        _ if target == lock => "lock".to_owned(),
         _ if target.starts_with("socket:") => "socket".to_owned(),
         _ if target.starts_with("pipe:") => "pipe".to_owned(),
         _ if target.starts_with(&logs) => "logs".to_owned(),
-        _ if target.starts_with("/sys/fs/cgroup/") => "group".to_owned(),
         other => other.to_owned(),
     };
+    let (groups, others): (Vec<&str>, Vec<&str>) =
+        seen.of_keeper("descriptors").lines().partition(|target| own_group(target));
     let mut counted = std::collections::BTreeMap::<String, usize>::new();
-    for target in seen.of_keeper("descriptors").lines() {
+    for target in others {
         *counted.entry(kind(target)).or_default() += 1;
     }
-    // How many groups there are depends on the host's control groups.
-    counted.remove("group");
     let found: Vec<String> = counted.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    equal("descriptors of the keeper", &found.join(", "), KEEPERS)
+    let mut wrong = equal("descriptors of the keeper", &found.join(", "), KEEPERS);
+    let twice = groups.windows(2).filter(|pair| pair[0] == pair[1]);
+    wrong.extend(twice.map(|pair| format!("the keeper holds {} twice", pair[0])));
+    wrong
 }
-
-const KEEPERS: &str = "1 logs, 3 nothing, 3 pipe, 1 signals, 1 socket";
 
 fn limits(_: &Stage, seen: &Seen) -> Vec<String> {
     let expected = [

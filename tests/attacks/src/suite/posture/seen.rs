@@ -19,7 +19,7 @@ pub(crate) const GIVEN: [(&str, &str); 1] = [("GIVEN", "1")];
 
 const SCRIPT: &str = r#"
 section() { printf '\n@@@ %s\n' "$1"; }
-section descriptors; for each in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+section descriptors; for each in $(seq 0 63); do
     if [ -L /proc/$$/fd/$each ]; then printf '%s ' $each; readlink /proc/$$/fd/$each; fi; done
 section status; cat /proc/self/status
 section limits; cat /proc/self/limits
@@ -48,7 +48,7 @@ section root; ls -A /
 pub(crate) async fn look(stage: &Stage) -> Result<Seen, String> {
     let argv = ["sh", "-c", SCRIPT].map(str::to_owned).to_vec();
     let env = GIVEN.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let command = Command { argv, env, workdir: Some("/workspace".into()), tty: false };
+    let command = Command { argv, env, workdir: Some("/workspace".into()), ..Command::default() };
     let execution = stage.begin(&command, Some(8_000)).await.map_err(|error| error.to_string())?;
     let ended = stage.end_of(execution).await.ok_or("it did not end")?;
     let said = stage.output_of(execution);

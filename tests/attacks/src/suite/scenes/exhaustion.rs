@@ -19,8 +19,7 @@ pub(crate) async fn output(stage: &Stage) -> Result<Verdict, String> {
     if stage.end_of(execution).await.is_none() {
         return Ok(Verdict::Through("the keeper did not say how it ended".into()));
     }
-    let log = stage.provider.output_of(stage.body.sandbox, execution);
-    let kept = size_of(&log);
+    let kept = size_of(&stage.logs());
     Ok(Verdict::through_if(kept > MOST_OUTPUT, format!("{} MiB are kept", kept >> 20)))
 }
 

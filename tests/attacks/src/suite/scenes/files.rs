@@ -7,21 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use pinfold_provider::Provider;
-use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use rustix::fs::Mode;
 
 use super::until;
 use crate::entry::Verdict;
 use crate::stage::{Stage, standard_limits};
-
-/// A node of the null device among its files, as an image might bring it.
-pub(crate) async fn use_a_device_node(stage: &Stage) -> Result<Verdict, String> {
-    let path = stage.inside("/tmp/node")?;
-    mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(1, 3))
-        .map_err(|error| error.to_string())?;
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666))
-        .map_err(|error| error.to_string())?;
-    stage.attempt(&["use-a-device-node-of-its-image", "/tmp/node"]).await
-}
 
 /// Code that ran before has put links where a start puts files; the keeper is lost, and the same body starts again.
 pub(crate) async fn plant_links(stage: &Stage) -> Result<Verdict, String> {
@@ -75,7 +65,7 @@ pub(crate) async fn pipe_in_place_of_the_probe(stage: &Stage) -> Result<Verdict,
 
 /// The workspace is a link to what the keeper holds: the directory of its logs.
 pub(crate) async fn probe_in_a_descriptor(stage: &Stage) -> Result<Verdict, String> {
-    let logs = stage.data().join("logs").join(stage.body.sandbox.to_string());
+    let logs = stage.logs();
     for number in 3..14_u32 {
         stage.attempt(&["workspace-becomes-a-descriptor-of-the-keeper", &number.to_string()]).await?;
         let before =

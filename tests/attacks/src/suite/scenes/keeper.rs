@@ -8,7 +8,7 @@ use pinfold_lifecycle::Command;
 
 use super::{a_moment, until};
 use crate::entry::Verdict;
-use crate::stage::Stage;
+use crate::stage::{Stage, runtime};
 
 /// The descriptors that the keeper may hold when it starts a program.
 const DESCRIPTORS: std::ops::Range<u32> = 3..14;
@@ -46,20 +46,29 @@ pub(crate) async fn start_by_a_descriptor(stage: &Stage) -> Result<Verdict, Stri
     Ok(Verdict::Held("no descriptor leads to a program".into()))
 }
 
-/// A script whose interpreter is `/proc/self/exe` makes the runtime run inside, where its file can be reached.
+/// A script whose interpreter is `/proc/self/exe` makes the runtime run inside, where somebody waits to take hold of its
+/// file. The keeper's own is tried too.
 pub(crate) async fn overwrite_the_runtime(stage: &Stage) -> Result<Verdict, String> {
-    let runtime =
-        fs::canonicalize(env!("CARGO_BIN_EXE_weakened-nursery")).map_err(|error| error.to_string())?;
-    let before =
-        fs::metadata(&runtime).and_then(|found| found.modified()).map_err(|error| error.to_string())?;
+    let changed = || fs::metadata(runtime()).and_then(|found| found.modified());
+    let before = changed().map_err(|error| error.to_string())?;
     stage.attempt(&["run-the-runtime-by-proc-self-exe"]).await?;
-    let argv = vec!["/tmp/trap".to_owned()];
-    let trap = Command { argv, workdir: Some("/".into()), ..Command::default() };
-    let _ = stage.begin(&trap, Some(3_000)).await;
-    let verdict = stage.attempt(&["open-for-writing", "/proc/1/exe"]).await?;
-    let after =
-        fs::metadata(&runtime).and_then(|found| found.modified()).map_err(|error| error.to_string())?;
-    Ok(if before == after { verdict } else { Verdict::Through("the runtime's file was changed".into()) })
+    let trap =
+        Command { argv: vec!["/tmp/trap".to_owned()], workdir: Some("/".into()), ..Command::default() };
+    let spring = async {
+        for _ in 0..40 {
+            let _ = stage.begin(&trap, Some(3_000)).await;
+            a_moment(20).await;
+        }
+    };
+    let (caught, ()) = tokio::join!(stage.attempt(&["catch-the-runtime"]), spring);
+    let keepers = stage.attempt(&["open-for-writing", "/proc/1/exe"]).await?;
+    if before != changed().map_err(|error| error.to_string())? {
+        return Ok(Verdict::Through("the runtime's file was changed".into()));
+    }
+    match caught? {
+        Verdict::Held(_) if matches!(keepers, Verdict::Through(_)) => Ok(keepers),
+        caught => Ok(caught),
+    }
 }
 
 pub(crate) async fn stop_all(stage: &Stage) -> Result<Verdict, String> {

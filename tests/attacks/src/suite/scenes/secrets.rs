@@ -1,8 +1,8 @@
 //! What the caller knows and a sandbox must not.
 
-use std::fs::{self, File};
+use std::fs;
 
-use pinfold_keeper::log::{Reader, Stream};
+use pinfold_keeper::log::{Entry, Stream};
 use pinfold_lifecycle::Command;
 
 use crate::entry::Verdict;
@@ -51,12 +51,14 @@ pub(crate) async fn forge_a_piece(stage: &Stage) -> Result<Verdict, String> {
     let command = stage.hostile(&["forge-a-piece-of-the-log"]);
     let execution = stage.begin(&command, Some(5_000)).await.map_err(|error| error.to_string())?;
     stage.end_of(execution).await.ok_or("it did not end")?;
-    let log = stage.provider.output_of(stage.body.sandbox, execution);
-    let mut reader = Reader::new(File::open(log).map_err(|error| error.to_string())?);
+    let mut reader = stage.provider.output_of(stage.body.sandbox, execution);
     let (mut pieces, mut forged) = (0, false);
-    while let Ok(Some(piece)) = reader.piece() {
+    while let Ok(Some(entry)) = reader.next() {
         pieces += 1;
-        forged |= piece.seq >= 99 || piece.at_ms == 0 || piece.stream == Stream::Stderr;
+        forged |= match entry {
+            Entry::Piece(piece) => piece.seq >= 99 || piece.at_ms == 0 || piece.stream == Stream::Stderr,
+            Entry::Gap(_) => true,
+        };
     }
     if pieces == 0 {
         return Err("nothing was written".into());

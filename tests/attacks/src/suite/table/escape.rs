@@ -3,7 +3,7 @@
 use pinfold_keeper::confine::{CapabilitySet, Door};
 use pinfold_keeper::weakness::Weakness;
 
-use crate::entry::{Act, Entry, Group, Proof, capability, door, without};
+use crate::entry::{Act, Entry, Group, Proof, capability, door, keepers_rights, without};
 use crate::scenes;
 
 const SETTINGS: &str = "read-only /proc/sys";
@@ -107,9 +107,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     escape(
         "use_a_device_node_that_came_with_its_files",
-        "nodev",
-        Act::Scene(|stage| Box::pin(scenes::files::use_a_device_node(stage))),
-        without![Weakness::DeviceFilesHonoured],
+        "nodev, user namespace",
+        Act::Scene(|stage| Box::pin(scenes::images::use_a_device_node(stage))),
+        Proof::Naive(scenes::images::a_device_of_the_host_opens),
     ),
     hostile(
         "become_root_by_a_setuid_file",
@@ -140,6 +140,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         without![Weakness::AmbientCapabilitiesAllowed],
     )
     .cve("CVE-2022-24769"),
+    hostile(
+        "find_inheritable_capabilities",
+        "empty inheritable sets",
+        &["find-inheritable-capabilities"],
+        without![Weakness::InheritableCapabilitiesKept],
+    )
+    .cve("CVE-2022-29162"),
     hostile(
         "write_through_a_leaked_directory",
         "no descriptor but three",
@@ -178,25 +185,48 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     escape(
         "overwrite_the_runtime_by_its_own_exe",
-        "ids, busy text",
+        "ids",
         Act::Scene(|stage| Box::pin(scenes::keeper::overwrite_the_runtime(stage))),
-        Proof::Nowhere("it would need a runtime that anybody may overwrite"),
+        Proof::Nowhere("root's runtime would have to be anybody's; proved at an ordinary user's"),
     )
     .cve("CVE-2019-5736"),
     hostile(
         "read_the_runtimes_file",
-        "keeper not dumpable",
+        "keeper not dumpable, with rights of its own",
         &["read-of-process-1", "exe"],
-        without![Weakness::KeeperReadable],
+        without![Weakness::KeeperReadable, keepers_rights()],
     )
     .cve("CVE-2019-5736"),
     escape(
         "plant_links_where_mounts_will_be",
         "a root that is made anew",
         Act::Scene(|stage| Box::pin(scenes::files::plant_links(stage))),
-        without![Weakness::RootTakenAsFound],
+        Proof::Naive(scenes::images::naive_setup_follows_links),
     )
     .cve("CVE-2021-30465"),
+    escape(
+        "dev_is_a_link_in_its_image",
+        "mounts on real directories",
+        Act::Scene(|stage| Box::pin(scenes::images::links_in_place_of(stage, &["dev"]))),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2026-41579"),
+    escape(
+        "places_of_mounts_are_links_in_its_image",
+        "mounts on real directories",
+        Act::Scene(|stage| {
+            Box::pin(scenes::images::links_in_place_of(stage, &["proc", "sys", "tmp", "workspace"]))
+        }),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2026-34078"),
+    escape(
+        "console_is_a_link_in_its_image",
+        "/dev of its own, no console",
+        Act::Scene(|stage| Box::pin(scenes::images::console_is_a_link(stage))),
+        Proof::Naive(scenes::images::naive_setup_follows_links),
+    )
+    .cve("CVE-2025-52565"),
     hostile(
         "child_less_confined_than_its_parent",
         "inherited filters",
@@ -247,7 +277,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "enter_namespaces_of_process_1",
         "door Namespaces, keeper not dumpable",
         &["enter-namespaces-of-process-1"],
-        without![door(Door::Namespaces), capability(CapabilitySet::SYS_ADMIN), Weakness::KeeperReadable],
+        without![door(Door::Namespaces), keepers_rights(), Weakness::KeeperReadable],
     ),
     hostile(
         "enter_a_namespace_by_setns",

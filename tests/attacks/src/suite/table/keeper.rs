@@ -3,12 +3,12 @@
 use pinfold_keeper::confine::Door;
 use pinfold_keeper::weakness::Weakness;
 
-use crate::entry::{Act, Entry, Group, Proof, door, without};
+use crate::entry::{Act, Entry, Group, Proof, door, keepers_rights, without};
 use crate::scenes;
 
-const READABLE: Proof = without![Weakness::KeeperReadable];
-const UNDUMPABLE: &str = "keeper not dumpable";
-const PROCESS_ONE: &str = "door ProcessOne";
+const READABLE: Proof = without![Weakness::KeeperReadable, keepers_rights()];
+const UNDUMPABLE: &str = "keeper not dumpable, with rights of its own";
+const PROCESS_ONE: &str = "door ProcessOne, keeper with rights of its own";
 const KERNEL: Proof = Proof::Nowhere("the kernel keeps process 1 from signals of its own namespace");
 const HOSTS: Proof = Proof::Nowhere("the kernel itself wants a capability of the host first");
 
@@ -27,7 +27,7 @@ const fn starve(name: &'static str, arguments: &'static [&'static str]) -> Entry
         name,
         PROCESS_ONE,
         Act::Hostile(arguments),
-        without![door(Door::ProcessOne)],
+        without![door(Door::ProcessOne), keepers_rights()],
     )
 }
 
@@ -49,13 +49,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "take_a_descriptor_of_the_keeper",
         "door ForeignMemory, keeper not dumpable",
         &["take-a-descriptor-of-process-1"],
-        without![door(Door::ForeignMemory), Weakness::KeeperReadable],
+        without![door(Door::ForeignMemory), Weakness::KeeperReadable, keepers_rights()],
     ),
     hostile(
         "read_the_keepers_memory_directly",
         "door ForeignMemory, keeper not dumpable",
         &["read-memory-of-process-1-directly"],
-        without![door(Door::ForeignMemory), Weakness::KeeperReadable],
+        without![door(Door::ForeignMemory), Weakness::KeeperReadable, keepers_rights()],
     ),
     starve("limit_the_keepers_open_files", &["limit-open-files-of-process-1"]),
     starve("limit_the_keepers_file_sizes", &["limit-file-sizes-of-process-1"]),

@@ -2,7 +2,7 @@
 
 use pinfold_keeper::weakness::Weakness;
 
-use crate::entry::{Act, Entry, Group, Proof, without};
+use crate::entry::{Act, Entry, Group, Proof, keepers_rights, without};
 use crate::scenes::secrets;
 
 const fn hunt(
@@ -36,9 +36,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     hunt(
         "find_the_keepers_secret_in_its_memory",
-        "keeper not dumpable",
+        "keeper not dumpable, with rights of its own",
         &["find-a-secret-in-memory-of-process-1"],
-        without![Weakness::KeeperReadable],
+        without![Weakness::KeeperReadable, keepers_rights()],
     ),
     Entry::new(
         Group::Secrets,
