@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::{StreamExt, stream};
 use pinfold_engine::{
-    Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, PoolPlan, RandomIds, Stop, Waited,
+    Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, PoolPlan, RandomIds, RunAsk,
+    Stop, Waited,
 };
 use pinfold_lifecycle::profile::DEFAULT;
 use pinfold_lifecycle::{
@@ -121,6 +122,13 @@ impl Host {
             Waited::Met(Err(cause)) => bail!("{sandbox} ended before it was ready: {cause:?}"),
             Waited::DeadlinePassed => bail!("{sandbox} is not ready in time"),
         }
+    }
+
+    /// A sandbox and its first command, asked for in one breath.
+    pub(crate) async fn run(&self, ask: CreateAsk, argv: &[&str]) -> Result<(SandboxId, ExecutionId)> {
+        let limits = ExecutionLimits::default();
+        let run = RunAsk { command: command(argv), kind: ExecutionKind::Run, limits };
+        Ok(self.engine.create_and_execute(ask, run).await?)
     }
 
     pub(crate) async fn execute(&self, sandbox: SandboxId, argv: &[&str]) -> Result<ExecutionId> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pinfold_bench_report::now;
-use pinfold_lifecycle::SandboxId;
+use pinfold_engine::CreateAsk;
 
 use crate::host::{Host, LIMITS, ask, ask_of_pool};
 
@@ -23,8 +23,7 @@ pub(crate) struct Life {
 /// Create, execute, read, and wait for the durable receipt.
 pub(crate) async fn cold(host: &Host) -> Result<Life> {
     let begun = now();
-    let sandbox = host.engine.create(ask(LIMITS, true)).await?;
-    live(host, sandbox, begun).await
+    live(host, ask(LIMITS, true), begun).await
 }
 
 /// From the pool of sandboxes that were made ahead, one at a time; what is used up is replaced in between.
@@ -40,15 +39,14 @@ async fn warm_lives(host: &Host, runs: usize) -> Result<Vec<Life>> {
     for _ in 0..runs {
         host.wait_pooled().await?;
         let begun = now();
-        let sandbox = host.engine.create(ask_of_pool()).await?;
-        lives.push(live(host, sandbox, begun).await?);
+        lives.push(live(host, ask_of_pool(), begun).await?);
     }
     Ok(lives)
 }
 
 /// From where a sandbox was asked for to the proof that it is gone.
-async fn live(host: &Host, sandbox: SandboxId, begun: Instant) -> Result<Life> {
-    let execution = host.execute(sandbox, &COMMAND).await?;
+async fn live(host: &Host, ask: CreateAsk, begun: Instant) -> Result<Life> {
+    let (sandbox, execution) = host.run(ask, &COMMAND).await?;
     host.first_byte(sandbox, execution).await?;
     let first_byte = begun.elapsed();
     host.wait_gone(sandbox).await?;
