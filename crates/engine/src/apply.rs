@@ -53,29 +53,39 @@ impl Inner {
         input: Input,
         commands: Vec<NewExecution>,
     ) -> Result<(), ApplyError> {
+        if let Some(known) = self.known.get(id) {
+            // That nothing is to be done, or nothing can be, is for a row to say that was read.
+            if let Ok(Some(transition)) = self.decide(&known, input.clone())
+                && self.clone().commit(transition, &known, commands.clone()).await?
+            {
+                return Ok(());
+            }
+        }
         for _ in 0..CONFLICTS {
-            let (transition, version) = match self.store.load(id).await? {
+            match self.store.load(id).await? {
                 None => return Err(ApplyError::Missing),
-                Some(Row::Unreadable(row)) => {
-                    self.clone().quarantine(row).await?;
-                    continue;
-                }
+                Some(Row::Unreadable(row)) => self.clone().quarantine(row).await?,
                 Some(Row::Readable(stored)) => {
-                    let transition = self.decide(&stored, input.clone())?;
-                    if transition.sandbox == stored.sandbox && transition.records.is_empty() {
+                    let Some(transition) = self.decide(&stored, input.clone())? else {
+                        return Ok(());
+                    };
+                    if self.clone().commit(transition, &stored, commands.clone()).await? {
                         return Ok(());
                     }
-                    (transition, stored.version)
                 }
-            };
-            if self.clone().commit(transition, version, commands.clone()).await? {
-                return Ok(());
             }
         }
         Err(ApplyError::Contended)
     }
 
-    fn decide(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
+    /// None: it changes nothing.
+    fn decide(&self, stored: &Stored, input: Input) -> Result<Option<Transition>, Refusal> {
+        let transition = self.turn(stored, input)?;
+        let changes = transition.sandbox != stored.sandbox || !transition.records.is_empty();
+        Ok(changes.then_some(transition))
+    }
+
+    fn turn(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
         let ctx = self.context(&stored.policy);
         match input {
             Input::Ask(wish) => ask(&stored.sandbox, wish, ctx),
@@ -104,15 +114,19 @@ impl Inner {
     async fn commit(
         self: Arc<Self>,
         transition: Transition,
-        version: Version,
+        before: &Stored,
         commands: Vec<NewExecution>,
     ) -> Result<bool, StoreError> {
-        let change = Change { transition: transition.clone(), version, commands };
+        let change = Change { transition: transition.clone(), version: before.version, commands };
         let written = match self.store.commit(change).await {
-            Ok(_) => true,
+            Ok(version) => {
+                let (spec, policy) = (before.spec.clone(), before.policy.clone());
+                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+                true
+            }
             Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
             Err(CommitError::Store(StoreError::Unclear { .. })) => {
-                self.was_written(&transition, version).await?
+                self.was_written(&transition, before.version).await?
             }
             Err(CommitError::Store(error)) => return Err(error),
         };
@@ -136,9 +150,12 @@ impl Inner {
     }
 
     async fn quarantine(self: Arc<Self>, row: Unreadable) -> Result<(), StoreError> {
-        let policy = Policy::default();
+        let (spec, policy) = (Arc::default(), Arc::new(Policy::default()));
         let transition = quarantine_unreadable(row.id, row.generation, row.why, self.context(&policy));
-        self.commit(transition, row.version, Vec::new()).await?;
+        let before = Stored { sandbox: transition.sandbox.clone(), spec, policy, version: row.version };
+        self.clone().commit(transition, &before, Vec::new()).await?;
+        // What its spec says could be read may differ from what was put in its place here.
+        self.known.forget(row.id);
         Ok(())
     }
 
@@ -148,7 +165,7 @@ impl Inner {
         new: NewSandbox,
         limits: AdmissionLimits,
     ) -> Result<Created, CreateError> {
-        let transition = new.transition.clone();
+        let (transition, spec, policy) = (new.transition.clone(), new.spec.clone(), new.policy.clone());
         let created = match self.store.create(new, limits).await {
             Err(CreateError::Store(unclear @ StoreError::Unclear { .. })) => {
                 match self.store.load(transition.sandbox.id).await? {
@@ -158,7 +175,8 @@ impl Inner {
             }
             other => other?,
         };
-        if let Created::New(_) = created {
+        if let Created::New(version) = created {
+            self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
             self.clone().follow(transition);
         }
         Ok(created)

@@ -151,7 +151,10 @@ impl Inner {
             key: wanted.key.clone(),
         };
         match self.store.claim(claim).await {
-            Ok(Created::New(_)) => {}
+            Ok(Created::New(version)) => {
+                let (spec, policy) = (wanted.spec.clone(), wanted.policy.clone());
+                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+            }
             Ok(Created::Known(known)) => return Ok(Some(Provided::Known(known))),
             Err(ClaimError::Taken) => return Ok(None),
             Err(ClaimError::KeyReused { key }) => return Err(CreateError::KeyReused { key }),

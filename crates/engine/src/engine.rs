@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::apply::Input;
 use crate::claim::{First, Provided, Wanted};
 use crate::errands::Errands;
+use crate::known::Known;
 use crate::lanes::Lanes;
 use crate::pool::Pool;
 use crate::questions::Questions;
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) census: Arc<dyn Census>,
     pub(crate) config: Config,
+    pub(crate) known: Known,
     pub(crate) errands: Errands,
     pub(crate) questions: Questions,
     pub(crate) lanes: Lanes,
@@ -119,6 +121,7 @@ impl Engine {
             clock,
             ids,
             census,
+            known: Known::default(),
             errands: Errands::default(),
             questions: Questions::default(),
             lanes: Lanes::new(&config),

@@ -9,6 +9,7 @@ mod config;
 mod engine;
 mod errands;
 mod ids;
+mod known;
 mod lanes;
 mod nodes;
 mod perform;

@@ -66,7 +66,12 @@ impl Inner {
     }
 
     async fn launch(&self, body: Body, ticket: Ticket) -> Option<Event> {
-        let Ok(stored) = self.readable(body.sandbox).await else {
+        // If others have changed it since, the permit tells.
+        let stored = match self.known.get(body.sandbox) {
+            Some(known) => Ok(Box::new(known)),
+            None => self.readable(body.sandbox).await,
+        };
+        let Ok(stored) = stored else {
             return Some(Event::LaunchFailed { ticket, why: "its own row could not be read".into() });
         };
         let permit = LaunchPermit { store: self.store.as_ref(), sandbox: body.sandbox, ticket };

@@ -9,6 +9,7 @@ mod commits;
 mod crashes;
 mod executions;
 mod handovers;
+mod known_rows;
 mod late_answers;
 mod limits;
 mod losses;
