@@ -106,7 +106,7 @@ impl Inner {
                 let then = Context { now: at.min(ctx.now), ..ctx };
                 let raised = step(&stored.sandbox, fact, then);
                 // None: it did not come yet, or nobody wants to know any more.
-                let answer = answer.and_then(|answer| answer.to_one_of(&raised.effects));
+                let answer = answer.and_then(|answer| answer.event_for(&raised.effects));
                 Ok(match answer {
                     Some(event) => {
                         let answered = step(&raised.sandbox, event, ctx);
