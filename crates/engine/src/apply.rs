@@ -53,7 +53,19 @@ impl Inner {
         input: Input,
         commands: Vec<NewExecution>,
     ) -> Result<(), ApplyError> {
-        if let Some(known) = self.known.get(id) {
+        let known = self.known.get(id);
+        self.apply_to(known, id, input, commands).await
+    }
+
+    /// The same, with the row as it was a moment ago, if that is known.
+    pub(crate) async fn apply_to(
+        self: Arc<Self>,
+        known: Option<Stored>,
+        id: SandboxId,
+        input: Input,
+        commands: Vec<NewExecution>,
+    ) -> Result<(), ApplyError> {
+        if let Some(known) = known {
             // That nothing is to be done, or nothing can be, is for a row to say that was read.
             if let Ok(Some(transition)) = self.decide(&known, input.clone())
                 && self.clone().commit(transition, &known, commands.clone()).await?
@@ -79,7 +91,7 @@ impl Inner {
     }
 
     /// None: it changes nothing.
-    fn decide(&self, stored: &Stored, input: Input) -> Result<Option<Transition>, Refusal> {
+    pub(crate) fn decide(&self, stored: &Stored, input: Input) -> Result<Option<Transition>, Refusal> {
         let transition = self.turn(stored, input)?;
         let changes = transition.sandbox != stored.sandbox || !transition.records.is_empty();
         Ok(changes.then_some(transition))
@@ -94,7 +106,7 @@ impl Inner {
                 let then = Context { now: at.min(ctx.now), ..ctx };
                 let raised = step(&stored.sandbox, fact, then);
                 // None: it did not come yet, or nobody wants to know any more.
-                let answer = answer.and_then(|answer| answer.to_one_of(&raised.effects));
+                let answer = answer.and_then(|answer| answer.event_for(&raised.effects));
                 Ok(match answer {
                     Some(event) => {
                         let answered = step(&raised.sandbox, event, ctx);

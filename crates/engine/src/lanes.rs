@@ -20,6 +20,11 @@ impl Lanes {
         }
     }
 
+    /// A place for a question, if one is free.
+    pub(crate) fn free_place(&self) -> Option<SemaphorePermit<'_>> {
+        self.questions.try_acquire().ok()
+    }
+
     /// A place for this work. Waiting for the end of an execution costs nothing and takes none.
     pub(crate) async fn place(&self, work: Work) -> Option<SemaphorePermit<'_>> {
         let lane = match work {

@@ -52,7 +52,7 @@ impl Question {
 
 impl Answer {
     /// The event that answers the one of these effects that asks for it.
-    pub(crate) fn to_one_of(self, effects: &[Effect]) -> Option<Event> {
+    pub(crate) fn event_for(self, effects: &[Effect]) -> Option<Event> {
         let question = match self {
             Self::Probe(_) => Question::Probe,
             Self::Ping(_) => Question::Ping,

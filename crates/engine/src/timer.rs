@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::{StreamExt, stream};
-use pinfold_lifecycle::{Event, SandboxId, Timestamp};
-use pinfold_store::{Due, Row, Seq, StoreError};
+use pinfold_lifecycle::{Effect, Event, SandboxId, Timestamp, Work};
+use pinfold_provider::Body;
+use pinfold_store::{Due, Row, Seq, StoreError, Stored};
 
 use crate::ApplyError;
 use crate::apply::Input;
 use crate::engine::Inner;
+use crate::questions::Question;
 
 /// How many overdue sandboxes are taken at a time.
 const BATCH: usize = 256;
@@ -64,7 +66,8 @@ impl Inner {
     }
 
     async fn enforce(self: Arc<Self>, due: Due) {
-        match self.apply(due.id, Input::Fact(Event::TimePassed), Vec::new()).await {
+        let (known, input) = self.let_time_pass(due.id).await;
+        match self.apply_to(known, due.id, input, Vec::new()).await {
             Ok(()) | Err(ApplyError::Missing) => {}
             // One that fails does not hold up the others.
             Err(error) => {
@@ -72,6 +75,26 @@ impl Inner {
                 tracing::warn!(sandbox_id = %due.id, error, "a deadline waits");
             }
         }
+    }
+
+    /// Where nothing but a routine ping is due, it is asked before that is written, and is one commit with its answer.
+    async fn let_time_pass(&self, id: SandboxId) -> (Option<Stored>, Input) {
+        let passed = Input::Fact(Event::TimePassed);
+        let Ok(stored) = self.readable(id).await else {
+            return (None, passed);
+        };
+        let ping = match self.decide(&stored, passed.clone()) {
+            Ok(Some(transition)) if transition.records.is_empty() => match transition.effects[..] {
+                [Effect { work: Work::Ping, generation, .. }] => Some(Body { sandbox: id, generation }),
+                _ => None,
+            },
+            Ok(_) | Err(_) => None,
+        };
+        let input = match (ping, self.lanes.free_place()) {
+            (Some(body), Some(_place)) => self.raise(body, Event::TimePassed, Question::Ping).await,
+            (_, _) => passed,
+        };
+        (Some(*stored), input)
     }
 
     /// Work of this node that another process has made pointless.

@@ -205,3 +205,38 @@ async fn a_sandbox_whose_policy_has_no_place_for_what_is_to_run_is_not_created()
     assert_eq!(stage.store.totals().await.unwrap().created, 0);
     assert_eq!(stage.bodies(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_ping_that_passes_is_one_commit() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let id = stage.ready(&engine, Policy::default()).await;
+    stage.pass_ms(14_900).await;
+    let (before, version) = (stage.store.counts().requests, stage.stored(id).await.version);
+
+    stage.pass_ms(200).await;
+
+    assert_eq!(stage.weather.calls(Call::Ping), 1);
+    assert_ne!(stage.stored(id).await.version, version);
+    assert_eq!(stage.store.counts().requests - before, 1);
+    let Lease::Live(live) = stage.sandbox(id).await.lease else { panic!("it lives") };
+    assert_eq!(live.health.verified_at.ms_since(DAWN), 15 * SECOND);
+    assert_eq!(live.check, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_ping_that_takes_its_time_is_written_as_asked_and_asked_once() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let id = stage.ready(&engine, Policy::default()).await;
+    stage.weather.next(Call::Ping, answered_after(3 * SECOND));
+
+    stage.pass_ms(16 * SECOND).await;
+    let Lease::Live(asked) = stage.sandbox(id).await.lease else { panic!("it lives") };
+    stage.pass_ms(3 * SECOND).await;
+    let Lease::Live(answered) = stage.sandbox(id).await.lease else { panic!("it lives") };
+
+    assert_eq!(asked.check.unwrap().duty.asked_at.ms_since(DAWN), 15 * SECOND);
+    assert_eq!(stage.weather.calls(Call::Ping), 1);
+    assert_eq!((answered.check, answered.health.verified_at.ms_since(DAWN)), (None, 15 * SECOND));
+}
