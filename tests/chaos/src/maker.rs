@@ -16,7 +16,8 @@ use crate::node::{Node, runtime, shell};
 use crate::victim::PROMISE;
 
 const SANDBOXES: u64 = 50;
-const PATIENCE_MS: u64 = 60_000;
+/// For a machine that is slow, not for us.
+const PATIENCE_MS: u64 = 300_000;
 
 pub(crate) fn live(data: &Path, seed: u64) -> anyhow::Result<()> {
     runtime()?.block_on(async {
@@ -73,7 +74,7 @@ async fn belong_to_the_maker(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Re
     let policy = Policy { one_shot: true, ends_with_owner: true, ..wanted() };
     let id = node.engine.create(CreateAsk { spec: spec(rng), policy, key: None }).await?;
     let line = if rng.bool() { "true" } else { "setsid sleep 1000 & sleep 1000" };
-    let limits = ExecutionLimits { timeout_ms: Some(PATIENCE_MS), inactivity_ms: None };
+    let limits = ExecutionLimits { timeout_ms: Some(60_000), inactivity_ms: None };
     node.engine.execute(id, shell(line), ExecutionKind::Run, limits, true).await?;
     node.engine.wait_gone(id, PATIENCE_MS).await?;
     Ok(())

@@ -21,7 +21,7 @@ pub(crate) enum Moment {
 /// What a line begins with that promises something.
 pub(crate) const PROMISE: &str = "ready";
 /// One that promises nothing for so long is killed too.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Victim {
     child: Child,

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use pinfold_engine::{OnExit, Stop, Waited};
 use pinfold_lifecycle::{Cause, ExecutionKind, ExecutionLimits, SandboxId};
+use pinfold_store::Store;
 use tokio::task::JoinSet;
 
 use crate::node::{Node, present, runtime, shell};
 
-const PATIENCE_MS: u64 = 60_000;
+/// For a machine that is slow, not for us.
+const PATIENCE_MS: u64 = 300_000;
 
 pub(crate) fn read_back(data: &Path, words: &[String]) -> anyhow::Result<()> {
     runtime()?.block_on(async {
@@ -60,6 +62,8 @@ async fn read_one(node: Arc<Node>, id: SandboxId, word: String) -> anyhow::Resul
 async fn stop_one(node: Arc<Node>, id: SandboxId) -> anyhow::Result<()> {
     match node.engine.stop(id, Cause::StoppedByUser, true, PATIENCE_MS).await? {
         Stop::Gone { .. } => Ok(()),
-        Stop::Pending => bail!("{id} is not gone after {PATIENCE_MS} ms"),
+        Stop::Pending => {
+            bail!("{id} is not gone after {PATIENCE_MS} ms: {:?}", node.store.load(id).await?)
+        }
     }
 }

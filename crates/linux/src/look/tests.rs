@@ -1,3 +1,5 @@
+//! Looks at bodies that no keeper speaks for.
+
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
