@@ -56,6 +56,13 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         let told = hidden.iter().filter(|name| seen.of("groups").contains(name.as_str()));
         told.map(|name| format!("they tell {name}")).collect()
     }),
+    ("directories for every user inside", |_, seen| {
+        equal(
+            "modes of /, /tmp, /workspace and /root",
+            &words(seen.of("openness")),
+            "1777:0:0 700:0:0 755:0:0 755:0:0",
+        )
+    }),
     ("secrets", secrets),
 ];
 
