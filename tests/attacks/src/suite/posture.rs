@@ -44,7 +44,9 @@ async fn notices(outside: &Arc<Outside>) -> Vec<String> {
     };
     let wrong = [
         (Weakness::LeakedDirectory(canary.canary()), "descriptors of an execution"),
+        (Weakness::LeakedDirectory(canary.canary()), "descriptors of the keeper"),
         (Weakness::LeakedVariable("x".to_owned()), "environment"),
+        (Weakness::InheritableCapabilitiesKept, "capabilities"),
         (Weakness::Capability(1 << 21), "capabilities"),
         (Weakness::NewPrivilegesGranted, "no new privileges, filters"),
         (Weakness::LimitsOfTheHost, "limits"),

@@ -28,6 +28,7 @@ pub(crate) fn table(results: &[Result], postures: &[(String, Vec<String>)], trou
         );
     }
     println!();
+    elsewhere();
     for (name, faults) in postures {
         println!("posture {name} ... {}", if faults.is_empty() { "ok" } else { "FAILED" });
     }
@@ -59,6 +60,21 @@ pub(crate) fn table(results: &[Result], postures: &[(String, Vec<String>)], trou
         "test result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
     );
     failed == 0
+}
+
+/// Archives are attacked where they are unpacked, by tests that are named after what they try.
+const ARCHIVES: [(&str, &str); 2] = [
+    ("hostile", include_str!("../../../../crates/images/tests/images/hostile.rs")),
+    ("limits", include_str!("../../../../crates/images/tests/images/limits.rs")),
+];
+
+fn elsewhere() {
+    for (file, text) in ARCHIVES {
+        let tests =
+            text.split("#[test]").skip(1).filter_map(|test| test.split("fn ").nth(1)?.split('(').next());
+        tests.for_each(|name| println!("archives   {name:<76} images, {file}.rs"));
+    }
+    println!();
 }
 
 /// The first line of what was said, not too long.

@@ -109,9 +109,22 @@ impl Stage {
         let mut stage = Self::prepare(outside)?;
         stage.weaknesses = weaknesses(&stage);
         stage.provider = open(&stage.data(), stage.instance, &stage.weaknesses)?;
-        stage.start(limits, LIFE_MS).await?;
-        stage.bring(HOSTILE, INSIDE).await?;
-        Ok(stage)
+        let raised = match stage.start(limits, LIFE_MS).await {
+            Ok(()) => stage.bring(HOSTILE, INSIDE).await,
+            Err(why) => Err(why),
+        };
+        stage.or_nothing(raised).await
+    }
+
+    /// What did not come about leaves nothing behind.
+    async fn or_nothing(self, raised: Result<(), String>) -> Result<Self, String> {
+        match raised {
+            Ok(()) => Ok(self),
+            Err(why) => {
+                self.end().await?;
+                Err(why)
+            }
+        }
     }
 
     /// A sandbox of an image that is a directory of the host. The hostile program comes with it.
@@ -121,13 +134,8 @@ impl Stage {
         let images = Arc::new(move |_: &str| Ok(vec![layer.clone()]));
         stage.provider = open(&stage.data(), stage.instance, &[])?.with_images(images);
         let spec = Spec { limits: standard_limits(), image: Some("hostile".into()), ..Spec::default() };
-        match stage.start_as(&spec, LIFE_MS).await {
-            Ok(()) => Ok(stage),
-            Err(why) => {
-                stage.end().await?;
-                Err(why)
-            }
-        }
+        let raised = stage.start_as(&spec, LIFE_MS).await;
+        stage.or_nothing(raised).await
     }
 
     pub(crate) async fn start(&self, limits: Limits, life_ms: u64) -> Result<(), String> {

@@ -56,6 +56,13 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         let told = hidden.iter().filter(|name| seen.of("groups").contains(name.as_str()));
         told.map(|name| format!("they tell {name}")).collect()
     }),
+    ("directories for every user inside", |_, seen| {
+        equal(
+            "modes of /, /tmp, /workspace and /root",
+            &words(seen.of("openness")),
+            "1777:0:0 700:0:0 755:0:0 755:0:0",
+        )
+    }),
     ("secrets", secrets),
 ];
 
@@ -162,20 +169,15 @@ fn descriptors(_: &Stage, seen: &Seen) -> Vec<String> {
 const KEEPERS: &str = "1 lock, 1 logs, 4 nothing, 3 pipe, 1 signals, 1 socket, 1 terminals";
 
 /// Beside those it holds, for what it runs, the group, where it is counted, and where v1 groups are joined: each once.
-const GROUPS: [&str; 6] = [
-    "/work",
-    "/work/tasks",
-    "/work/memory.events",
-    "/work/memory.oom_control",
-    "/work/pids.events",
-    "/work/cgroup.procs",
-];
+const GROUPS: [&str; 6] =
+    ["", "/tasks", "/cgroup.procs", "/memory.events", "/memory.oom_control", "/pids.events"];
 
 fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
     let logs = format!("{}/logs/", stage.data().display());
     let lock = stage.control().join("process").display().to_string();
     let own_group = |target: &str| {
-        let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&stage.name())).flatten();
+        let own = format!("/{}/work", stage.name());
+        let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&own)).flatten();
         below.is_some_and(|(_, file)| GROUPS.contains(&file))
     };
     let kind = |target: &str| match target {

@@ -42,6 +42,7 @@ section keeper; for each in environ maps mem auxv stack; do head -c1 /proc/1/$ea
     ls /proc/1/fd >/dev/null 2>&1 && echo fd; readlink /proc/1/exe; readlink /proc/1/cwd; readlink /proc/1/root
 section cmdline; tr '\0' ' ' < /proc/1/cmdline
 section groups; cat /proc/self/cgroup
+section openness; stat -c %a:%u:%g / /tmp /workspace /root
 section root; ls -A /
 "#;
 
