@@ -96,6 +96,10 @@ impl Execution {
         })
     }
 
+    pub(crate) fn give_way_to(&mut self, newer: &Self) {
+        self.tree.give_way_to(&newer.tree);
+    }
+
     /// Takes what one of its outputs holds.
     pub(crate) fn drain(&mut self, index: usize, now_ms: i64, wall_ms: i64) -> io::Result<()> {
         let Some((stream, output)) = self.outputs.get(index) else { return Ok(()) };

@@ -19,6 +19,8 @@ pub(crate) enum Tree {
     Marked {
         mark: u64,
     },
+    /// Nothing is left of it, for certain.
+    Gone,
 }
 
 /// A group in the group of all work. Dropping it leaves it there: it goes when it is empty.
@@ -102,6 +104,7 @@ impl Tree {
                 }
                 gone
             }
+            Self::Gone => true,
             Self::Marked { .. } => {
                 let left = self.processes();
                 left.iter().for_each(|process| {
@@ -112,11 +115,22 @@ impl Tree {
         }
     }
 
+    /// The kernel gives the number of a view out again as soon as nobody has it. So once another has begun with this
+    /// one's, nothing is left of this one, and whoever has the number now is somebody else.
+    pub(crate) fn give_way_to(&mut self, newer: &Self) {
+        if let (Self::Marked { mark }, Self::Marked { mark: newer }) = (&*self, newer)
+            && mark == newer
+        {
+            *self = Self::Gone;
+        }
+    }
+
     /// CPU time of all that is or was in it; without a group, of what is there and what that has waited for.
     pub(crate) fn cpu_ms(&self) -> u64 {
         match self {
             Self::Grouped(group) => group.cpu_ms().unwrap_or(0),
             Self::Marked { mark } => marked::find(*mark).iter().filter_map(|pid| marked::cpu_ms(*pid)).sum(),
+            Self::Gone => 0,
         }
     }
 
@@ -128,6 +142,7 @@ impl Tree {
                 listed.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
             }
             Self::Marked { mark } => marked::find(*mark),
+            Self::Gone => Vec::new(),
         }
     }
 }
@@ -153,4 +168,21 @@ pub(crate) fn processors() -> u64 {
 /// The mark of the calling process: the number of its view of control groups.
 pub(crate) fn own_mark() -> io::Result<u64> {
     marked::number(&fs::read_link("/proc/self/ns/cgroup")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_tree_gives_way_to_the_one_that_has_its_number_now() {
+        let own = own_mark().unwrap();
+        let (mut older, mut other) = (Tree::Marked { mark: own }, Tree::Marked { mark: 1 });
+
+        older.give_way_to(&Tree::Marked { mark: own });
+        other.give_way_to(&Tree::Marked { mark: own });
+
+        assert!(matches!(older, Tree::Gone) && matches!(other, Tree::Marked { mark: 1 }));
+        assert!(older.is_gone() && older.processes().is_empty() && older.cpu_ms() == 0);
+    }
 }

@@ -223,6 +223,18 @@ async fn what_was_done_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_execution_is_not_taken_for_one_that_ends_as_it_begins() {
+    let sandbox = Sandbox::plain().await;
+
+    for _ in 0..40 {
+        sandbox.exec(&sh("exit 0"), NO_LIMITS).await;
+        sandbox.exec(&sh("exit 0"), NO_LIMITS).await;
+        let longer = sandbox.exec(&sh("sleep 0.02"), NO_LIMITS).await;
+        assert_eq!(sandbox.how(longer).await, (Cause::Completed, Some(0)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_used_is_known_also_of_orphans() {
     let sandbox = Sandbox::plain().await;
     let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
@@ -248,5 +260,6 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "a_probe_names_what_is_missing",
         "what_was_done_is_counted",
         "what_was_used_is_known_also_of_orphans",
+        "an_execution_is_not_taken_for_one_that_ends_as_it_begins",
     ]);
 }

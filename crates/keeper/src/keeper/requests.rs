@@ -79,6 +79,7 @@ impl Keeper {
         match self.start(exec) {
             Ok(execution) => {
                 self.count_one();
+                self.running.values_mut().for_each(|older| older.give_way_to(&execution));
                 self.running.insert(id.clone(), execution);
                 Response::Done
             }
