@@ -19,8 +19,10 @@ pub struct Disk {
     pub files_left: u64,
 }
 
-/// Less than this is too little for most writes, which then fail while it is still left.
-const LEFT_BYTES: u64 = 64 * 1024;
+/// Writes fail while something is still left: ext4 gives room for a large piece at once or not at all. Of a small disk
+/// it is less, so that not every failure there is blamed on it.
+const LEFT_BYTES: std::ops::RangeInclusive<u64> = 64 * 1024..=1 << 20;
+const LEFT_PART: u64 = 32;
 /// What can be written in a millisecond, at the most that is likely.
 const BYTES_EACH_MS: u64 = 1 << 20;
 const FILES_EACH_MS: u64 = 50;
@@ -40,7 +42,8 @@ impl Disk {
     /// Whatever is written next does not fit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        (self.bytes > 0 && self.bytes_left < LEFT_BYTES) || (self.files > 0 && self.files_left == 0)
+        let too_little = (self.bytes / LEFT_PART).clamp(*LEFT_BYTES.start(), *LEFT_BYTES.end());
+        (self.bytes > 0 && self.bytes_left < too_little) || (self.files > 0 && self.files_left == 0)
     }
 
     /// How long it takes to fill what is left, at the least.
@@ -105,6 +108,15 @@ mod tests {
         assert!(!roomy.is_full());
         assert!(Disk { bytes_left: 4096, ..roomy }.is_full());
         assert!(Disk { files_left: 0, ..roomy }.is_full());
+    }
+
+    #[test]
+    fn what_is_left_of_a_large_disk_is_too_little_for_a_large_write() {
+        let large = Disk { bytes: 512 << 20, bytes_left: 512 * 1024, ..Disk::default() };
+        let small = Disk { bytes: 4 << 20, ..large };
+
+        assert!(large.is_full() && !small.is_full());
+        assert!(!Disk { bytes_left: 2 << 20, ..large }.is_full());
     }
 
     #[test]

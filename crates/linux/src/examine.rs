@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pinfold_keeper::wire::Request;
 use pinfold_lifecycle::{Finding, Probed};
-use pinfold_provider::{Body, Provider};
+use pinfold_provider::{Body, Entry, Files, Metadata, Provider};
 use tokio::time::Instant;
 
 use crate::control::ask;
@@ -24,6 +24,8 @@ pub struct Examined {
     pub advice: Option<&'static str>,
 }
 
+/// How many files are named.
+const SHOWN: usize = 8;
 const END_IT: &str = "pinfold stop --force, and make another; what it wrote is in its log";
 
 impl LinuxProvider {
@@ -35,6 +37,7 @@ impl LinuxProvider {
             timed("control ping", END_IT, self.try_ping(&places)).await,
             timed("executions", END_IT, async { raw(ask(&places, &Request::List).await) }).await,
             timed("files and a command", END_IT, async { judged(self.probe(body).await) }).await,
+            timed("files of /workspace", END_IT, self.try_list(body)).await,
             timed("cgroups", "pinfold reconcile", async { self.groups_told(&places) }).await,
             timed("mounts, directories, sockets", "pinfold reconcile", async { Ok(self.things(&places)) })
                 .await,
@@ -50,6 +53,21 @@ impl LinuxProvider {
         // The secret itself is nobody's business.
         let shown = raw(answer).unwrap_or_else(|why| why);
         Err(secret.map_or(shown.clone(), |secret| shown.replace(&secret, "…")))
+    }
+
+    /// By the way that callers take, which is not the one of the probe.
+    async fn try_list(&self, body: Body) -> Result<String, String> {
+        let listing = self.list(body, b"/workspace", SHOWN).await.map_err(|error| error.to_string())?;
+        let shown = |entry: &Entry| {
+            let Metadata { kind, size, mode, .. } = &entry.metadata;
+            format!("{} ({kind:?}, {size} bytes, {mode:o})", String::from_utf8_lossy(&entry.name))
+        };
+        let mut names: Vec<_> = listing.entries.iter().map(shown).collect();
+        names.sort();
+        if listing.more {
+            names.push("and more".to_owned());
+        }
+        Ok(if names.is_empty() { "nothing is in it".to_owned() } else { names.join(", ") })
     }
 
     fn groups_told(&self, places: &Places) -> Result<String, String> {

@@ -44,9 +44,26 @@ fn a_data_directory_that_cannot_be_used_is_named_with_what_to_do() {
 fn a_sandbox_that_works_passes_every_probe() {
     for ground in grounds() {
         let id = ground.create(&[]);
+        let empty = ground.document(&["doctor", "--json", &id]);
+        ground.pinfold(&[
+            "exec",
+            &id,
+            "--",
+            "sh",
+            "-c",
+            "echo 12345 > note; for i in 1 2 3 4 5 6 7 8; do : > $i; done",
+        ]);
 
         let document = ground.document(&["doctor", "--json", &id]);
 
+        let listed = |document: &Value| {
+            let probes = document["probes"].as_array().unwrap();
+            let probe = probes.iter().find(|probe| probe["probe"] == "files of /workspace").unwrap();
+            probe["answer"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(listed(&empty), "nothing is in it");
+        assert!(listed(&document).ends_with("and more"), "{document}");
+        assert!(listed(&document).contains("(File, 0 bytes, 644)"), "{document}");
         let probes = document["probes"].as_array().unwrap();
         assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{document}");
         assert!(probes.iter().all(|probe| probe["took_ms"].is_f64()), "{document}");

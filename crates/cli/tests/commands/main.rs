@@ -8,6 +8,7 @@ mod doctor;
 mod ground;
 mod image;
 mod input;
+mod limits;
 mod ps;
 mod run;
 mod stop;

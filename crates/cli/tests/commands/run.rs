@@ -75,21 +75,6 @@ fn exit_codes_tell_who_ended_it() {
 }
 
 #[test]
-fn more_memory_than_was_asked_for_ends_it_with_that_cause() {
-    for ground in grounds().into_iter().filter(super::ground::Ground::has_groups) {
-        let arguments = ["run", "--json", "--memory", "32", "--", "tail", "/dev/zero"];
-        let output = ground.pinfold(&arguments);
-
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(
-            (output.status.code(), &document["cause"]),
-            (Some(137), &"memory_limit".into()),
-            "{document}"
-        );
-    }
-}
-
-#[test]
 fn environment_and_directory_are_as_asked() {
     for ground in grounds() {
         let script = "echo $A $B; pwd; env | grep -c PINFOLD";
