@@ -1,7 +1,9 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `v2`, `bench`, `sim` and `chaos`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `bench`, `sim` and
+//! `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
+mod attacks;
 mod bench;
 mod cargo;
 mod chaos;
@@ -29,6 +31,8 @@ enum Task {
     Lint,
     /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
     Tidy,
+    /// Try hostile programs in real sandboxes and print what held
+    Attacks(attacks::Options),
     /// Run the tests of the Linux provider on an emulated machine that has nothing but cgroup v2
     V2,
     /// Run one benchmark and print its table
@@ -44,6 +48,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Test(options) => test::run(&options)?,
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
+        Task::Attacks(options) => attacks::run(&options)?,
         Task::V2 => test::run_v2()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,

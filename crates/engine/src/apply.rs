@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Transition, ask,
+    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Timestamp, Transition, ask,
     quarantine_unreadable, step,
 };
 use pinfold_store::{
@@ -14,11 +14,18 @@ use pinfold_store::{
 
 use crate::WaitError;
 use crate::engine::Inner;
+use crate::questions::Answer;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     Ask(Ask),
     Fact(Event),
+    /// A fact of that moment, and the answer to the question that it raises, if it came at once.
+    Raised {
+        fact: Event,
+        at: Timestamp,
+        answer: Option<Answer>,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,33 +53,56 @@ impl Inner {
         input: Input,
         commands: Vec<NewExecution>,
     ) -> Result<(), ApplyError> {
+        if let Some(known) = self.known.get(id) {
+            // That nothing is to be done, or nothing can be, is for a row to say that was read.
+            if let Ok(Some(transition)) = self.decide(&known, input.clone())
+                && self.clone().commit(transition, &known, commands.clone()).await?
+            {
+                return Ok(());
+            }
+        }
         for _ in 0..CONFLICTS {
-            let (transition, version) = match self.store.load(id).await? {
+            match self.store.load(id).await? {
                 None => return Err(ApplyError::Missing),
-                Some(Row::Unreadable(row)) => {
-                    self.clone().quarantine(row).await?;
-                    continue;
-                }
+                Some(Row::Unreadable(row)) => self.clone().quarantine(row).await?,
                 Some(Row::Readable(stored)) => {
-                    let transition = self.decide(&stored, input.clone())?;
-                    if transition.sandbox == stored.sandbox && transition.records.is_empty() {
+                    let Some(transition) = self.decide(&stored, input.clone())? else {
+                        return Ok(());
+                    };
+                    if self.clone().commit(transition, &stored, commands.clone()).await? {
                         return Ok(());
                     }
-                    (transition, stored.version)
                 }
-            };
-            if self.clone().commit(transition, version, commands.clone()).await? {
-                return Ok(());
             }
         }
         Err(ApplyError::Contended)
     }
 
-    fn decide(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
+    /// None: it changes nothing.
+    fn decide(&self, stored: &Stored, input: Input) -> Result<Option<Transition>, Refusal> {
+        let transition = self.turn(stored, input)?;
+        let changes = transition.sandbox != stored.sandbox || !transition.records.is_empty();
+        Ok(changes.then_some(transition))
+    }
+
+    fn turn(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
         let ctx = self.context(&stored.policy);
         match input {
             Input::Ask(wish) => ask(&stored.sandbox, wish, ctx),
             Input::Fact(event) => Ok(step(&stored.sandbox, event, ctx)),
+            Input::Raised { fact, at, answer } => {
+                let then = Context { now: at.min(ctx.now), ..ctx };
+                let raised = step(&stored.sandbox, fact, then);
+                // None: it did not come yet, or nobody wants to know any more.
+                let answer = answer.and_then(|answer| answer.to_one_of(&raised.effects));
+                Ok(match answer {
+                    Some(event) => {
+                        let answered = step(&raised.sandbox, event, ctx);
+                        raised.then(answered)
+                    }
+                    None => raised,
+                })
+            }
         }
     }
 
@@ -84,15 +114,19 @@ impl Inner {
     async fn commit(
         self: Arc<Self>,
         transition: Transition,
-        version: Version,
+        before: &Stored,
         commands: Vec<NewExecution>,
     ) -> Result<bool, StoreError> {
-        let change = Change { transition: transition.clone(), version, commands };
+        let change = Change { transition: transition.clone(), version: before.version, commands };
         let written = match self.store.commit(change).await {
-            Ok(_) => true,
+            Ok(version) => {
+                let (spec, policy) = (before.spec.clone(), before.policy.clone());
+                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+                true
+            }
             Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
             Err(CommitError::Store(StoreError::Unclear { .. })) => {
-                self.was_written(&transition, version).await?
+                self.was_written(&transition, before.version).await?
             }
             Err(CommitError::Store(error)) => return Err(error),
         };
@@ -116,9 +150,12 @@ impl Inner {
     }
 
     async fn quarantine(self: Arc<Self>, row: Unreadable) -> Result<(), StoreError> {
-        let policy = Policy::default();
+        let (spec, policy) = (Arc::default(), Arc::new(Policy::default()));
         let transition = quarantine_unreadable(row.id, row.generation, row.why, self.context(&policy));
-        self.commit(transition, row.version, Vec::new()).await?;
+        let before = Stored { sandbox: transition.sandbox.clone(), spec, policy, version: row.version };
+        self.clone().commit(transition, &before, Vec::new()).await?;
+        // What its spec says could be read may differ from what was put in its place here.
+        self.known.forget(row.id);
         Ok(())
     }
 
@@ -128,7 +165,7 @@ impl Inner {
         new: NewSandbox,
         limits: AdmissionLimits,
     ) -> Result<Created, CreateError> {
-        let transition = new.transition.clone();
+        let (transition, spec, policy) = (new.transition.clone(), new.spec.clone(), new.policy.clone());
         let created = match self.store.create(new, limits).await {
             Err(CreateError::Store(unclear @ StoreError::Unclear { .. })) => {
                 match self.store.load(transition.sandbox.id).await? {
@@ -138,7 +175,8 @@ impl Inner {
             }
             other => other?,
         };
-        if let Created::New(_) = created {
+        if let Created::New(version) = created {
+            self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
             self.clone().follow(transition);
         }
         Ok(created)
@@ -150,7 +188,9 @@ impl Inner {
         for record in &transition.records {
             tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);
         }
-        self.errands.drop_obsolete(sandbox);
+        let wanted = sandbox.effects();
+        self.errands.drop_obsolete(sandbox.id, &wanted);
+        self.questions.drop_obsolete(sandbox.id, &wanted);
         for effect in transition.effects {
             self.set_about(effect);
         }
@@ -167,20 +207,21 @@ impl Inner {
         let errand = (effect.sandbox, effect.duty.ticket);
         let inner = self.clone();
         self.errands.spawn(errand, async move {
-            if let Some(event) = inner.clone().perform(&effect).await {
+            if let Some(input) = inner.clone().perform(&effect).await {
                 inner.errands.answering(errand);
-                inner.clone().deliver(effect.sandbox, event).await;
+                inner.clone().deliver(effect.sandbox, input).await;
             }
             inner.errands.done(errand);
         });
     }
 
     /// Feeds a fact in. A store that fails for now is tried again: the fact stays true.
-    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, event: Event) {
+    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, input: Input) {
         let mut wait_ms = 50;
         loop {
-            match self.clone().apply(id, Input::Fact(event.clone()), Vec::new()).await {
-                Ok(()) | Err(ApplyError::Missing) => return,
+            match self.clone().apply(id, input.clone(), Vec::new()).await {
+                Ok(()) => return,
+                Err(ApplyError::Missing) => return self.questions.drop_obsolete(id, &[]),
                 Err(error) => {
                     tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "an answer waits");
                 }

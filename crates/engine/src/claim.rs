@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Context, Demand, Fact, Policy, SandboxId, Spec, Timestamp, Totals, admit,
-    ask, create,
+    AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Policy, Refusal,
+    SandboxId, Spec, Timestamp, Totals, Transition, admit, ask, create,
 };
 use pinfold_store::{
-    Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewSandbox, Row, Seq, StoreError, Stored,
+    Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
+    StoreError, Stored,
 };
 
 use crate::engine::Inner;
@@ -21,43 +22,84 @@ pub(crate) struct Wanted {
     pub(crate) spec: Arc<Spec>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) first: Option<First>,
+}
+
+/// What is to run in it, asked for in the same transaction.
+pub(crate) struct First {
+    pub(crate) new: NewExecution,
+    pub(crate) kind: ExecutionKind,
+    pub(crate) limits: ExecutionLimits,
+}
+
+impl Wanted {
+    /// Whether its policy has a place for what is to run first.
+    pub(crate) fn may_run(&self, ctx: Context<'_>) -> Result<(), Refusal> {
+        self.with_first(create(SandboxId(0), ctx), ctx).map(drop)
+    }
+
+    /// Asks for what is to run first, too.
+    fn with_first(&self, transition: Transition, ctx: Context<'_>) -> Result<Transition, Refusal> {
+        let Some(First { new, kind, limits }) = &self.first else {
+            return Ok(transition);
+        };
+        let wish = Ask::Execute { id: new.id, kind: *kind, limits: *limits, may_queue: true };
+        let asked = ask(&transition.sandbox, wish, ctx)?;
+        Ok(transition.then(asked))
+    }
+
+    fn commands(&self) -> Vec<NewExecution> {
+        self.first.iter().map(|first| first.new.clone()).collect()
+    }
+}
+
+pub(crate) enum Provided {
+    New(SandboxId),
+    /// Its key was used before.
+    Known(SandboxId),
 }
 
 impl Inner {
-    pub(crate) async fn provide(self: &Arc<Self>, wanted: Wanted) -> Result<SandboxId, CreateError> {
+    pub(crate) async fn provide(self: &Arc<Self>, wanted: &Wanted) -> Result<Provided, CreateError> {
         let until = self.clock.now().after_ms(self.config.pool_yield_ms);
-        if let Some(id) = self.claim(&wanted).await? {
-            return Ok(id);
+        if let Some(provided) = self.claim(wanted).await? {
+            return Ok(provided);
         }
         loop {
-            match self.create_cold(&wanted).await {
+            match self.create_cold(wanted).await {
                 Err(scarce @ CreateError::Scarce(_)) => {
                     if self.clock.now() >= until || !self.make_room(&wanted.spec.demand(), until).await? {
                         return Err(scarce);
                     }
                 }
-                created => return created,
+                provided => return provided,
             }
         }
     }
 
     /// Admission, key and lease are one transaction.
-    async fn create_cold(self: &Arc<Self>, wanted: &Wanted) -> Result<SandboxId, CreateError> {
+    async fn create_cold(self: &Arc<Self>, wanted: &Wanted) -> Result<Provided, CreateError> {
         let id = SandboxId(self.ids.fresh(self.clock.now()));
+        let ctx = self.context(&wanted.policy);
+        let transition = wanted.with_first(create(id, ctx), ctx).map_err(|refusal| StoreError::Failed {
+            doing: "ask for what is to run first",
+            source: refusal.into(),
+        })?;
         let new = NewSandbox {
-            transition: create(id, self.context(&wanted.policy)),
+            transition,
             spec: wanted.spec.clone(),
             policy: wanted.policy.clone(),
             key: wanted.key.clone(),
+            commands: wanted.commands(),
         };
         match self.insert(new, self.config.admission).await? {
-            Created::New(_) => Ok(id),
-            Created::Known(known) => Ok(known),
+            Created::New(_) => Ok(Provided::New(id)),
+            Created::Known(known) => Ok(Provided::Known(known)),
         }
     }
 
     /// None: no plan of this engine speaks of such bodies, or none is ready.
-    async fn claim(self: &Arc<Self>, wanted: &Wanted) -> Result<Option<SandboxId>, CreateError> {
+    async fn claim(self: &Arc<Self>, wanted: &Wanted) -> Result<Option<Provided>, CreateError> {
         let shape = wanted.spec.shape();
         if wanted.policy.ends_with_owner || !self.config.pool.iter().any(|plan| plan.shape == shape) {
             return Ok(None);
@@ -72,9 +114,9 @@ impl Inner {
             after = Some(last.id());
             for row in waiting {
                 if let Row::Readable(stored) = row
-                    && let Some(id) = self.claim_one(&stored, wanted).await?
+                    && let Some(provided) = self.claim_one(&stored, wanted).await?
                 {
-                    return Ok(Some(id));
+                    return Ok(Some(provided));
                 }
             }
         }
@@ -85,7 +127,7 @@ impl Inner {
         self: &Arc<Self>,
         stored: &Stored,
         wanted: &Wanted,
-    ) -> Result<Option<SandboxId>, CreateError> {
+    ) -> Result<Option<Provided>, CreateError> {
         let id = stored.sandbox.id;
         let Some(_reach) = self.pool.reach_for(id) else {
             return Ok(None);
@@ -95,15 +137,25 @@ impl Inner {
         let Ok(transition) = ask(&stored.sandbox, wish, ctx) else {
             return Ok(None);
         };
+        let Ok(transition) = wanted.with_first(transition, ctx) else {
+            return Ok(None);
+        };
         let claim = Claim {
-            change: Change { transition: transition.clone(), version: stored.version, commands: Vec::new() },
+            change: Change {
+                transition: transition.clone(),
+                version: stored.version,
+                commands: wanted.commands(),
+            },
             spec: wanted.spec.clone(),
             policy: wanted.policy.clone(),
             key: wanted.key.clone(),
         };
         match self.store.claim(claim).await {
-            Ok(Created::New(_)) => {}
-            Ok(Created::Known(known)) => return Ok(Some(known)),
+            Ok(Created::New(version)) => {
+                let (spec, policy) = (wanted.spec.clone(), wanted.policy.clone());
+                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+            }
+            Ok(Created::Known(known)) => return Ok(Some(Provided::Known(known))),
             Err(ClaimError::Taken) => return Ok(None),
             Err(ClaimError::KeyReused { key }) => return Err(CreateError::KeyReused { key }),
             Err(ClaimError::Store(unclear @ StoreError::Unclear { .. })) => {
@@ -115,7 +167,7 @@ impl Inner {
         }
         self.clone().follow(transition);
         self.pool.refill();
-        Ok(Some(id))
+        Ok(Some(Provided::New(id)))
     }
 
     /// Whether a claim with an unclear outcome has happened. A body is given out once, and the history says by whom;

@@ -12,10 +12,12 @@ use pinfold_store::{CreateError, Filter, IdempotencyKey, NewExecution, Store, St
 use tokio::sync::Notify;
 
 use crate::apply::Input;
-use crate::claim::Wanted;
+use crate::claim::{First, Provided, Wanted};
 use crate::errands::Errands;
+use crate::known::Known;
 use crate::lanes::Lanes;
 use crate::pool::Pool;
+use crate::questions::Questions;
 use crate::waiting::Waiters;
 use crate::{
     ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
@@ -44,7 +46,9 @@ pub(crate) struct Inner {
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) census: Arc<dyn Census>,
     pub(crate) config: Config,
+    pub(crate) known: Known,
     pub(crate) errands: Errands,
+    pub(crate) questions: Questions,
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Waiters,
     pub(crate) pool: Pool,
@@ -62,6 +66,28 @@ pub struct CreateAsk {
     pub spec: Spec,
     pub policy: Policy,
     pub key: Option<IdempotencyKey>,
+}
+
+/// A command for a sandbox that is asked for in the same breath.
+#[derive(Debug, Clone)]
+pub struct RunAsk {
+    pub command: Command,
+    pub kind: ExecutionKind,
+    pub limits: ExecutionLimits,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Execute(#[from] ApplyError),
+}
+
+impl From<CreateAsk> for Wanted {
+    fn from(ask: CreateAsk) -> Self {
+        Self { spec: Arc::new(ask.spec), policy: Arc::new(ask.policy), key: ask.key, first: None }
+    }
 }
 
 /// What a stop has come to so far.
@@ -95,7 +121,9 @@ impl Engine {
             clock,
             ids,
             census,
+            known: Known::default(),
             errands: Errands::default(),
+            questions: Questions::default(),
             lanes: Lanes::new(&config),
             waiters: Waiters::default(),
             pool: Pool::default(),
@@ -119,8 +147,34 @@ impl Engine {
     /// Leases a sandbox and begins its launch, or gives out a body that waits in the pool. Admission, key and lease
     /// are one transaction.
     pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, CreateError> {
-        let wanted = Wanted { spec: Arc::new(ask.spec), policy: Arc::new(ask.policy), key: ask.key };
-        self.inner.provide(wanted).await
+        match self.inner.provide(&Wanted::from(ask)).await? {
+            Provided::New(id) | Provided::Known(id) => Ok(id),
+        }
+    }
+
+    /// Creates a sandbox and asks for an execution in it, in one transaction. Where the key was used before, it is
+    /// that sandbox and its first execution.
+    pub async fn create_and_execute(
+        &self,
+        ask: CreateAsk,
+        run: RunAsk,
+    ) -> Result<(SandboxId, ExecutionId), RunError> {
+        let RunAsk { command, kind, limits } = run;
+        let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
+        let new = NewExecution { id: execution, command: Arc::new(ask.spec.furnish(command.clone())) };
+        let first = First { new, kind, limits: limits.or(ask.spec.execution) };
+        let wanted = Wanted { first: Some(first), ..Wanted::from(ask) };
+        wanted.may_run(self.inner.context(&wanted.policy)).map_err(ApplyError::Refused)?;
+        let known = match self.inner.provide(&wanted).await? {
+            Provided::New(id) => return Ok((id, execution)),
+            Provided::Known(id) => id,
+        };
+        let executions = self.inner.store.executions(known).await.map_err(ApplyError::Store)?;
+        let first = match executions.first() {
+            Some(first) => first.execution.id,
+            None => self.execute(known, command, kind, limits, true).await?,
+        };
+        Ok((known, first))
     }
 
     /// Waits until the sandbox passed its probes, or has ended, or the deadline is there.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pinfold_lifecycle::{Sandbox, SandboxId, Ticket};
+use pinfold_lifecycle::{Effect, SandboxId, Ticket};
 use tokio::task::AbortHandle;
 
 type Errand = (SandboxId, Ticket);
@@ -56,12 +56,12 @@ impl Errands {
     }
 
     /// Drops the work on this sandbox whose answer nobody waits for any more.
-    pub(crate) fn drop_obsolete(&self, sandbox: &Sandbox) {
-        let wanted: Vec<_> = sandbox.effects().iter().map(|effect| effect.duty.ticket).collect();
+    pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, wanted: &[Effect]) {
+        let is_wanted = |ticket: &Ticket| wanted.iter().any(|effect| effect.duty.ticket == *ticket);
         let mut tasks = self.lock();
-        let own = tasks.running.range((sandbox.id, Ticket(0))..=(sandbox.id, Ticket(u64::MAX)));
+        let own = tasks.running.range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX)));
         let obsolete: Vec<_> = own
-            .filter(|((_, ticket), task)| !wanted.contains(ticket) && !task.answering)
+            .filter(|((_, ticket), task)| !is_wanted(ticket) && !task.answering)
             .map(|(errand, _)| *errand)
             .collect();
         for errand in obsolete {

@@ -11,7 +11,9 @@ use pinfold_provider::{
 use pinfold_store::{Row, Store, Stored};
 
 use crate::WaitError;
+use crate::apply::Input;
 use crate::engine::Inner;
+use crate::questions::Question;
 
 /// Between two tries of a call that did not tell.
 const TRY_AGAIN_MS: u64 = 500;
@@ -20,17 +22,29 @@ const ASK_AGAIN_MS: u64 = 2_000;
 
 impl Inner {
     /// The answer, or none: the deadline was quicker.
-    pub(crate) async fn perform(self: Arc<Self>, effect: &Effect) -> Option<Event> {
+    pub(crate) async fn perform(self: Arc<Self>, effect: &Effect) -> Option<Input> {
         let deadline = effect.duty.deadline;
         let work = async {
             let _place = self.lanes.place(effect.work).await;
-            self.clone().call(effect).await
+            let fact = self.clone().call(effect).await?;
+            Some(self.go_on(effect, fact).await)
         };
         tokio::select! {
             biased;
-            event = work => event,
+            input = work => input,
             () = self.clock.sleep_until(deadline) => None,
         }
+    }
+
+    /// Asks at once what follows from the answer, and waits a little for that answer too.
+    async fn go_on(&self, effect: &Effect, fact: Event) -> Input {
+        let body = Body { sandbox: effect.sandbox, generation: effect.generation };
+        let question = match fact {
+            Event::Launched { .. } => Question::Probe,
+            Event::ExecutionStarted { execution, .. } => Question::End(execution),
+            _ => return Input::Fact(fact),
+        };
+        self.raise(body, fact, question).await
     }
 
     async fn call(self: Arc<Self>, effect: &Effect) -> Option<Event> {
@@ -38,8 +52,8 @@ impl Inner {
         let ticket = effect.duty.ticket;
         match effect.work {
             Work::Launch => self.launch(body, ticket).await,
-            Work::Probe => Some(Event::Probed { ticket, probed: self.provider.probe(body).await }),
-            Work::Ping => Some(Event::Probed { ticket, probed: self.provider.ping(body).await }),
+            Work::Probe => Some(self.reply(body, Question::Probe).await.ok()?.event(ticket)),
+            Work::Ping => Some(self.reply(body, Question::Ping).await.ok()?.event(ticket)),
             Work::Look => Some(Event::Looked { ticket, evidence: self.provider.observe(body.sandbox).await }),
             Work::Stop { grace_ms } => {
                 Some(Event::Stopped { ticket, outcome: self.provider.stop(body, grace_ms).await })
@@ -52,7 +66,12 @@ impl Inner {
     }
 
     async fn launch(&self, body: Body, ticket: Ticket) -> Option<Event> {
-        let Ok(stored) = self.readable(body.sandbox).await else {
+        // If others have changed it since, the permit tells.
+        let stored = match self.known.get(body.sandbox) {
+            Some(known) => Ok(Box::new(known)),
+            None => self.readable(body.sandbox).await,
+        };
+        let Ok(stored) = stored else {
             return Some(Event::LaunchFailed { ticket, why: "its own row could not be read".into() });
         };
         let permit = LaunchPermit { store: self.store.as_ref(), sandbox: body.sandbox, ticket };
@@ -97,15 +116,13 @@ impl Inner {
 
     async fn watch(self: Arc<Self>, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {
         loop {
-            let why = match self.provider.wait(body, execution).await {
-                Ok(outcome) => {
-                    return Event::ExecutionEnded { ticket, execution, outcome };
-                }
+            let why = match self.reply(body, Question::End(execution)).await {
+                Ok(answer) => return answer.event(ticket),
                 Err(BodyWaitError::NoSuchExecution) => format!("{execution} is not known to its body"),
                 Err(BodyWaitError::Unreachable { why }) => why,
             };
             // Only a look at the whole body can tell what that means.
-            self.clone().deliver(body.sandbox, Event::Doubted { why }).await;
+            self.clone().deliver(body.sandbox, Input::Fact(Event::Doubted { why })).await;
             self.pause(ASK_AGAIN_MS).await;
         }
     }

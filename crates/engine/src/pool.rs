@@ -218,7 +218,8 @@ impl Inner {
         });
         let transition = create_pooled(id, plan.shape.clone(), self.context(&policy));
         let spec = Arc::new(plan.shape.spec());
-        let new = NewSandbox { transition: transition.clone(), spec, policy, key: None };
+        let commands = Vec::new();
+        let new = NewSandbox { transition: transition.clone(), spec, policy, key: None, commands };
         match self.store.fill(new, plan.size, self.config.admission).await {
             Ok(_) => {}
             Err(FillError::Store(unclear @ StoreError::Unclear { .. })) => {

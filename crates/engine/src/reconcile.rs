@@ -118,7 +118,13 @@ impl Inner {
         }
         let policy = Arc::new(Policy::default());
         let transition = lease_orphan(body.sandbox, body.generation, self.context(&policy));
-        let new = NewSandbox { transition, spec: Arc::new(Spec::default()), policy, key: None };
+        let new = NewSandbox {
+            transition,
+            spec: Arc::new(Spec::default()),
+            policy,
+            key: None,
+            commands: Vec::new(),
+        };
         match self.insert(new, AdmissionLimits::default()).await {
             Ok(_) | Err(CreateError::Exists { .. }) => Ok(()),
             Err(error) => Err(error.into()),

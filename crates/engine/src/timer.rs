@@ -45,6 +45,7 @@ impl Inner {
         self.enforce_deadlines().await?;
         let changes = self.store.changes(*seen).await?;
         *seen = changes.seen;
+        self.known.forget_up_to(changes.seen);
         for id in changes.sandboxes {
             self.waiters.ring(id);
             self.drop_what_others_settled(id).await?;
@@ -78,7 +79,7 @@ impl Inner {
         if self.errands.concern(id)
             && let Some(Row::Readable(stored)) = self.store.load(id).await?
         {
-            self.errands.drop_obsolete(&stored.sandbox);
+            self.errands.drop_obsolete(id, &stored.sandbox.effects());
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_store::{Row, StoreError, Stored};
+use pinfold_store::{StoreError, Stored};
 use tokio::sync::Notify;
 
 use crate::engine::Inner;
@@ -75,18 +75,16 @@ impl Inner {
         mut met: impl FnMut(&Stored) -> Option<T>,
     ) -> Result<Waited<T>, WaitError> {
         let listener = self.waiters.listen(id);
+        let mut known = None;
         loop {
             let mut rung = std::pin::pin!(listener.bell.notified());
             rung.as_mut().enable();
-            match self.store.load(id).await {
-                Ok(Some(Row::Readable(stored))) => {
-                    if let Some(found) = met(&stored) {
-                        return Ok(Waited::Met(found));
-                    }
-                }
-                Ok(Some(Row::Unreadable(row))) => return Err(WaitError::Unreadable { why: row.why }),
-                Ok(None) => return Err(WaitError::Missing),
-                Err(error) => return Err(error.into()),
+            let stored = match known {
+                Some(stored) => Box::new(stored),
+                None => self.readable(id).await?,
+            };
+            if let Some(found) = met(&stored) {
+                return Ok(Waited::Met(found));
             }
             let now = self.clock.now();
             if until <= now {
@@ -96,8 +94,9 @@ impl Inner {
             let look_again = now.after_ms(self.config.heartbeat_ms).min(until);
             tokio::select! {
                 biased;
-                () = rung => {}
-                () = self.clock.sleep_until(look_again) => {}
+                // What this engine wrote after the wait began is as good as read.
+                () = rung => known = self.known.get(id),
+                () = self.clock.sleep_until(look_again) => known = None,
             }
         }
     }

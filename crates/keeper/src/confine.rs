@@ -104,6 +104,14 @@ pub enum ApplyError {
     Capabilities { source: Errno },
 }
 
+/// By what the keeper finds all processes of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBy {
+    Groups,
+    /// The views of control groups that processes have, which only `sys_ptrace` can read.
+    Marks,
+}
+
 /// A profile made ready: applying it allocates nothing and needs no other thread.
 ///
 /// ```text
@@ -176,17 +184,24 @@ impl Confinement {
     /// then on are as confined as it is, and `apply` adds the rest.
     ///
     /// From here on nobody inside, root included, reads its memory, environment or descriptors under `/proc`.
-    pub fn apply_to_keeper(&mut self) -> Result<(), ApplyError> {
+    pub fn apply_to_keeper(&mut self, held_by: HeldBy) -> Result<(), ApplyError> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|source| ApplyError::Hide { source })?;
         limits::no_core_files().map_err(|(resource, source)| ApplyError::Limit { resource, source })?;
-        self.give_up(self.capabilities | capabilities::KEEPER, Some(&self.for_keeper))?;
+        let kept = match held_by {
+            HeldBy::Groups => capabilities::KEEPER,
+            HeldBy::Marks => capabilities::KEEPER | capabilities::READ_MARKS,
+        };
+        self.give_up(self.capabilities | kept, Some(&self.for_keeper))?;
         self.keeper_is_confined = true;
         Ok(())
     }
 
     /// The program is installed before capabilities go, in case new privileges are granted and it needs one.
     fn give_up(&self, kept: CapabilitySet, program: Option<&Program>) -> Result<(), ApplyError> {
-        capabilities::bound(self.capabilities).map_err(|source| ApplyError::Bound { source })?;
+        // Nothing ever comes back into a bounding set, and a child of the keeper begins with the keeper's.
+        if !self.keeper_is_confined {
+            capabilities::bound(self.capabilities).map_err(|source| ApplyError::Bound { source })?;
+        }
         capabilities::forbid_ambient().map_err(|source| ApplyError::Ambient { source })?;
         if self.new_privileges == NewPrivileges::Refused {
             set_no_new_privs(true).map_err(|source| ApplyError::NewPrivileges { source })?;

@@ -2,12 +2,13 @@
 //! a program that is forked, confined, executed and waited for where executions run.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat, openat2, statx, unlinkat,
+};
 use rustix::process::{Pid, Signal, WaitStatus, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -53,21 +54,30 @@ fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Under a name of its own, which is not followed and must be new: something inside may lie in wait.
+/// Within the root, under a name of its own, which is not followed and must be new: something inside may lie in wait.
 fn round_trip() -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
+        return std::fs::write(format!("{WORKSPACE}/.pinfold-probe"), b"pinfold");
+    }
+    // Links of the kernel's own, such as `/proc/self/fd`, would lead to what this process holds.
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let workspace = openat2(CWD, WORKSPACE, flags, Mode::empty(), resolve)?;
     let now = clock_gettime(ClockId::Boottime);
-    let path = format!("{WORKSPACE}/.pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let mut file = options.open(&path)?;
+    let name = format!(".pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | careful;
+    let mut file = File::from(openat(&workspace, &name, new, Mode::RUSR | Mode::WUSR)?);
     let mut round_trip = || -> io::Result<()> {
         file.write_all(b"pinfold")?;
         let mut read = Vec::new();
-        fs::File::open(&path)?.take(16).read_to_end(&mut read)?;
+        let again = File::from(openat(&workspace, &name, OFlags::RDONLY | careful, Mode::empty())?);
+        again.take(16).read_to_end(&mut read)?;
         if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     };
     let tried = round_trip();
-    fs::remove_file(&path)?;
+    unlinkat(&workspace, &name, AtFlags::empty())?;
     tried
 }
 

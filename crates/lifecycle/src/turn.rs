@@ -25,6 +25,20 @@ pub struct Transition {
     pub effects: Vec<Effect>,
 }
 
+impl Transition {
+    /// This turn and the next one as one, to be committed together.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        let still_due = next.sandbox.effects();
+        let mut both = Self { sandbox: next.sandbox, ..self };
+        both.effects.retain(|effect| still_due.contains(effect));
+        both.effects.extend(next.effects);
+        both.finished.extend(next.finished);
+        both.records.extend(next.records);
+        both
+    }
+}
+
 /// A sandbox that is wanted, with its lease taken and its first launch due.
 #[must_use]
 pub fn create(id: SandboxId, ctx: Context<'_>) -> Transition {

@@ -20,7 +20,7 @@ mod make;
 mod membership;
 mod mounts;
 mod name;
-mod patience;
+mod noted;
 mod processes;
 mod remove;
 mod survey;

@@ -22,6 +22,13 @@ pub(crate) enum ControlError {
     NoAnswer(#[source] io::Error),
 }
 
+impl ControlError {
+    /// Somebody is there who may still answer.
+    pub(crate) fn is_slowness(&self) -> bool {
+        matches!(self, Self::NoAnswer(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
 /// Asks and waits for the answer as long as the caller does.
 pub(crate) async fn ask_patiently(places: &Places, request: &Request) -> Result<Response, ControlError> {
     let mut stream = connect(places).await?;

@@ -35,7 +35,7 @@ impl LinuxProvider {
             timed("control ping", END_IT, self.try_ping(&places)).await,
             timed("executions", END_IT, async { raw(ask(&places, &Request::List).await) }).await,
             timed("files and a command", END_IT, async { judged(self.probe(body).await) }).await,
-            timed("cgroups", "pinfold reconcile", async { self.groups_of(&places) }).await,
+            timed("cgroups", "pinfold reconcile", async { self.groups_told(&places) }).await,
             timed("mounts, directories, sockets", "pinfold reconcile", async { Ok(self.things(&places)) })
                 .await,
         ]
@@ -52,12 +52,12 @@ impl LinuxProvider {
         Err(secret.map_or(shown.clone(), |secret| shown.replace(&secret, "…")))
     }
 
-    fn groups_of(&self, places: &Places) -> Result<String, String> {
-        let paths = self.cgroups.look(&places.name).map_err(|error| error.to_string())?;
+    fn groups_told(&self, places: &Places) -> Result<String, String> {
+        let group = self.groups_of(places).map_err(|error| error.to_string())?;
+        let paths = group.look().map_err(|error| error.to_string())?;
         if paths.is_empty() {
             return Ok("none; its keeper alone holds it together".to_owned());
         }
-        let group = self.cgroups.open(&places.name).map_err(|error| error.to_string())?;
         let processes = group.processes().map_err(|error| error.to_string())?;
         Ok(format!("{} groups, {} processes, {:?}", paths.len(), processes.len(), group.breaches()))
     }

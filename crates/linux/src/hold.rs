@@ -14,12 +14,13 @@ use pinfold_keeper::process::began;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::patience::Patience;
 use crate::places::Places;
 
 /// Between two looks at a lock that another holds.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Whoever tests a lock holds it for an instant.
-const INSTANTS: u32 = 500;
+const INSTANTS: Duration = Duration::from_secs(1);
 
 /// The right to make a body. Given up when it is dropped, or its holder dies.
 pub(crate) struct Launching {
@@ -40,15 +41,15 @@ impl Launching {
 }
 
 /// The locked and empty `process`, for the nursery to write into and for the keeper to hold.
-pub(crate) async fn claim(places: &Places) -> io::Result<File> {
-    let lock = take_process(places).await?;
+pub(crate) fn claim(places: &Places) -> io::Result<File> {
+    let lock = take_process(places)?;
     lock.set_len(0)?;
     Ok(lock)
 }
 
 /// While this is held no keeper can be born here, so that the mark may be taken away. None: there is no mark.
-pub(crate) async fn seal(places: &Places) -> io::Result<Option<File>> {
-    let mut lock = match take_process(places).await {
+pub(crate) fn seal(places: &Places) -> io::Result<Option<File>> {
+    let mut lock = match take_process(places) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         taken => taken?,
     };
@@ -58,17 +59,17 @@ pub(crate) async fn seal(places: &Places) -> io::Result<Option<File>> {
     }
 }
 
-async fn take_process(places: &Places) -> io::Result<File> {
+fn take_process(places: &Places) -> io::Result<File> {
     let path = places.process();
     let lock = open(&path)?;
-    for _ in 0..INSTANTS {
-        if take(&lock)? {
-            still_stands(&path, &lock)?;
-            return Ok(lock);
+    let mut patience = Patience::of(INSTANTS);
+    while !take(&lock)? {
+        if patience.pause().is_err() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a keeper holds the place"));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "a keeper holds the place"))
+    still_stands(&path, &lock)?;
+    Ok(lock)
 }
 
 /// A stop that was quicker took the file away with the mark: then what is locked is nobody's.

@@ -10,8 +10,10 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::Body;
 
-use crate::control::ask;
+use crate::cgroup::BodyCgroup;
+use crate::control::{ControlError, ask};
 use crate::disk::backed_by;
+use crate::group_note;
 use crate::hold::{self, Keeper};
 use crate::mark;
 use crate::mountinfo::mentions;
@@ -36,7 +38,10 @@ impl LinuxProvider {
                 return Evidence::Unknown { why: format!("{checks:?}") };
             }
             if checks.iter().any(|check| check.result == Finding::Present) {
-                seen.push(self.describe(body, &places).await);
+                match self.describe(body, &places).await {
+                    Ok(described) => seen.push(described),
+                    Err(error) => return Evidence::Unknown { why: error.to_string() },
+                }
             }
         }
         if seen.is_empty() { Evidence::Absent(checks) } else { Evidence::Present(seen) }
@@ -56,59 +61,82 @@ impl LinuxProvider {
         Ok((bodies, unreadable))
     }
 
+    /// A body has its directory before its groups, and after them. Only where there is none, groups are searched
+    /// for without.
     pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+        let known = self.grounds.bodies_of(sandbox)?;
+        if !known.is_empty() {
+            return Ok(known);
+        }
         let (bodies, _) = self.marks()?;
         Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
     }
 
-    async fn describe(&self, body: Body, places: &Places) -> BodySeen {
+    /// A keeper that takes too long may only be slow: what could not be asked is not known to be broken.
+    async fn describe(&self, body: Body, places: &Places) -> Result<BodySeen, ControlError> {
         let (whole, executions) = match ask(places, &Request::List).await {
-            Ok(Response::Executions(executions)) => (self.is_whole(places).await, executions),
+            Ok(Response::Executions(executions)) => (answers_as_its_own(places).await?, executions),
+            Err(error) if error.is_slowness() => return Err(error),
             Ok(_) | Err(_) => (false, Vec::new()),
         };
         let last_busy_at = self.activity(places).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
         let executions = executions.iter().filter_map(|execution| seen(execution, now)).collect();
-        BodySeen { generation: body.generation, whole, executions, last_busy_at }
+        Ok(BodySeen { generation: body.generation, whole, executions, last_busy_at })
     }
 
-    /// The keeper answers, with the secret that only it was born with.
+    /// The keeper answers, and in time.
     pub(crate) async fn is_whole(&self, places: &Places) -> bool {
-        let Ok(expected) = fs::read_to_string(places.secret()) else { return false };
-        let ping = Request::Ping { nonce: places.name.clone() };
-        match ask(places, &ping).await {
-            Ok(Response::Pong { nonce, secret, wanted }) => {
-                nonce == places.name && secret == expected && wanted
-            }
-            Ok(_) | Err(_) => false,
-        }
+        answers_as_its_own(places).await.unwrap_or(false)
     }
 
-    /// One check for each kind of thing that a body may own.
     pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
-        let processes = self.has_processes(places).map_err(|error| error.to_string());
-        let groups = self.cgroups.look(&places.name).map(|left| !left.is_empty());
-        let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
-        vec![
-            check(
-                "processes",
-                "cgroup.procs, and process 1 by its lock, id and start time",
-                processes.clone(),
-            ),
-            check("cgroups", "lstat in every hierarchy", groups.map_err(|error| error.to_string())),
-            check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
-            check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
-            check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
-            check("directories", "lstat", text(directories)),
-            check("sockets", "lstat", text(exists(&places.socket()))),
-        ]
+        checks(places, &self.groups_of(places))
     }
 
-    fn has_processes(&self, places: &Places) -> io::Result<bool> {
-        let group = self.cgroups.open(&places.name).map_err(io::Error::other)?;
-        let counted = group.processes().map_err(io::Error::other)?;
-        Ok(!counted.is_empty() || hold::keeper(places)? != Keeper::Nobody)
+    pub(crate) fn groups_of(&self, places: &Places) -> io::Result<BodyCgroup> {
+        group_note::groups_of(&self.cgroups, places)
     }
+}
+
+/// With the secret that only it was born with.
+async fn answers_as_its_own(places: &Places) -> Result<bool, ControlError> {
+    let Ok(expected) = fs::read_to_string(places.secret()) else { return Ok(false) };
+    let ping = Request::Ping { nonce: places.name.clone() };
+    match ask(places, &ping).await {
+        Ok(Response::Pong { nonce, secret, wanted }) => {
+            Ok(nonce == places.name && secret == expected && wanted)
+        }
+        Err(error) if error.is_slowness() => Err(error),
+        Ok(_) | Err(_) => Ok(false),
+    }
+}
+
+/// One check for each kind of thing that a body may own. Its groups come from whoever knows their places.
+pub(crate) fn checks(places: &Places, groups: &io::Result<BodyCgroup>) -> Vec<ReceiptCheck> {
+    let groups = groups.as_ref().map_err(ToString::to_string);
+    let processes = groups.clone().and_then(|groups| has_processes(places, groups));
+    let left = groups.and_then(|groups| groups.look().map_err(|error| error.to_string()));
+    let directories = exists(&places.body).and_then(|body| Ok(body || exists(&places.control)?));
+    vec![
+        check("processes", "cgroup.procs, and process 1 by its lock, id and start time", processes.clone()),
+        check(
+            "cgroups",
+            "lstat of each place that was noted before it was made, else in every hierarchy",
+            left.map(|left| !left.is_empty()),
+        ),
+        check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
+        check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
+        check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
+        check("directories", "lstat", text(directories)),
+        check("sockets", "lstat", text(exists(&places.socket()))),
+    ]
+}
+
+fn has_processes(places: &Places, groups: &BodyCgroup) -> Result<bool, String> {
+    let counted = groups.processes().map_err(|error| error.to_string())?;
+    let keeper = hold::keeper(places).map_err(|error| error.to_string())?;
+    Ok(!counted.is_empty() || keeper != Keeper::Nobody)
 }
 
 fn text(look: io::Result<bool>) -> Result<bool, String> {
@@ -166,3 +194,7 @@ pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
         EndedBy::DiskLimit => limit(Cause::DiskLimit),
     }
 }
+
+#[cfg(test)]
+#[path = "look/tests.rs"]
+mod tests;

@@ -1,13 +1,18 @@
 //! The name that everything physical of a body carries: version, sandbox and generation, readable after any crash.
 
-use pinfold_lifecycle::Generation;
+use pinfold_lifecycle::{Generation, SandboxId};
 use pinfold_provider::Body;
 
 /// How marks are written by this program. Older ones stay readable.
 const VERSION: &str = "v1";
 
 pub(crate) fn write(body: Body) -> String {
-    format!("{VERSION}.{}.{}", body.sandbox, body.generation.0)
+    format!("{}{}", beginning(body.sandbox), body.generation.0)
+}
+
+/// How the marks of all generations of a sandbox begin, and no others.
+pub(crate) fn beginning(sandbox: SandboxId) -> String {
+    format!("{VERSION}.{sandbox}.")
 }
 
 /// None: not a mark of ours, or one that cannot be read.
@@ -25,8 +30,6 @@ pub(crate) fn read(name: &str) -> Option<Body> {
 
 #[cfg(test)]
 mod tests {
-    use pinfold_lifecycle::SandboxId;
-
     use super::*;
 
     #[test]

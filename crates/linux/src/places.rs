@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use pinfold_lifecycle::SandboxId;
 use pinfold_provider::Body;
 
 use crate::mark;
@@ -68,6 +69,22 @@ impl Grounds {
         }
     }
 
+    /// The bodies of one sandbox that have a directory.
+    pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+        let beginning = mark::beginning(sandbox);
+        let mut bodies = Vec::new();
+        for directory in [&self.bodies, &self.control] {
+            for entry in fs::read_dir(directory)? {
+                let name = entry?.file_name();
+                let its_own = name.to_str().filter(|name| name.starts_with(&beginning));
+                bodies.extend(its_own.and_then(mark::read));
+            }
+        }
+        bodies.sort_unstable();
+        bodies.dedup();
+        Ok(bodies)
+    }
+
     /// The marks of all bodies that have a directory, and the names that are none.
     pub(crate) fn marks(&self) -> io::Result<(Vec<Body>, Vec<String>)> {
         let (mut bodies, mut unreadable) = (Vec::new(), Vec::new());
@@ -115,21 +132,28 @@ impl Places {
         self.control.join("process")
     }
 
+    /// Where its control groups are.
+    pub(crate) fn groups(&self) -> PathBuf {
+        self.control.join("groups")
+    }
+
     /// Locked while the body is being made.
     pub(crate) fn launch(&self) -> PathBuf {
         self.control.join("launch")
     }
 }
 
-/// A directory with this mode; one that is there already is given it.
-pub(crate) fn make(path: &Path, mode: u32) -> io::Result<()> {
-    match DirBuilder::new().mode(mode).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+/// A directory with this mode; one that is there already is given it. Says whether it is a new one.
+pub(crate) fn make(path: &Path, mode: u32) -> io::Result<bool> {
+    let is_new = match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(path)?;
+            true
         }
         Err(error) => return Err(error),
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok(is_new)
 }

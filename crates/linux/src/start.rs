@@ -17,6 +17,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
 use crate::control::ask;
 use crate::disk::DiskPlan;
+use crate::group_note;
 use crate::hold::{self, Launching, claim};
 use crate::host_image::{HOST_IMAGE, Image};
 use crate::id_ranges::IdRanges;
@@ -47,27 +48,28 @@ impl LinuxProvider {
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        make(&places.control, 0o700).map_err(|error| failed("mark", &error))?;
+        let is_new = make(&places.control, 0o700).map_err(|error| failed("mark", &error))?;
         let _launching = Launching::begin(&places).await.map_err(|error| failed("mark", &error))?;
         if self.is_whole(&places).await {
             return Ok(());
         }
         if hold::keeper(&places).map_err(|error| failed("look", &error))? != hold::Keeper::Nobody {
             // What a launch has left that died: nobody will ever tell it to go.
-            let ended = self.end_processes(&places).await;
+            let earlier = self.ending(places.clone());
+            let ended = tokio::task::spawn_blocking(move || earlier.make_room()).await;
+            let ended = ended.map_err(io::Error::other).flatten();
             ended.map_err(|error| failed("an earlier keeper", &error))?;
-            // Linux since 6.14 kills at birth what is cloned into a group that was ever killed as a whole.
-            self.remove_groups(&places).await.map_err(|error| failed("earlier groups", &error))?;
         }
-        let held = claim(&places).await.map_err(|error| failed("mark", &error))?;
-        let launch = self.launch(&places, &start, left_ms).map_err(|error| failed("the image", &error))?;
-        let born = tokio::task::spawn_blocking(move || launch.give_birth(&held.into())).await;
+        let launch = self.launch(&places, &start, left_ms, is_new);
+        let launch = launch.map_err(|error| failed("the image", &error))?;
+        let born = tokio::task::spawn_blocking(move || launch.give_birth()).await;
         let mut newborn =
             born.map_err(|error| failed("birth", &error))?.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
-            let _ = self.end_one(&places, 0).await;
+            let ending = self.ending(places);
+            let _ = tokio::task::spawn_blocking(move || ending.end()).await;
             return Err(StartError::NoLongerWanted);
         }
         match ask(&places, &Request::Go).await {
@@ -82,7 +84,7 @@ impl LinuxProvider {
     }
 
     /// All that a birth needs, so that its work on files and groups keeps no other task waiting.
-    fn launch(&self, places: &Places, start: &Start<'_>, left_ms: u64) -> io::Result<Launch> {
+    fn launch(&self, places: &Places, start: &Start<'_>, left_ms: u64, is_new: bool) -> io::Result<Launch> {
         Ok(Launch {
             places: places.clone(),
             grounds: self.grounds.clone(),
@@ -93,7 +95,10 @@ impl LinuxProvider {
             nursery: Arc::clone(&self.nursery),
             spec: start.spec.clone(),
             left_ms,
+            is_new,
             ends_with_caller: start.ends_with_caller,
+            #[cfg(feature = "weakened")]
+            weaknesses: self.weaknesses.clone(),
         })
     }
 
@@ -119,13 +124,18 @@ struct Launch {
     nursery: Arc<Nursery>,
     spec: Spec,
     left_ms: u64,
+    /// Nobody has tried to make it before.
+    is_new: bool,
     ends_with_caller: bool,
+    #[cfg(feature = "weakened")]
+    weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
 }
 
 impl Launch {
     /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self, held: &OwnedFd) -> io::Result<Newborn> {
+    fn give_birth(&self) -> io::Result<Newborn> {
         let places = &self.places;
+        let held = claim(places)?.into();
         let ids = self.ids.take(places).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
         fs::write(places.secret(), &secret)?;
@@ -133,7 +143,9 @@ impl Launch {
         make_own(&places.logs, ids)?;
         let listener = listen(places)?;
         let output: OwnedFd = File::open(&places.logs)?.into();
-        let groups = Groups::make(&self.cgroups, &places.name, &self.spec, ids)?;
+        let limits = group_limits(&self.cgroups, &self.spec);
+        group_note::note(&self.cgroups, places, &limits, !self.is_new)?;
+        let groups = Groups::make(&self.cgroups, &places.name, &limits, ids)?;
         let birth = Birth {
             world: self.world(storage),
             secret,
@@ -142,15 +154,26 @@ impl Launch {
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             work: groups.work_group(),
-            limits: limits_of(&self.spec),
+            limits: self.limits(),
             left_ms: self.left_ms,
             ends_with_caller: self.ends_with_caller,
+            #[cfg(feature = "weakened")]
+            weaknesses: self.weaknesses.clone(),
         };
-        let mut descriptors = vec![&listener, &output, held];
+        let mut descriptors = vec![&listener, &output, &held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
         let (_, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
         Ok(Newborn { pidfd, wanted: false })
+    }
+
+    fn limits(&self) -> BodyLimits {
+        let limits = limits_of(&self.spec);
+        #[cfg(feature = "weakened")]
+        if self.weaknesses.contains(&pinfold_keeper::weakness::Weakness::OutputWithoutEnd) {
+            return BodyLimits { output_bytes: u64::MAX, ..limits };
+        }
+        limits
     }
 
     fn world(&self, storage: Storage) -> World {
@@ -175,6 +198,16 @@ fn limits_of(spec: &Spec) -> BodyLimits {
 /// What one execution may write where nobody says otherwise.
 const OUTPUT_MB: u64 = 64;
 
+fn group_limits(cgroups: &Cgroups, spec: &Spec) -> CgroupLimits {
+    CgroupLimits {
+        memory_bytes: spec.limits.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
+        processes: spec.limits.processes,
+        cpu_millis: spec.limits.cpu_millis,
+        cpu_weight: None,
+        count_io: cgroups.counts_io_cheaply(),
+    }
+}
+
 /// The control groups of a body, as descriptors for its keeper.
 #[derive(Default)]
 struct Groups {
@@ -189,18 +222,11 @@ struct Groups {
 
 impl Groups {
     /// Without the right to make groups there are none, and the keeper alone holds its world together.
-    fn make(cgroups: &Cgroups, name: &str, spec: &Spec, ids: IdMap) -> io::Result<Self> {
+    fn make(cgroups: &Cgroups, name: &str, limits: &CgroupLimits, ids: IdMap) -> io::Result<Self> {
         if !cgroups.abilities().kill.is_enforced() {
             return Ok(Self::default());
         }
-        let limits = CgroupLimits {
-            memory_bytes: spec.limits.memory_mb.map(|mb| mb.saturating_mul(1 << 20)),
-            processes: spec.limits.processes,
-            cpu_millis: spec.limits.cpu_millis,
-            cpu_weight: None,
-            count_io: cgroups.counts_io_cheaply(),
-        };
-        let group = cgroups.make(name, &limits).map_err(io::Error::other)?;
+        let group = cgroups.make(name, limits).map_err(io::Error::other)?;
         group.delegate_to(ids.uid, ids.gid).map_err(io::Error::other)?;
         Self::open(&group).map_err(io::Error::other)
     }
@@ -243,6 +269,7 @@ fn listen(places: &Places) -> io::Result<OwnedFd> {
 
 fn fresh_secret() -> io::Result<String> {
     let mut bytes = [0; 32];
-    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
+    // The kernel gives as few as this whole.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

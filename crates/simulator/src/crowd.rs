@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, Stop};
+use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, RunAsk, Stop};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, SandboxId,
     Spec,
@@ -73,8 +73,7 @@ impl User {
 
     async fn create(&self, wish: u64) {
         let ask = CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish) };
-        let first = self.call(async |engine| engine.create(ask.clone()).await).await;
-        let Some(Ok(id)) = first else { return };
+        let Some(id) = self.ask_for_sandbox(ask.clone()).await else { return };
         self.common.checker.say(|| format!("user {} was given {id}", self.name));
         let known = self.promises.with(|made| {
             made.sandboxes.push(id);
@@ -100,6 +99,20 @@ impl User {
             let until = self.common.clock.now().after_ms(20_000);
             self.call(async |engine| engine.wait_ready(id, until).await).await;
         }
+    }
+
+    /// With something to run in it, or without.
+    async fn ask_for_sandbox(&self, ask: CreateAsk) -> Option<SandboxId> {
+        if !self.common.chance.hits(300) {
+            return self.call(async |engine| engine.create(ask).await).await?.ok();
+        }
+        let run =
+            RunAsk { command: self.command(), kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
+        let asked = self.call(async |engine| engine.create_and_execute(ask, run).await).await;
+        let (id, execution) = asked?.ok()?;
+        self.common.checker.say(|| format!("user {} was given {execution} with it", self.name));
+        self.promises.with(|made| made.executions.push((id, execution)));
+        Some(id)
     }
 
     async fn execute(&self, id: SandboxId) {

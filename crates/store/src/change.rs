@@ -15,6 +15,8 @@ pub struct NewSandbox {
     pub policy: Arc<Policy>,
     /// Asking again with the same key gives the same sandbox.
     pub key: Option<IdempotencyKey>,
+    /// Commands of the executions that were asked for in the same breath.
+    pub commands: Vec<NewExecution>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -72,6 +72,7 @@ macro_rules! conformance {
             a_burst_of_creates_does_not_get_past_the_limit,
             every_kind_of_limit_holds,
             an_orphan_is_never_refused,
+            an_execution_that_comes_with_its_sandbox_is_written_with_it,
             a_sandbox_that_is_proven_gone_makes_room,
             what_waits_in_the_pool_is_no_sandbox_and_takes_its_place,
             a_claim_makes_it_a_sandbox_in_one_transaction,

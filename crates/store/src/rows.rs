@@ -6,7 +6,8 @@ use pinfold_lifecycle::{
     Command, Execution, Generation, NodeId, Policy, Record, Sandbox, SandboxId, Spec, Timestamp,
 };
 
-/// Grows with every change of a row.
+/// Grows with every change of a row. It is a number of the same sequence as [`Seq`]: what was changed up to a place in
+/// the history has a version that is not larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 

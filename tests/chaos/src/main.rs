@@ -7,6 +7,8 @@ mod maker;
 mod node;
 mod outside;
 mod round;
+mod rounds;
+mod tally;
 mod victim;
 mod visitor;
 
@@ -25,7 +27,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Role {
     /// Go through a number of rounds
-    Run(round::Options),
+    Run(rounds::Options),
     /// Make sandboxes without end, and say which ones are there to stay
     Maker { data: PathBuf, seed: u64 },
     /// Read back what was written into sandboxes: pairs of a sandbox and a word
@@ -38,7 +40,7 @@ enum Role {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().role {
-        Role::Run(options) => return round::run(&options),
+        Role::Run(options) => return rounds::run(&options),
         Role::Maker { data, seed } => maker::live(&data, seed)?,
         Role::Visitor { data, words } => visitor::read_back(&data, &words)?,
         Role::Stopper { data } => visitor::stop_all(&data)?,

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pinfold_engine::{CreateAsk, Waited};
-use pinfold_lifecycle::{Cause, ExecutionKind, ExecutionLimits, OutcomeKind, Policy, SandboxId};
+use pinfold_lifecycle::{
+    Cause, ExecutionKind, ExecutionLimits, Limits, OutcomeKind, Policy, SandboxId, Spec,
+};
 use tokio::task::JoinSet;
 
 use crate::node::{Node, runtime, shell};
+use crate::victim::PROMISE;
 
 const SANDBOXES: u64 = 50;
 const PATIENCE_MS: u64 = 60_000;
@@ -43,10 +46,10 @@ async fn one_life(node: Arc<Node>, seed: u64) -> anyhow::Result<()> {
 
 /// Wanted for good: it is promised once the word is in it.
 async fn stay(node: &Node, rng: &mut fastrand::Rng, seed: u64) -> anyhow::Result<()> {
-    let Some(id) = create(node, wanted()).await? else { return Ok(()) };
+    let Some(id) = create(node, rng).await? else { return Ok(()) };
     let word = format!("{seed:016x}");
     if run(node, id, &format!("echo {word} > kept; sync kept")).await? {
-        say(&format!("ready {id} {word}"));
+        say(&format!("{PROMISE} {id} {word}"));
     }
     loop {
         tokio::time::sleep(Duration::from_millis(rng.u64(0..200))).await;
@@ -56,7 +59,7 @@ async fn stay(node: &Node, rng: &mut fastrand::Rng, seed: u64) -> anyhow::Result
 
 /// Wanted until it is stopped, half-way into some work.
 async fn stay_for_a_while(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<()> {
-    let Some(id) = create(node, wanted()).await? else { return Ok(()) };
+    let Some(id) = create(node, rng).await? else { return Ok(()) };
     let limits = ExecutionLimits::default();
     node.engine.execute(id, shell("sleep 1000 & sleep 1000"), ExecutionKind::Run, limits, true).await?;
     tokio::time::sleep(Duration::from_millis(rng.u64(0..100))).await;
@@ -68,7 +71,7 @@ async fn stay_for_a_while(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Resul
 /// As with `pinfold run`.
 async fn belong_to_the_maker(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<()> {
     let policy = Policy { one_shot: true, ends_with_owner: true, ..wanted() };
-    let id = node.engine.create(CreateAsk { policy, ..CreateAsk::default() }).await?;
+    let id = node.engine.create(CreateAsk { spec: spec(rng), policy, key: None }).await?;
     let line = if rng.bool() { "true" } else { "setsid sleep 1000 & sleep 1000" };
     let limits = ExecutionLimits { timeout_ms: Some(PATIENCE_MS), inactivity_ms: None };
     node.engine.execute(id, shell(line), ExecutionKind::Run, limits, true).await?;
@@ -80,9 +83,16 @@ fn wanted() -> Policy {
     Policy { grace_ms: 0, stop_backoff_ms: vec![100, 500], ..Policy::default() }
 }
 
+/// Mostly files in memory. Some ask for more disk than their memory allows, and get an image on a device.
+fn spec(rng: &mut fastrand::Rng) -> Spec {
+    let on_a_device = Limits { memory_mb: Some(64), disk_mb: Some(64), ..Limits::default() };
+    let limits = if rng.u8(0..8) == 0 { on_a_device } else { Limits::default() };
+    Spec { limits, ..Spec::default() }
+}
+
 /// None: it did not become ready, and has said so.
-async fn create(node: &Node, policy: Policy) -> anyhow::Result<Option<SandboxId>> {
-    let id = node.engine.create(CreateAsk { policy, ..CreateAsk::default() }).await?;
+async fn create(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<Option<SandboxId>> {
+    let id = node.engine.create(CreateAsk { spec: spec(rng), policy: wanted(), key: None }).await?;
     match node.engine.wait_ready(id, node.in_ms(PATIENCE_MS)).await? {
         Waited::Met(Ok(())) => Ok(Some(id)),
         Waited::Met(Err(cause)) => {

@@ -2,70 +2,27 @@
 //! there is compared with what is wanted. In the end everything is stopped, and nothing may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use pinfold_lifecycle::{Lease, Life};
-use pinfold_store::{SqliteStore, Store};
+use pinfold_lifecycle::{Lease, Life, SandboxId};
+use pinfold_store::{Seq, SqliteStore, Store, Stored};
 
 use crate::node::{present, runtime};
 use crate::outside::Outside;
-use crate::victim::Victim;
+use crate::tally::Tally;
+use crate::victim::{Moment, PROMISE, Victim};
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// The program under test
-    #[arg(long)]
-    pinfold: PathBuf,
-    #[arg(long, default_value_t = 100)]
-    rounds: u64,
-    /// The seed of the first round; each later one has the next
-    #[arg(long, default_value_t = 20_261_116)]
-    seed: u64,
-}
-
-/// The latest moment of a maker's life at which it is killed. By then its sandboxes are made.
+/// The latest moments of a maker's life at which it is killed: from its start, when its sandboxes may just have been
+/// made, and from its first promise.
 const LONGEST_LIFE_MS: u64 = 600;
+const LONGEST_AFTER_A_PROMISE_MS: u64 = 400;
 const LONGEST_REPAIR_MS: u64 = 250;
 const LONGEST_STOP_MS: u64 = 150;
-/// A round that takes longer is named: it may have waited for something that it should not have to wait for.
-const SLOW: Duration = Duration::from_secs(10);
-
-#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let begun = Instant::now();
-    let mut seen = Seen::default();
-    for seed in options.seed..options.seed + options.rounds {
-        let round_begun = Instant::now();
-        let mut round = Round::new(&options.pinfold, seed)?;
-        if let Err(error) = round.go(&mut seen) {
-            println!("seed {seed}: {error:#}");
-            println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
-            return Ok(ExitCode::FAILURE);
-        }
-        if round_begun.elapsed() > SLOW {
-            println!("seed {seed} took {} s", round_begun.elapsed().as_secs());
-        }
-    }
-    println!("{} rounds in {} s: {seen:?}", options.rounds, begun.elapsed().as_secs());
-    ensure!(seen.kept > 0 && seen.ended > 0, "nothing was ever there to be killed");
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What all rounds together went through, so that one sees that they were not empty.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Sandboxes that were there right after the kill.
-    bodies: usize,
-    /// Those that were promised to stay, and did.
-    kept: usize,
-    /// Bodies that nobody wanted any more.
-    ended: usize,
-}
-
-struct Round<'a> {
+pub(crate) struct Round<'a> {
     pinfold: &'a Path,
     data: tempfile::TempDir,
     outside: Outside,
@@ -81,40 +38,39 @@ impl Drop for Round<'_> {
 }
 
 impl<'a> Round<'a> {
-    fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
+    pub(crate) fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
         let data = tempfile::tempdir().context("could not make a directory")?;
         let instance = SqliteStore::open(&data.path().join("store"))?.instance();
         let outside = Outside::new(data.path(), instance);
         Ok(Self { pinfold, data, outside, rng: fastrand::Rng::with_seed(seed), seed })
     }
 
-    fn go(&mut self, seen: &mut Seen) -> Result<()> {
-        let promised = self.kill_a_maker()?;
-        let homes = self.outside.homes()?;
-        let left = self.outside.things()?.len();
+    pub(crate) fn go(&mut self, tally: &mut Tally) -> Result<()> {
+        let promised = tally.time("make", || self.kill_a_maker())?;
+        let (homes, left) =
+            tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?)))?;
+        tally.killed(&self.records_as_they_were_left()?);
         if self.rng.u8(0..3) == 0 {
-            let life = self.up_to(LONGEST_REPAIR_MS);
-            Victim::start(&mut self.reconcile())?.kill_after(life, false)?;
+            let moment = Moment::AfterItsStart(self.up_to(LONGEST_REPAIR_MS));
+            Victim::start(&mut self.reconcile())?.kill(moment, false)?;
         }
-        self.repair()?;
-        let wanted = self.only_what_is_wanted_is_there()?;
-        for id in promised.keys() {
-            ensure!(wanted.iter().any(|mark| mark.contains(id)), "{id} was promised to stay and is gone");
+        tally.time("repair", || self.repair())?;
+        let wanted = tally.time("look", || self.only_what_is_wanted_is_there())?;
+        for id in promised.keys().filter(|id| !wanted.iter().any(|mark| mark.contains(*id))) {
+            bail!("{id} was promised to stay and is gone: {}", self.history_of(id)?);
         }
         let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
-        self.finish(self.role("visitor").args(words))?;
-        seen.bodies += left;
-        seen.kept += promised.len();
-        seen.ended += left.saturating_sub(wanted.len());
+        tally.time("visit", || self.finish(self.role("visitor").args(words)))?;
+        tally.repaired(promised.len(), left.keys().filter(|mark| !wanted.contains(*mark)).count());
 
         if self.rng.u8(0..3) == 0 {
-            let life = self.up_to(LONGEST_STOP_MS);
-            Victim::start(&mut self.role("stopper"))?.kill_after(life, true)?;
-            self.repair()?;
-            self.only_what_is_wanted_is_there()?;
+            let moment = Moment::AfterItsStart(self.up_to(LONGEST_STOP_MS));
+            Victim::start(&mut self.role("stopper"))?.kill(moment, true)?;
+            tally.time("repair", || self.repair())?;
+            tally.time("look", || self.only_what_is_wanted_is_there())?;
         }
-        self.finish(&mut self.role("stopper"))?;
-        let things = self.outside.things()?;
+        tally.time("stop", || self.finish(&mut self.role("stopper")))?;
+        let things = tally.time("look", || self.outside.things())?;
         ensure!(things.is_empty(), "everything was stopped, and this is left: {things:#?}");
         let inhabited = Outside::inhabited(&homes)?;
         ensure!(inhabited.is_empty(), "everything was stopped, and these live on: {inhabited:#?}");
@@ -123,14 +79,18 @@ impl<'a> Round<'a> {
 
     /// What it promised: sandboxes that stay, and the word in each.
     fn kill_a_maker(&mut self) -> Result<BTreeMap<String, String>> {
-        let life = self.up_to(LONGEST_LIFE_MS);
+        let moment = if self.seed.is_multiple_of(2) {
+            Moment::AfterItsFirstPromise(self.up_to(LONGEST_AFTER_A_PROMISE_MS))
+        } else {
+            Moment::AfterItsStart(self.up_to(LONGEST_LIFE_MS))
+        };
         let nursery_too = self.rng.u8(0..4) == 0;
         let seed = self.seed.to_string();
-        let heard = Victim::start(self.role("maker").arg(seed))?.kill_after(life, nursery_too)?;
+        let heard = Victim::start(self.role("maker").arg(seed))?.kill(moment, nursery_too)?;
         let mut promised = BTreeMap::new();
         for line in heard {
             match line.split(' ').collect::<Vec<_>>()[..] {
-                ["ready", id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
+                [PROMISE, id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
                 ["gone", id] => {
                     let things = self.outside.things()?;
                     let left = things.keys().find(|mark| mark.contains(id));
@@ -142,6 +102,17 @@ impl<'a> Round<'a> {
             }
         }
         Ok(promised)
+    }
+
+    /// Read from a copy: the repair is to be the first that finds them.
+    fn records_as_they_were_left(&self) -> Result<Vec<Stored>> {
+        let copy = tempfile::tempdir().context("could not make a directory")?;
+        for file in fs::read_dir(self.data.path().join("store")).context("there is no store")? {
+            let file = file?;
+            fs::copy(file.path(), copy.path().join(file.file_name())).context("could not copy the store")?;
+        }
+        let store = SqliteStore::open(copy.path())?;
+        runtime()?.block_on(present(&store))
     }
 
     fn repair(&self) -> Result<()> {
@@ -172,6 +143,14 @@ impl<'a> Round<'a> {
             ensure!(lives, "{mark} is wanted, and no process of it is there: {:#?}", things.get(mark));
         }
         Ok(wanted)
+    }
+
+    /// Why a sandbox is as it is.
+    fn history_of(&self, id: &str) -> Result<String> {
+        let id: SandboxId = id.parse().ok().with_context(|| format!("`{id}` is no id"))?;
+        let store = SqliteStore::open(&self.data.path().join("store"))?;
+        let records = runtime()?.block_on(store.history(Some(id), Seq(0), 1_000))?;
+        Ok(format!("{records:#?}"))
     }
 
     fn up_to(&mut self, ms: u64) -> Duration {

@@ -3,15 +3,30 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+/// When it is killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Moment {
+    AfterItsStart(Duration),
+    /// However long that takes on a busy machine.
+    AfterItsFirstPromise(Duration),
+}
+
+/// What a line begins with that promises something.
+pub(crate) const PROMISE: &str = "ready";
+/// One that promises nothing for so long is killed too.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
 pub(crate) struct Victim {
     child: Child,
     listener: Option<JoinHandle<Vec<String>>>,
+    promised: Receiver<()>,
 }
 
 impl Victim {
@@ -22,14 +37,28 @@ impl Victim {
             .spawn()
             .with_context(|| format!("could not start {command:?}"))?;
         let output = child.stdout.take().context("its output is not ours")?;
-        let listener =
-            std::thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect());
-        Ok(Self { child, listener: Some(listener) })
+        let (promises, promised) = channel();
+        let listener = std::thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            let heard = lines.inspect(|line| {
+                if line.starts_with(PROMISE) {
+                    let _ = promises.send(());
+                }
+            });
+            heard.collect()
+        });
+        Ok(Self { child, listener: Some(listener), promised })
     }
 
-    /// Lets it live for so long and kills it, its children first if they are to go too. What it has said by then.
-    pub(crate) fn kill_after(mut self, life: Duration, children_too: bool) -> Result<Vec<String>> {
-        std::thread::sleep(life);
+    /// Lets it live until then and kills it, its children first if they are to go too. What it has said by then.
+    pub(crate) fn kill(mut self, moment: Moment, children_too: bool) -> Result<Vec<String>> {
+        match moment {
+            Moment::AfterItsStart(life) => std::thread::sleep(life),
+            Moment::AfterItsFirstPromise(life) => {
+                let _ = self.promised.recv_timeout(LONGEST_SILENCE);
+                std::thread::sleep(life);
+            }
+        }
         if children_too {
             self.kill_children();
         }

@@ -14,11 +14,14 @@ struct Need {
     package: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need { program: "strace", package: "strace" }];
+const NEEDS: &[Need] = &[
+    Need { program: "strace", package: "strace" },
+    // A whole system in one file, for images.
+    Need { program: "busybox", package: "busybox-static" },
+];
 /// What the machine that has nothing but cgroup v2 is made with.
 const MACHINE_NEEDS: &[Need] = &[
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
-    Need { program: "busybox", package: "busybox-static" },
     Need { program: "cpio", package: "cpio" },
     Need { program: "mke2fs", package: "e2fsprogs" },
     Need { program: "perl", package: "perl-base" },

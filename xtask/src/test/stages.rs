@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::tally::Tally;
 use super::v2;
-use crate::{chaos, lint, tidy};
+use crate::{attacks, chaos, lint, tidy};
 
 pub(super) struct Stage {
     pub(super) name: &'static str,
@@ -20,6 +20,8 @@ pub(super) enum When {
 pub(super) enum What {
     /// `cargo test`, whose tests are counted one by one.
     Harness,
+    /// Cargo with these arguments, whose tests are counted in the same way.
+    CountedCargo(&'static [&'static str]),
     /// Cargo with these arguments, as one test.
     Cargo(&'static [&'static str]),
     /// A function of this program, as one test.
@@ -33,6 +35,8 @@ pub(super) const STAGES: &[Stage] = &[
     Stage { name: "clippy", when: When::OnlyAll, what: What::Cargo(lint::CLIPPY) },
     Stage { name: "tidy", when: When::Always, what: What::Check(tidy::run) },
     Stage { name: "tests", when: When::Always, what: What::Harness },
+    Stage { name: "clippy of the attacks", when: When::OnlyAll, what: What::Cargo(attacks::CLIPPY) },
+    Stage { name: "attacks", when: When::Always, what: What::CountedCargo(attacks::ATTACKS) },
     Stage { name: "cgroup v2", when: When::OnlyAll, what: What::Counted(v2::run) },
     Stage {
         name: "model checker",

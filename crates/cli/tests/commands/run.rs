@@ -30,10 +30,22 @@ fn the_document_has_output_timings_usage_and_a_receipt_whose_every_line_says_abs
             assert!(document["timings"][timing].is_u64(), "{timing} of {document}");
         }
         assert!(document["usage"].is_object(), "{document}");
-        if ground.has_groups() {
-            assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() > 0, "{document}");
-            assert!(document["usage"]["cpu_ms"].is_u64(), "{document}");
-        }
+        assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() > 0, "{document}");
+        assert!(document["usage"]["cpu_ms"].is_u64(), "{document}");
+    }
+}
+
+#[test]
+fn what_was_used_is_told_to_every_user() {
+    for ground in grounds() {
+        let script =
+            "head -c 20m /dev/zero | tail -c 20m > kept; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let document = ground.document(&["run", "--json", "--", "sh", "-c", script]);
+
+        assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() >= 20 << 20, "{document}");
+        assert!(document["usage"]["cpu_ms"].as_u64().unwrap() >= 30, "{document}");
+        assert!(document["receipt"]["freed_bytes"].as_u64().unwrap() >= 20 << 20, "{document}");
+        assert_eq!(document["receipt"]["usage"], document["usage"]);
     }
 }
 

@@ -104,6 +104,8 @@ async fn a_row_that_cannot_be_read_is_shown_and_the_next_touch_quarantines_it() 
     let stage = Stage::new();
     let engine = stage.begin().await;
     let id = stage.ready(&engine, Policy::default()).await;
+    // What an engine wrote a moment ago it does not read.
+    stage.pass_ms(SECOND).await;
 
     spoil(&stage);
     let shown = stage.store.list(Filter::Present, None, 10).await.unwrap();

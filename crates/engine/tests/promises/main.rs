@@ -5,9 +5,11 @@
 
 mod admission;
 mod beginnings;
+mod commits;
 mod crashes;
 mod executions;
 mod handovers;
+mod known_rows;
 mod late_answers;
 mod limits;
 mod losses;

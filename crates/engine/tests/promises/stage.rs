@@ -196,6 +196,12 @@ impl Stage {
         rows.into_iter().map(|row| (row.record.at.ms_since(DAWN), row.record.fact)).collect()
     }
 
+    /// What is recorded of a sandbox, by name.
+    pub(crate) async fn names(&self, id: SandboxId) -> Vec<String> {
+        let name = |fact: Fact| format!("{fact:?}").split([' ', '{']).next().unwrap().to_owned();
+        self.history(id).await.into_iter().map(|(_, fact)| name(fact)).collect()
+    }
+
     /// When a fact like this was recorded.
     pub(crate) async fn times(&self, id: SandboxId, like_this: impl Fn(&Fact) -> bool) -> Vec<u64> {
         let history = self.history(id).await.into_iter();

@@ -40,9 +40,8 @@ pub const WORKLOAD: CapabilitySet = CapabilitySet::CHOWN
 
 /// What the keeper still needs once the sandbox stands: to serve files as any user, to start executions as any
 /// user, and to signal all of them; `sys_admin` to give each execution its own view of control groups, the only use
-/// of it that its seccomp program lets through, and `sys_ptrace` to read by that view whose a process is. It
-/// mounts, traces and configures nothing any more. It also holds on to what the workload gets, because under
-/// no_new_privs nobody gets at exec what the parent has not.
+/// of it that its seccomp program lets through. It mounts, traces and configures nothing any more. It also holds on
+/// to what the workload gets, because under no_new_privs nobody gets at exec what the parent has not.
 pub(super) const KEEPER: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
@@ -50,8 +49,10 @@ pub(super) const KEEPER: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
-    .union(CapabilitySet::SYS_ADMIN)
-    .union(CapabilitySet::SYS_PTRACE);
+    .union(CapabilitySet::SYS_ADMIN);
+
+/// To read by its view of control groups whose a process is, where no group holds an execution together.
+pub(super) const READ_MARKS: CapabilitySet = CapabilitySet::SYS_PTRACE;
 
 /// Nobody raises an ambient capability, which would outlive the step down from root. Root itself keeps its
 /// usual meaning (no `NO_ROOT`), within the bounding set.
@@ -76,6 +77,10 @@ pub(super) fn bound(kept: CapabilitySet) -> Result<(), Errno> {
 
 /// Empties the ambient set and keeps it empty.
 pub(super) fn forbid_ambient() -> Result<(), Errno> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::AmbientCapabilitiesAllowed) {
+        return Ok(());
+    }
     clear_ambient_capability_set()?;
     let bits = capabilities_secure_bits()?;
     if bits.contains(SECURE_BITS) { Ok(()) } else { set_capabilities_secure_bits(bits | SECURE_BITS) }
@@ -86,5 +91,9 @@ pub(super) fn forbid_ambient() -> Result<(), Errno> {
 pub(super) fn keep(kept: CapabilitySet) -> Result<(), Errno> {
     let held = capabilities(None)?.permitted & kept;
     let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::InheritableCapabilitiesKept) {
+        return set_capabilities(None, CapabilitySets { inheritable: held & WORKLOAD, ..sets });
+    }
     set_capabilities(None, sets)
 }

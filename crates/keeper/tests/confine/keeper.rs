@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use libc::{EACCES, ENOSYS, EPERM, SIGCHLD, SYS_clone, SYS_clone3, SYS_getppid, SYS_mount, SYS_unshare};
-use pinfold_keeper::confine::{CapabilitySet, Confinement, Profile, WORKLOAD_CAPABILITIES};
+use pinfold_keeper::confine::{CapabilitySet, Confinement, HeldBy, Profile, WORKLOAD_CAPABILITIES};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySets, set_capabilities};
 
@@ -21,7 +21,7 @@ enum Child {
 fn in_a_child_of_the_keeper(child: Child, before: Act, act: Act) -> Outcome {
     let mut confinement = confined(&Profile::default());
     try_in_namespaces(move || {
-        confinement.apply_to_keeper().map_err(|error| errno_of(&error))?;
+        confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| errno_of(&error))?;
         before()?;
         match value(SYS_clone, &[SIGCHLD as usize])? {
             0 => exit_now(as_child(&confinement, child, act)),
@@ -123,7 +123,7 @@ fn the_keeper_itself_no_longer_mounts_or_makes_namespaces() {
         let mut confinement = confined(&Profile::default());
 
         let outcome = try_in_namespaces(move || {
-            confinement.apply_to_keeper().map_err(|error| errno_of(&error))?;
+            confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| errno_of(&error))?;
             Ok(act())
         });
 

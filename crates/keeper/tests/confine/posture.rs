@@ -4,10 +4,10 @@ use std::io;
 use std::process::{Command, Output};
 
 use libc::{SYS_setgid, SYS_setgroups, SYS_setuid};
-use pinfold_keeper::confine::Confinement;
 use pinfold_keeper::confine::{
     CapabilitySet, Limits, NewPrivileges, PrepareError, Profile, WORKLOAD_CAPABILITIES,
 };
+use pinfold_keeper::confine::{Confinement, HeldBy};
 use rustix::thread::{CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities};
 
 use crate::kernel;
@@ -78,7 +78,7 @@ fn a_child_of_the_keeper_that_stepped_down_from_root_has_no_capability_and_the_s
     let mut command = status();
     kernel::before_exec(&mut command, move || {
         let step = |call, id| kernel::call(call, &[id]).map_err(io::Error::from_raw_os_error);
-        confinement.apply_to_keeper().map_err(|error| as_io(&error))?;
+        confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| as_io(&error))?;
         step(SYS_setgroups, 0)?;
         step(SYS_setgid, NOBODY)?;
         step(SYS_setuid, NOBODY)?;

@@ -52,12 +52,7 @@ impl Cgroups {
                 // In case that it is being made at this moment.
                 directories.push(self.home_base(hierarchy).join(name));
             }
-            places.extend(directories.into_iter().map(|directory| Place {
-                group: Group { version: hierarchy.version, directory },
-                controllers: hierarchy.controllers.clone(),
-                tracks: hierarchy.tracks,
-                found,
-            }));
+            places.extend(directories.into_iter().map(|directory| hierarchy.place(directory, found)));
         }
         Ok(BodyCgroup::new(name, places))
     }

@@ -81,7 +81,7 @@ impl BodyCgroup {
 }
 
 /// Only the answer that it is not there means that it is not there.
-fn exists(path: &std::path::Path) -> io::Result<bool> {
+pub(super) fn exists(path: &std::path::Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if files::is_gone(&error) => Ok(false),

@@ -4,10 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::patience::Patience;
+
 use super::body::BodyCgroup;
 use super::files;
 use super::group::Group;
-use super::patience::Patience;
 use super::processes::ProcessesError;
 use super::survey::Version;
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::patience::Patience;
+
 use super::body::{BodyCgroup, WORK};
 use super::empty::EmptyError;
 use super::files;
 use super::group::Group;
-use super::patience::Patience;
 use super::processes::ProcessesError;
 use super::survey::Version;
 

@@ -48,12 +48,8 @@ impl Cgroups {
     pub fn make(&self, name: &str, limits: &CgroupLimits) -> Result<BodyCgroup, MakeError> {
         name::check(name)?;
         let mut places = Vec::new();
-        for hierarchy in self.hierarchies.iter().filter(|it| it.usable()) {
-            let controllers: Vec<Controller> =
-                hierarchy.controllers.iter().copied().filter(|it| limits.want(*it)).collect();
-            if hierarchy.tracks || !controllers.is_empty() {
-                places.push(self.make_place(hierarchy, controllers, name, limits)?);
-            }
+        for hierarchy in self.hierarchies.iter().filter(|it| it.is_chosen(limits)) {
+            places.push(self.make_place(hierarchy, hierarchy.wanted(limits), name, limits)?);
         }
         Ok(BodyCgroup::new(name, places))
     }
@@ -130,7 +126,7 @@ impl Cgroups {
     }
 }
 
-fn remove_empty(path: PathBuf) -> Result<(), RemoveBaseError> {
+pub(super) fn remove_empty(path: PathBuf) -> Result<(), RemoveBaseError> {
     match fs::remove_dir(&path) {
         Err(error) if files::is_gone(&error) || files::is(&error, Errno::BUSY) => Ok(()),
         done => done.map_err(|source| RemoveBaseError::RemoveDirectory { path, source }),

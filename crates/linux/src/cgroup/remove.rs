@@ -8,9 +8,10 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
+use crate::patience::Patience;
+
 use super::body::{BodyCgroup, KEEPER, WORK};
 use super::group::Group;
-use super::patience::Patience;
 
 /// How deep nested groups are taken away. Each level holds a descriptor, and no path gets too long.
 const DEEPEST: usize = 256;

@@ -1,10 +1,10 @@
 //! Promises about new sandboxes: keys and limits are decided in the transaction that creates.
 
-use pinfold_lifecycle::{AdmissionLimits, Generation, SandboxId, Scarcity, lease_orphan};
+use pinfold_lifecycle::{AdmissionLimits, ExecutionId, Generation, SandboxId, Scarcity, lease_orphan};
 
 use super::Subject;
-use super::world::{MEMORY_MB, World, spec};
-use crate::{CreateError, Created, Filter, NewSandbox, Seq};
+use super::world::{MEMORY_MB, World, command, spec};
+use crate::{CreateError, Created, Filter, NewSandbox, Seq, Version};
 
 const NO_LIMITS: AdmissionLimits =
     AdmissionLimits { sandboxes: None, memory_mb: None, disk_mb: None, processes: None };
@@ -110,6 +110,21 @@ pub async fn every_kind_of_limit_holds(subject: &dyn Subject) {
         assert!(world.store.load(SandboxId(2)).await.unwrap().is_none());
         assert_eq!(world.store.history(Some(SandboxId(2)), Seq(0), 9).await.unwrap(), []);
     }
+}
+
+pub async fn an_execution_that_comes_with_its_sandbox_is_written_with_it(subject: &dyn Subject) {
+    let world = World::over(subject);
+    let new = world.new_sandbox(1);
+    let change = world.execution(&new.transition.sandbox, 7, Version(0));
+    let transition = new.transition.clone().then(change.transition);
+
+    let new = NewSandbox { transition: transition.clone(), commands: change.commands, ..new };
+    world.store.create(new, NO_LIMITS).await.unwrap();
+
+    assert_eq!(world.sandbox(1).await, transition.sandbox);
+    let stored = world.store.execution(ExecutionId(7)).await.unwrap().unwrap();
+    assert_eq!(stored.execution, transition.sandbox.executions[0]);
+    assert_eq!(*stored.command, command(7));
 }
 
 pub async fn an_orphan_is_never_refused(subject: &dyn Subject) {

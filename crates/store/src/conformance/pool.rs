@@ -22,6 +22,7 @@ impl World {
             spec: Arc::new(shape.spec()),
             policy: Arc::new(self.policy.clone()),
             key: None,
+            commands: Vec::new(),
         }
     }
 

@@ -50,6 +50,7 @@ impl World {
             spec: Arc::new(spec(id)),
             policy: Arc::new(self.policy.clone()),
             key: None,
+            commands: Vec::new(),
         }
     }
 

@@ -110,7 +110,7 @@ pub(super) fn run(
     }
     let effects = stored_effects(connection, &id)?;
     update(connection, &id, &before, version, &columns)?;
-    executions::write(connection, &id, change)?;
+    executions::write(connection, &id, transition, &change.commands, change.version)?;
     write_effects(connection, &id, &effects, sandbox)?;
     Ok(version)
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::commit::{self, Columns};
 use super::failure::{Refused, WriteError};
 use super::ledger::{Ledger, Share, signed};
-use super::text;
+use super::{executions, text};
 use crate::{Created, IdempotencyKey, NewSandbox, Version};
 
 pub(super) fn run(
@@ -71,6 +71,7 @@ pub(super) fn insert(
     connection
         .prepare_cached("INSERT INTO specs (sandbox_id, spec, policy) VALUES (?1, ?2, ?3)")?
         .execute((&id, spec, policy))?;
+    executions::write(connection, &id, &new.transition, &new.commands, version)?;
     commit::write_effects(connection, &id, &[], sandbox)?;
     Ok(version)
 }

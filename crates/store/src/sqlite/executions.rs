@@ -1,11 +1,11 @@
 //! The rows of a sandbox's executions: written when new or changed, ended with their sandbox's state.
 
-use pinfold_lifecycle::{Execution, ExecutionState, Outcome, Timestamp};
+use pinfold_lifecycle::{Execution, ExecutionState, Outcome, Timestamp, Transition};
 use rusqlite::{Connection, params};
 
 use super::failure::{Refused, Unfit, WriteError};
 use super::{text, unreadable};
-use crate::Change;
+use crate::{NewExecution, Version};
 
 /// One that had not ended before the change.
 struct Going {
@@ -13,8 +13,14 @@ struct Going {
     state: String,
 }
 
-pub(super) fn write(connection: &Connection, sandbox: &str, change: &Change) -> Result<(), WriteError> {
-    let transition = &change.transition;
+/// `version` names what is set aside if a row cannot be read.
+pub(super) fn write(
+    connection: &Connection,
+    sandbox: &str,
+    transition: &Transition,
+    commands: &[NewExecution],
+    version: Version,
+) -> Result<(), WriteError> {
     let going = going_on(connection, sandbox)?;
     let now = transition.sandbox.executions.iter().chain(&transition.finished);
     for execution in now.clone() {
@@ -23,12 +29,12 @@ pub(super) fn write(connection: &Connection, sandbox: &str, change: &Change) -> 
         match going.iter().find(|stored| stored.id == id) {
             Some(stored) if stored.state == state => {}
             Some(_) => update(connection, &id, execution, &state)?,
-            None => insert(connection, sandbox, change, execution, &state)?,
+            None => insert(connection, sandbox, commands, execution, &state)?,
         }
     }
     for left in &going {
         if !now.clone().any(|execution| execution.id.to_string() == left.id) {
-            lose(connection, sandbox, change, left)?;
+            lose(connection, sandbox, transition, version, left)?;
         }
     }
     Ok(())
@@ -60,12 +66,12 @@ fn update(connection: &Connection, id: &str, execution: &Execution, state: &str)
 fn insert(
     connection: &Connection,
     sandbox: &str,
-    change: &Change,
+    commands: &[NewExecution],
     execution: &Execution,
     state: &str,
 ) -> Result<(), WriteError> {
     let unfit = |why| Refused::Unfit { doing: "write an execution", why };
-    let new = change.commands.iter().find(|new| new.id == execution.id);
+    let new = commands.iter().find(|new| new.id == execution.id);
     let new = new.ok_or_else(|| unfit(Unfit::NoCommand(execution.id)))?;
     let inserted = connection
         .prepare_cached(
@@ -88,23 +94,28 @@ fn insert(
 }
 
 /// A state that could not be read was replaced by one that knows nothing of this execution.
-fn lose(connection: &Connection, sandbox: &str, change: &Change, left: &Going) -> Result<(), WriteError> {
+fn lose(
+    connection: &Connection,
+    sandbox: &str,
+    transition: &Transition,
+    version: Version,
+    left: &Going,
+) -> Result<(), WriteError> {
     let Ok(execution) = serde_json::from_str::<Execution>(&left.state) else {
-        unreadable::keep(connection, sandbox, change.version, &left.id, left.state.as_bytes())?;
+        unreadable::keep(connection, sandbox, version, &left.id, left.state.as_bytes())?;
         connection.prepare_cached("DELETE FROM executions WHERE id = ?1")?.execute([&left.id])?;
         return Ok(());
     };
     let lost = Execution {
         state: ExecutionState::Ended {
             outcome: Outcome::lost("the row of its sandbox could not be read"),
-            at: moment_of(change),
+            at: moment_of(transition),
         },
         ..execution
     };
     Ok(update(connection, &left.id, &lost, &text::write(&lost)?)?)
 }
 
-fn moment_of(change: &Change) -> Timestamp {
-    let records = &change.transition.records;
-    records.last().map_or(change.transition.sandbox.created_at, |record| record.at)
+fn moment_of(transition: &Transition) -> Timestamp {
+    transition.records.last().map_or(transition.sandbox.created_at, |record| record.at)
 }

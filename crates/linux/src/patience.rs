@@ -9,19 +9,19 @@ const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     started: Instant,
     within: Duration,
     next: Duration,
 }
 
 impl Patience {
-    pub(super) fn of(within: Duration) -> Patience {
+    pub(crate) fn of(within: Duration) -> Patience {
         Patience { started: now(), within, next: FIRST_PAUSE }
     }
 
     /// Sleeps a little, or says that the time is up.
-    pub(super) fn pause(&mut self) -> Result<(), TimeIsUp> {
+    pub(crate) fn pause(&mut self) -> Result<(), TimeIsUp> {
         let left = self.within.saturating_sub(now().duration_since(self.started));
         if left.is_zero() {
             return Err(TimeIsUp);
@@ -33,7 +33,7 @@ impl Patience {
 }
 
 #[derive(Debug)]
-pub(super) struct TimeIsUp;
+pub(crate) struct TimeIsUp;
 
 #[allow(
     clippy::disallowed_methods,
