@@ -63,20 +63,8 @@ impl Machine {
         let drive = format!("file={},format=raw,if=none,id=disk,cache=unsafe", disk.display());
         let emulator = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args([
-                "-M",
-                "pc",
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                CLOCK,
-                "-cpu",
-                "max",
-                "-smp",
-                "2",
-                "-m",
-                "2048",
-            ])
+            .args(["-M", "pc", "-cpu", "max", "-smp", "1", "-m", "2048"])
+            .args(["-accel", "tcg,thread=single", "-icount", CLOCK])
             .args(["-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(kernel)
