@@ -66,9 +66,14 @@ fn kernel_has_kill() -> bool {
 
 /// What v2 has without a controller, and v1 by a controller.
 fn built_in(hierarchies: &[Hierarchy], in_v1: Controller, file: &str) -> Ability {
-    match hierarchies.iter().find(|it| it.usable() && it.version == Version::V2) {
-        Some(it) => enforced(it, file),
-        None => controller(hierarchies, in_v1),
+    let v2 = hierarchies.iter().find(|it| it.version == Version::V2);
+    if let Some(it) = v2.filter(|it| it.usable()) {
+        return enforced(it, file);
+    }
+    match (controller(hierarchies, in_v1), v2.and_then(|it| it.obstacle.clone())) {
+        // What is there but barred is easier to come by than what is not there.
+        (Ability::Unavailable { .. }, Some(obstacle)) => unavailable(Some(obstacle)),
+        (ability, _) => ability,
     }
 }
 

@@ -98,7 +98,9 @@ async fn a_sandbox_that_asked_for_nothing_has_a_limit() {
     let body = stage.start(Limits::default()).await;
 
     let bytes = format!("test $(df -k --output=size / | tail -n 1) -le {}", DEFAULT_DISK_MB * 1_024);
-    let files = format!("test $(df --output=itotal / | tail -n 1) -le {DEFAULT_INODES}");
+    // A filesystem in a file has some more than it was made for, in whole groups.
+    let most_files = DEFAULT_INODES + DEFAULT_INODES / 50;
+    let files = format!("test $(df --output=itotal / | tail -n 1) -le {most_files}");
 
     assert_eq!(stage.code(body, &bytes).await, Some(0));
     assert_eq!(stage.code(body, &files).await, Some(0));

@@ -10,27 +10,25 @@ pub(super) struct Verdict {
     /// Test programs that came to an end.
     ended: usize,
     skipped: usize,
-    /// A result since the last test program began.
-    has_result: bool,
+    /// The last result since a test program began: a test may show what it ran itself.
+    result: Option<Tally>,
     is_done: bool,
 }
 
 impl Verdict {
     pub(super) fn hear(&mut self, line: &str) {
         if let Some(tally) = Tally::from_harness_line(line) {
-            self.has_result = true;
-            self.counted.add(tally);
+            self.result = Some(tally);
             return;
         }
         let Some(said) = line.strip_prefix("machine: ") else { return };
         match said.split_once(' ').unwrap_or((said, "")) {
-            ("begin", _) => self.has_result = false,
+            ("begin", _) => self.result = None,
             ("end", how) => {
                 self.ended += 1;
-                // One that died, or could not even start, prints no result.
-                if !self.has_result || (self.counted.failed == 0 && !how.ends_with(" 0")) {
-                    self.counted.add(Tally::of_one(false));
-                }
+                // One that died, or could not even start, prints no result, or not its last.
+                let result = self.result.take().filter(|it| it.failed > 0 || how.ends_with(" 0"));
+                self.counted.add(result.unwrap_or(Tally::of_one(false)));
             }
             ("check", how) => self.counted.add(Tally::of_one(how.ends_with(" ok"))),
             ("left", _) => self.counted.add(Tally::of_one(false)),
@@ -72,8 +70,8 @@ mod tests {
             "machine: begin limits",
             RESULT,
             "machine: end limits 0",
-            "machine: check a run by root ok",
-            "machine: check a run by somebody failed with 125",
+            "machine: check a run by root: ok",
+            "machine: check a run by somebody: failed with 125",
             "machine: skipped limits: no perl",
             "machine: done",
         ];
@@ -91,6 +89,14 @@ mod tests {
             heard(&[&later[..], &dead].concat(), 2).unwrap(),
             Tally { passed: 3, failed: 1, skipped: 0 }
         );
+    }
+
+    #[test]
+    fn what_a_test_shows_of_tests_that_it_ran_is_not_counted() {
+        let inner = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
+        let lines = ["machine: begin a", inner, RESULT, "machine: end a 0", "machine: done"];
+
+        assert_eq!(heard(&lines, 1).unwrap(), Tally { passed: 3, failed: 0, skipped: 0 });
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub(super) struct Test {
 
 pub(super) fn build() -> Result<Programs> {
     let json = "--message-format=json-render-diagnostics";
-    let linux = ["test", "--no-run", "--locked", "--package", "pinfold-linux", json];
+    // An emulator is slow, and keepers have to answer in time.
+    let linux = ["test", "--no-run", "--release", "--locked", "--package", "pinfold-linux", json];
     let linux = built(&cargo::output(&linux)?);
     let cli = built(&cargo::output(&["build", "--locked", "--package", "pinfold-cli", json])?);
     Ok(Programs {

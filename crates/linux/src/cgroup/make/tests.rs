@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::cgroup::Ability;
 use crate::cgroup::survey::Surveyed;
 
 const CONTROL: &str = "cgroup.subtree_control";
@@ -67,6 +68,25 @@ fn every_ability_of_v2_is_told() {
         [abilities.kill, abilities.freeze, abilities.memory, abilities.pids, abilities.cpu, abilities.io]
     {
         assert!(ability.is_enforced(), "{ability:?}");
+    }
+}
+
+#[test]
+fn what_is_barred_is_not_said_to_be_missing() {
+    let root = tempfile::tempdir().unwrap();
+    let surveyed = Surveyed {
+        version: Version::V2,
+        controllers: vec![],
+        mount_point: root.path().to_path_buf(),
+        own: root.path().to_path_buf(),
+        read_only: true,
+    };
+
+    let abilities = Cgroups::from_survey("pinfold.t", vec![surveyed]).abilities();
+
+    for ability in [abilities.kill, abilities.freeze, abilities.cpu_time] {
+        let Ability::Unavailable { why, .. } = ability else { panic!("{ability:?}") };
+        assert!(why.contains("read-only"), "{why}");
     }
 }
 
