@@ -186,7 +186,10 @@ impl Confinement {
 
     /// The program is installed before capabilities go, in case new privileges are granted and it needs one.
     fn give_up(&self, kept: CapabilitySet, program: Option<&Program>) -> Result<(), ApplyError> {
-        capabilities::bound(self.capabilities).map_err(|source| ApplyError::Bound { source })?;
+        // Nothing ever comes back into a bounding set, and a child of the keeper begins with the keeper's.
+        if !self.keeper_is_confined {
+            capabilities::bound(self.capabilities).map_err(|source| ApplyError::Bound { source })?;
+        }
         capabilities::forbid_ambient().map_err(|source| ApplyError::Ambient { source })?;
         if self.new_privileges == NewPrivileges::Refused {
             set_no_new_privs(true).map_err(|source| ApplyError::NewPrivileges { source })?;

@@ -1,6 +1,7 @@
 //! The end of a body as far as it is work on files, groups and processes: all that may wait for the kernel, in one
 //! piece that needs nobody's answer.
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -129,9 +130,19 @@ fn wait_for_end_of(process: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The file behind a device first: what was never written to it need not be any more.
+/// The file behind a device first: what was never written to it need not be any more. A device is behind a file in a
+/// directory of the body; where an earlier try took that away, the last look finds what it left.
 fn remove_body(body: &Path) -> io::Result<u64> {
+    match fs::symlink_metadata(body) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        _ => {}
+    }
     let freed = remove_tree(body)?;
-    let_go_of(body, DEATH)?;
+    wait_for_devices(body)?;
     Ok(freed)
+}
+
+/// Waits until no device has a file of the body behind it.
+pub(crate) fn wait_for_devices(body: &Path) -> io::Result<()> {
+    let_go_of(body, DEATH)
 }

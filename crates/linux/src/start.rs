@@ -254,6 +254,7 @@ fn listen(places: &Places) -> io::Result<OwnedFd> {
 
 fn fresh_secret() -> io::Result<String> {
     let mut bytes = [0; 32];
-    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
+    // The kernel gives as few as this whole.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

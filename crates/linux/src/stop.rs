@@ -9,7 +9,7 @@ use pinfold_provider::Body;
 use crate::cgroup::{CgroupUsage, Cgroups};
 use crate::control::ask;
 use crate::disk;
-use crate::ending::Ending;
+use crate::ending::{Ending, wait_for_devices};
 use crate::group_note;
 use crate::look;
 use crate::places::Places;
@@ -104,13 +104,16 @@ impl Stopping {
     fn end(self) -> Result<Stopped, StopOutcome> {
         let (mut used, mut groups, mut freed_bytes) = (None, None, self.freed_bytes);
         for (found, ending) in self.covered {
-            let ended = ending.end().map_err(|error| StopOutcome::Unknown {
-                why: format!("could not end {}: {error}", found.sandbox),
-            })?;
+            let failed =
+                |error| StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+            let ended = ending.end().map_err(failed)?;
             freed_bytes += ended.freed_bytes;
             if found == self.body {
                 used = Some(used_by(&ended.counted));
                 groups = Some(ended.groups);
+            } else {
+                // Nobody looks at it again.
+                wait_for_devices(&ending.places.body).map_err(failed)?;
             }
         }
         if let Some(later) = self.later.first() {
@@ -118,7 +121,12 @@ impl Stopping {
         }
         // One that was gone before has left no note of its groups, and is searched for.
         let groups = groups.map_or_else(|| group_note::groups_of(&self.cgroups, &self.places), Ok);
-        let checks = look::checks(&self.places, &groups);
+        let mut checks = look::checks(&self.places, &groups);
+        if checks.iter().any(|check| check.kind == "devices" && check.result == Finding::Present) {
+            // An earlier try has taken the file away, and was cut short before its device was gone.
+            let _looked_at_again = wait_for_devices(&self.places.body);
+            checks = look::checks(&self.places, &groups);
+        }
         for check in &checks {
             let what = || format!("{}: {}", check.kind, check.detail.as_deref().unwrap_or_default());
             match check.result {
