@@ -4,27 +4,41 @@ use anyhow::Result;
 
 use crate::cargo;
 
-/// A benchmark's name, and what cargo is asked to run for it.
-type Bench = (&'static str, &'static [&'static str]);
+/// A benchmark's name, the package it is in, and what its program is told.
+type Bench = (&'static str, &'static str, &'static [&'static str]);
 
-const BENCHES: &[Bench] =
-    &[("store", &["run", "--release", "--locked", "--quiet", "--package", "pinfold-bench-store", "--"])];
+const BENCHES: &[Bench] = &[
+    ("store", "pinfold-bench-store", &[]),
+    ("start", SANDBOX, &["start"]),
+    ("exec", SANDBOX, &["exec"]),
+    ("stop", SANDBOX, &["stop"]),
+    ("density", SANDBOX, &["density"]),
+    ("neighbour", SANDBOX, &["neighbour"]),
+];
+
+/// It also runs the program as users have it, which it finds beside itself.
+const SANDBOX: &str = "pinfold-bench-sandbox";
+const BUILD_PROGRAM: &[&str] = &["build", "--release", "--locked", "--quiet", "--package", "pinfold-cli"];
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Which benchmark; without a name the known ones are listed
     name: Option<String>,
     /// What the benchmark itself is told
-    #[arg(last = true)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let Some((_, command)) = options.name.as_deref().and_then(|name| find(name, BENCHES)) else {
+    let Some((_, package, told)) = options.name.as_deref().and_then(|name| find(name, BENCHES)) else {
         println!("{}", list(options.name.as_deref(), BENCHES));
         return Ok(options.name.is_none());
     };
-    let mut arguments = command.to_vec();
+    if *package == SANDBOX && !cargo::succeeds(BUILD_PROGRAM)? {
+        return Ok(false);
+    }
+    let mut arguments = vec!["run", "--release", "--locked", "--quiet", "--package", package, "--"];
+    arguments.extend_from_slice(told);
     arguments.extend(options.arguments.iter().map(String::as_str));
     cargo::succeeds(&arguments)
 }
@@ -34,11 +48,11 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 fn find<'a>(name: &str, benches: &'a [Bench]) -> Option<&'a Bench> {
-    benches.iter().find(|(known, _)| *known == name)
+    benches.iter().find(|(known, _, _)| *known == name)
 }
 
 fn list(asked: Option<&str>, benches: &[Bench]) -> String {
-    let names: Vec<&str> = benches.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = benches.iter().map(|(name, _, _)| *name).collect();
     let known = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
     match asked {
         Some(name) => format!("there is no benchmark `{name}`; known: {known}"),
@@ -50,7 +64,7 @@ fn list(asked: Option<&str>, benches: &[Bench]) -> String {
 mod tests {
     use super::*;
 
-    const TWO: &[Bench] = &[("store", &["run"]), ("start", &["run"])];
+    const TWO: &[Bench] = &[("store", "one", &[]), ("start", "two", &["start"])];
 
     #[test]
     fn a_benchmark_is_found_by_its_whole_name() {

@@ -1,7 +1,8 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `bench`, `sim` and `chaos`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `bench`, `sim` and `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
+mod attacks;
 mod bench;
 mod cargo;
 mod chaos;
@@ -29,6 +30,8 @@ enum Task {
     Lint,
     /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
     Tidy,
+    /// Try hostile programs in real sandboxes and print what held
+    Attacks(attacks::Options),
     /// Run one benchmark and print its table
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
@@ -42,6 +45,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Test(options) => test::run(&options)?,
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
+        Task::Attacks(options) => attacks::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
         Task::Chaos(options) => chaos::run(&options)?,

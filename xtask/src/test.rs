@@ -74,7 +74,8 @@ impl Stage {
     /// A stage that could not even start has failed: the later ones, and the count, still follow.
     fn run(&self, filter: &[String], skips: &Skips) -> Tally {
         let outcome = match self.what {
-            What::Harness => run_harness(filter, skips),
+            What::Harness => run_harness(HARNESS, filter, skips),
+            What::Counted(arguments) => run_harness(arguments, &[], skips),
             What::Cargo(arguments) => run_cargo(arguments, skips).map(Tally::of_one),
             What::Check(check) => check().map(Tally::of_one),
         };
@@ -93,9 +94,11 @@ fn run_cargo(arguments: &[&str], skips: &Skips) -> Result<bool> {
     Ok(status.success())
 }
 
+const HARNESS: &[&str] = &["test", "--workspace", "--locked", "--no-fail-fast", "--"];
+
 /// Runs `cargo test`, shows its output as it comes and counts from it.
-fn run_harness(filter: &[String], skips: &Skips) -> Result<Tally> {
-    let mut child = cargo::command(&["test", "--workspace", "--locked", "--no-fail-fast", "--"])
+fn run_harness(arguments: &[&str], filter: &[String], skips: &Skips) -> Result<Tally> {
+    let mut child = cargo::command(arguments)
         .args(filter)
         .env(skips::VARIABLE, skips.path())
         .stdout(Stdio::piped())

@@ -3,14 +3,14 @@
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
-mod machine;
 mod work;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pinfold_bench_report::{at_least, cpu_time, describe, now};
 use pinfold_store::{Counts, InlineStore, SqliteStore};
 use work::Worker;
 
@@ -38,13 +38,13 @@ struct Used {
 
 impl Used {
     fn now(counts: Counts) -> Result<Self> {
-        let cpu = machine::cpu_time()?;
+        let cpu = cpu_time()?;
         Ok(Self { counts, cpu })
     }
 }
 
 fn main() -> Result<()> {
-    machine::print()?;
+    println!("{}, SQLite {}, WAL, synchronous=FULL", describe()?, rusqlite::version());
     println!(
         "{RUNS} runs of {} ms each after {} ms to warm up; every figure is the median",
         MEASURED.as_millis(),
@@ -75,8 +75,8 @@ fn main() -> Result<()> {
     }
     let most = median(together.last().context("no run")?);
     println!();
-    verdict("64 writers against one by one", most.per_second / base.per_second, TARGET_RATIO, "x");
-    verdict("transitions per sync at 64", most.per_sync, TARGET_PER_SYNC, "");
+    at_least("64 writers against one by one", most.per_second / base.per_second, TARGET_RATIO, "x");
+    at_least("transitions per sync at 64", most.per_sync, TARGET_PER_SYNC, "");
     Ok(())
 }
 
@@ -119,8 +119,7 @@ fn at_once(directory: &Path, writers: usize) -> Result<Rate> {
 }
 
 async fn all(workers: Vec<Worker>, during: Duration) -> Result<(Vec<Worker>, u64, Duration)> {
-    #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-    let begun = Instant::now();
+    let begun = now();
     let mut tasks = Vec::new();
     for mut worker in workers {
         tasks.push(tokio::spawn(async move {
@@ -165,9 +164,4 @@ fn print_row(name: &str, rate: Rate, base: Rate) {
     let ratio = rate.per_second / base.per_second;
     let (per_second, per_sync, cpu_us) = (rate.per_second, rate.per_sync, rate.cpu_us);
     println!("{name:<24}{per_second:>14.0}{per_sync:>17.1}{cpu_us:>13.0}{ratio:>14.2}x");
-}
-
-fn verdict(what: &str, reached: f64, target: f64, unit: &str) {
-    let word = if reached >= target { "pass" } else { "miss" };
-    println!("{word}: {what}: {reached:.1}{unit}, target {target}{unit}");
 }

@@ -10,6 +10,7 @@ use pinfold_lifecycle::{
 use pinfold_store::{Row, Stored};
 
 use crate::Place;
+use crate::console::ConsoleOptions;
 use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument, Timings};
 use crate::exit;
 use crate::failure::Failure;
@@ -33,6 +34,8 @@ pub(crate) struct Options {
     /// Where it starts inside
     #[arg(long, value_name = "PATH")]
     workdir: Option<String>,
+    #[command(flatten)]
+    console: ConsoleOptions,
     /// The sandbox: its id, a beginning of it that is no other's, or its name
     sandbox: String,
     /// The command and its arguments
@@ -41,6 +44,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+    options.console.check(place.json)?;
     let host = Host::begin(place).await?;
     let stored = match find(&host.store, &options.sandbox).await? {
         Row::Readable(stored) => stored,
@@ -53,7 +57,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let execution = host.engine.execute(sandbox, command(options), ExecutionKind::Run, limits, true).await?;
     let output = host.provider.output_of(sandbox, execution);
     let mut follower = Follower::new(output, Sink::of(place.json));
-    let outcome = follow(&host, (sandbox, execution), &mut follower, Interrupt::Execution).await?;
+    let outcome =
+        follow(&host, (sandbox, execution), &mut follower, Interrupt::Execution, &options.console).await?;
     let first_output_ms = follower.first_at_ms.map(|at| u64::try_from(at - began_ms).unwrap_or(0));
     let told = match follower.into_sink() {
         Sink::Kept { stdout, stderr } => {
@@ -90,13 +95,14 @@ fn limits(options: &Options, stored: &Stored) -> anyhow::Result<ExecutionLimits>
 }
 
 fn command(options: &Options) -> Command {
-    Command {
+    let env = options.env.iter().cloned().collect();
+    let command = Command {
         argv: options.command.clone(),
-        env: options.env.iter().cloned().collect(),
+        env,
         workdir: options.workdir.clone(),
-        tty: false,
-        stdin: false,
-    }
+        ..Command::default()
+    };
+    options.console.furnish(command)
 }
 
 async fn document(
@@ -129,8 +135,9 @@ async fn document(
 async fn usage(host: &Host, sandbox: SandboxId) -> Option<Used> {
     let usage = host.engine.usage(sandbox).await.ok()?;
     Some(Used {
-        cpu_ms: Some(usage.cpu_ms),
-        memory_peak_bytes: Some(usage.memory_peak_bytes),
-        ..Used::default()
+        cpu_ms: usage.cpu_ms,
+        memory_peak_bytes: usage.memory_peak_bytes,
+        io_read_bytes: usage.io_read_bytes,
+        io_written_bytes: usage.io_written_bytes,
     })
 }

@@ -8,6 +8,7 @@ use pinfold_lifecycle::{Cause, ExecutionId, Fact, Outcome, OutcomeKind, Record, 
 use pinfold_store::{Seq, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::console::ConsoleOptions;
 use crate::documents::word;
 use crate::failure::in_brackets;
 use crate::host::Host;
@@ -24,22 +25,31 @@ pub(crate) enum Interrupt {
     Execution,
 }
 
-/// Passes the output on until the command has its outcome. The first Ctrl-C or SIGTERM ends it.
+/// Passes the output on until the command has its outcome, and what is typed here to it. The first Ctrl-C or SIGTERM
+/// ends it.
 pub(crate) async fn follow(
+    host: &Host,
+    ids: (SandboxId, ExecutionId),
+    follower: &mut Follower,
+    interrupt: Interrupt,
+    console: &ConsoleOptions,
+) -> anyhow::Result<Outcome> {
+    tokio::select! {
+        outcome = follow_output(host, ids, follower, interrupt, console.tty) => outcome,
+        Err(error) = console.serve(host, ids) => Err(error),
+    }
+}
+
+async fn follow_output(
     host: &Host,
     (sandbox, execution): (SandboxId, ExecutionId),
     follower: &mut Follower,
     interrupt: Interrupt,
+    has_terminal: bool,
 ) -> anyhow::Result<Outcome> {
     let far = Timestamp(i64::MAX);
     let mut ended = std::pin::pin!(host.engine.wait_execution(sandbox, execution, far));
-    let mut terminated = signal(SignalKind::terminate()).context("could not wait for signals")?;
-    let mut interrupted = std::pin::pin!(async {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminated.recv() => {}
-        }
-    });
+    let mut interrupted = std::pin::pin!(asked_to_end(has_terminal)?);
     let (mut stopping, mut pause) = (false, FIRST_LOOK);
     loop {
         tokio::select! {
@@ -66,6 +76,31 @@ pub(crate) async fn follow(
             }
         }
     }
+}
+
+/// Resolves with the first signal that asks this program to end. Whoever has changed its terminal must not be ended
+/// by any of them before that is changed back; others leave a hangup to whoever has set it to be ignored.
+fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let wait_for = |kind| signal(kind).context("could not wait for signals");
+    let mut interrupted = wait_for(SignalKind::interrupt())?;
+    let mut terminated = wait_for(SignalKind::terminate())?;
+    let mut of_terminals = match has_terminal {
+        true => Some((wait_for(SignalKind::hangup())?, wait_for(SignalKind::quit())?)),
+        false => None,
+    };
+    Ok(async move {
+        let hung_up = async {
+            match &mut of_terminals {
+                Some((hangup, quit)) => tokio::select! { _ = hangup.recv() => {} _ = quit.recv() => {} },
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+            () = hung_up => {}
+        }
+    })
 }
 
 /// What has been recorded of a sandbox, as far as its timings and failures need it.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod console;
 mod create;
 mod doctor;
 mod documents;
@@ -86,6 +87,9 @@ enum Command {
     #[command(name = pinfold_images::UNPACK, hide = true)]
     Unpack { request: String },
 }
+
+/// No program that people run has guards that can be taken out.
+const _: () = assert!(!pinfold_keeper::IS_WEAKENED, "built with the guards of sandboxes removable");
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {

@@ -1,6 +1,8 @@
 //! What can be said of a new sandbox, by `run` and `create` alike.
 
-use pinfold_images::HOST;
+use std::collections::BTreeMap;
+
+use pinfold_images::{HOST, Image};
 use pinfold_lifecycle::profile::{self, Wishes};
 use pinfold_lifecycle::{ExecutionLimits, Limits, Policy, Spec};
 
@@ -8,6 +10,7 @@ use crate::Place;
 use crate::failure::Failure;
 use crate::image::images;
 use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
+use crate::table::harmless;
 
 const LONGEST_NAME: usize = 128;
 
@@ -70,6 +73,11 @@ pub(crate) struct SandboxOptions {
     critical: bool,
 }
 
+/// As images spell it: a user, and perhaps a group.
+fn is_root(user: &str) -> bool {
+    matches!(user.split(':').next(), Some("" | "0" | "root"))
+}
+
 /// What a sandbox may reach.
 #[derive(Debug, Clone, Copy)]
 enum Network {
@@ -94,15 +102,16 @@ impl SandboxOptions {
         let given = profile.with(&self.wishes(), &policy)?;
         let Network::Nothing = self.net;
         self.check()?;
+        let image = self.image(place)?;
         let spec = Spec {
             name: self.name.clone(),
             agent_type: profile.is_agent.then(|| profile.name.to_owned()),
             task_id: self.task.clone(),
             labels: self.labels.iter().cloned().collect(),
             critical: self.critical,
-            image: self.image(place)?,
-            env: self.env.iter().cloned().collect(),
-            workdir: self.workdir.clone(),
+            image: image.as_ref().map(|image| image.id.to_string()),
+            env: self.env(image.as_ref()),
+            workdir: self.workdir.clone().or(image.and_then(|image| image.settings.working_directory)),
             limits: given.limits,
             execution: given.execution,
         };
@@ -141,12 +150,27 @@ impl SandboxOptions {
         Ok(())
     }
 
-    /// By its id, so that a name that is given to another image later changes nothing.
-    fn image(&self, place: &Place) -> anyhow::Result<Option<String>> {
+    /// It is kept by its id, so that a name that is given to another image later changes nothing.
+    fn image(&self, place: &Place) -> anyhow::Result<Option<Image>> {
         if self.image == HOST {
             return Ok(None);
         }
         let found = images(place)?.find(&self.image);
-        Ok(Some(found.map_err(|_| Failure::NoImage { given: self.image.clone() })?.id.to_string()))
+        let image = found.map_err(|_| Failure::NoImage { given: self.image.clone() })?;
+        if let Some(user) = image.settings.user.as_ref().filter(|user| !is_root(user)) {
+            let (image, user) = (harmless(&self.image), harmless(user));
+            eprintln!(
+                "pinfold: `{image}` wants to run as `{user}`; it runs as root of its own sandbox instead"
+            );
+        }
+        Ok(Some(image))
+    }
+
+    /// What the image sets, unless it is said otherwise.
+    fn env(&self, image: Option<&Image>) -> BTreeMap<String, String> {
+        let of_image = image.into_iter().flat_map(|image| &image.settings.env);
+        let of_image = of_image.filter_map(|pair| pair.split_once('='));
+        let of_image = of_image.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        of_image.chain(self.env.iter().cloned()).collect()
     }
 }

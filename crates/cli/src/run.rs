@@ -6,6 +6,7 @@ use pinfold_engine::{CreateAsk, OnExit, Stop};
 use pinfold_lifecycle::{Command, ExecutionKind, ExecutionLimits, Policy};
 
 use crate::Place;
+use crate::console::ConsoleOptions;
 use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument, Timings};
 use crate::exit;
 use crate::failure::Failure;
@@ -19,6 +20,8 @@ use crate::progress::Progress;
 pub(crate) struct Options {
     #[command(flatten)]
     sandbox: SandboxOptions,
+    #[command(flatten, next_help_heading = "The command")]
+    console: ConsoleOptions,
     /// The command and its arguments
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -28,17 +31,19 @@ pub(crate) struct Options {
 const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+    options.console.check(place.json)?;
     let (spec, policy) = options.sandbox.ask(place)?;
     let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
     let host = Host::begin(place).await?;
     let began_ms = wall_ms();
     let sandbox = host.engine.create(CreateAsk { spec, policy, key: None }).await?;
-    let command = Command { argv: options.command.clone(), ..Command::default() };
+    let command = options.console.furnish(Command { argv: options.command.clone(), ..Command::default() });
     let limits = ExecutionLimits::default();
     let execution = host.engine.execute(sandbox, command, ExecutionKind::Run, limits, true).await?;
     let output = host.provider.output_of(sandbox, execution);
     let mut follower = Follower::new(output, Sink::of(place.json));
-    let outcome = follow(&host, (sandbox, execution), &mut follower, Interrupt::Sandbox).await?;
+    let outcome =
+        follow(&host, (sandbox, execution), &mut follower, Interrupt::Sandbox, &options.console).await?;
     let waiting = Progress::of("looking for what is left");
     let (cause, receipt) = match host.engine.wait_gone(sandbox, PROOF_MS).await? {
         Stop::Gone { cause, receipt } => (cause, receipt),

@@ -65,11 +65,20 @@ pub(crate) fn make(console: Console, devices: &Devices) -> io::Result<(Here, The
 fn make_pipes(input: Option<Input>, stdin: OwnedFd) -> io::Result<(Here, There)> {
     let (stdout_here, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr_here, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    // What runs inside may take back what it wrote: a read must never wait for it.
     for end in [&stdout_here, &stderr_here] {
-        rustix::io::ioctl_fionbio(end, true)?;
+        read_without_waiting(end)?;
     }
     let outputs = vec![(Stream::Stdout, stdout_here), (Stream::Stderr, stderr_here)];
     Ok((Here { outputs, input, terminal: None }, There { stdin, stdout, stderr, is_terminal: false }))
+}
+
+fn read_without_waiting(end: &OwnedFd) -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::OutputReadBlindly) {
+        return Ok(());
+    }
+    Ok(rustix::io::ioctl_fionbio(end, true)?)
 }
 
 fn make_terminal(size: TerminalSize, devices: &Devices) -> io::Result<(Here, There)> {

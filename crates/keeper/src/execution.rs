@@ -71,7 +71,7 @@ impl Execution {
             (Ok(launched), Some(group)) => (launched.pid, Tree::Grouped(group)),
             (Ok(launched), None) => {
                 let mark = launched.mark.ok_or_else(|| (refused("it has no mark"), None))?;
-                (launched.pid, Tree::Marked { mark })
+                (launched.pid, Tree::Marked(mark))
             }
             (Err(error), group) => return Err((error, group.map(Tree::Grouped))),
         };

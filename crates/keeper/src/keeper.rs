@@ -85,6 +85,8 @@ struct Keeper {
     probing: Vec<Probing>,
     peers: Vec<Peer>,
     files: FileChildren,
+    /// Children have ended that were not reaped in their turn.
+    more_have_ended: bool,
     /// Executions started, and pieces of output of what has ended.
     operations: u64,
     last_busy_ms: i64,
@@ -109,6 +111,8 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
     };
     // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
     confinement.apply_to_keeper().map_err(io::Error::other)?;
+    #[cfg(feature = "weakened")]
+    crate::weakness::uncover_keeper()?;
     let mut keeper = Keeper {
         confinement,
         devices: devices.ok(),
@@ -123,6 +127,7 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         probing: Vec::new(),
         peers: Vec::new(),
         files: FileChildren::default(),
+        more_have_ended: false,
         operations: 0,
         last_busy_ms: now,
         disk: DiskWatch::default(),
@@ -136,8 +141,14 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
 fn confinement(limits: BodyLimits) -> Result<Confinement, String> {
     let usual = Limits::default();
     let limits = Limits { open_files: limits.open_files.unwrap_or(usual.open_files), ..usual };
-    Confinement::prepare(&Profile { limits, ..Profile::default() }).map_err(|error| error.to_string())
+    let profile = Profile { limits, ..Profile::default() };
+    #[cfg(feature = "weakened")]
+    let profile = crate::weakness::profile(profile);
+    Confinement::prepare(&profile).map_err(|error| error.to_string())
 }
+
+/// How many children are reaped before everything else has its turn: what runs inside can make them without end.
+const REAPED_AT_ONCE: usize = 64;
 
 /// The kernel's counter: no change of the clock makes a sandbox live longer.
 fn now_ms() -> i64 {
@@ -177,6 +188,9 @@ impl Keeper {
                 Woken::Input(id) => self.pass_on(&id),
             }
         }
+        if self.more_have_ended {
+            self.reap();
+        }
         let now = now_ms();
         self.running.values_mut().for_each(|execution| execution.enforce(now));
         self.files.end_overdue(now);
@@ -211,7 +225,7 @@ impl Keeper {
                 descriptors.push(PollFd::from_borrowed_fd(input.as_fd(), PollFlags::OUT));
             }
         }
-        let left = self.next_look().saturating_sub(now_ms()).max(0);
+        let left = if self.more_have_ended { 0 } else { self.next_look().saturating_sub(now_ms()).max(0) };
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
         match poll(&mut descriptors, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -242,7 +256,11 @@ impl Keeper {
         let mut told = [0; 128];
         let _ = rustix::io::read(&self.signals, &mut told);
         let now = now_ms();
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        for _ in 0..REAPED_AT_ONCE {
+            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
+                self.more_have_ended = false;
+                return;
+            };
             if self.files.reaped(pid) {
                 continue;
             }
@@ -257,6 +275,7 @@ impl Keeper {
                 }
             }
         }
+        self.more_have_ended = true;
     }
 
     fn welcome(&mut self) {

@@ -9,12 +9,31 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::used::Counted;
 use crate::wire::IdMap;
 
 /// The child's side of a clone, or the parent's with the child's process id and handle.
 pub(crate) enum Cloned {
     Child,
     Parent { pid: i32, pidfd: OwnedFd },
+}
+
+/// What all that was waited for has used, with those that it had waited for itself.
+pub(crate) fn used_by_children() -> Counted {
+    let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `used` is where the kernel may write, and outlives the call.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, used.as_mut_ptr()) } != 0 {
+        return Counted::default();
+    }
+    // SAFETY: all zeros are a value of it, and the kernel has written another.
+    let used = unsafe { used.assume_init() };
+    let ms = |time: libc::timeval| u64::try_from(time.tv_sec * 1_000 + time.tv_usec / 1_000).unwrap_or(0);
+    let largest_kilobytes = u64::try_from(used.ru_maxrss).unwrap_or(0);
+    Counted {
+        cpu_ms: ms(used.ru_utime) + ms(used.ru_stime),
+        memory_peak_bytes: largest_kilobytes.saturating_mul(1_024),
+        ..Counted::default()
+    }
 }
 
 /// Makes a process in fresh namespaces, in the v2 control group that `group` is a directory of.
@@ -138,6 +157,23 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: called between fork and exec, or at the start of a process: nobody uses what is closed.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// In a child: closes every descriptor but the first three and this one.
+pub(crate) fn close_all_but(kept: &impl AsRawFd) -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::keeps_descriptors() {
+        return Ok(());
+    }
+    let kept = kept.as_raw_fd().unsigned_abs();
+    if kept > 3 {
+        // SAFETY: called between fork and exec: nobody uses what is closed.
+        let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, kept - 1, 0) };
+        if closed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    close_from(kept + 1)
 }
 
 /// Takes over a descriptor that this process was started with.

@@ -21,5 +21,11 @@ mod plan;
 mod probe;
 pub mod process;
 mod tree;
+pub mod used;
+#[cfg(feature = "weakened")]
+pub mod weakness;
 pub mod wire;
 pub mod world;
+
+/// Whether guards can be taken out of this build. A program that runs anybody's sandboxes must not be one.
+pub const IS_WEAKENED: bool = cfg!(feature = "weakened");

@@ -28,7 +28,11 @@ pub(crate) fn number(link: &Path) -> Option<u64> {
 
 /// What a process and the children it has waited for have used.
 pub(crate) fn cpu_ms(pid: Pid) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    cpu_ms_of(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
+}
+
+/// Out of a process's `stat`.
+pub(crate) fn cpu_ms_of(stat: &str) -> Option<u64> {
     // Names may hold anything, so what counts begins after the last bracket: state is field 3, utime field 14.
     let fields = &stat[stat.rfind(')')? + 1..];
     let ticks = fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());

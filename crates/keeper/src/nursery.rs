@@ -32,7 +32,7 @@ pub fn run() -> io::Result<()> {
     let socket = kernel::inherited(0)?;
     let mut lifeline = Lifeline::new()?;
     loop {
-        let (text, descriptors) = match receive(&socket) {
+        let (text, descriptors) = match receive(&socket, LONGEST_BIRTH) {
             Ok(Some(request)) => request,
             // Also one that was killed before it had read an answer.
             Ok(None) => return Ok(()),
@@ -90,6 +90,8 @@ fn give_birth(birth: Birth, mut descriptors: Vec<OwnedFd>) -> io::Result<Deliver
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
+    #[cfg(feature = "weakened")]
+    let namespaces = crate::weakness::without(&birth.weaknesses, namespaces);
     let cradle = if birth.born_into { Some(take_cradle(&mut descriptors)?) } else { None };
     let privileged = geteuid().is_root();
     let gathered =
@@ -214,15 +216,24 @@ fn settle_in(birth: &Birth, keeper_groups: &[OwnedFd], gathered: Option<Gathered
         Ok(())
     };
     join().map_err(|error| format!("could not join its groups: {error}"))?;
+    #[cfg(feature = "weakened")]
+    {
+        crate::weakness::take_out(birth.weaknesses.clone());
+        crate::weakness::gather().map_err(|error| error.to_string())?;
+    }
     let said = |error: WorldError| error.to_string();
     let views = Views::make().map_err(said)?;
     let gathered = gathered.map_or_else(|| birth.world.gather(birth.ids), Ok).map_err(said)?;
     kernel::become_user(0, 0).map_err(|error| format!("could not take its place: {error}"))?;
-    birth.world.build(gathered, views).map_err(said)
+    birth.world.build(gathered, views).map_err(said)?;
+    #[cfg(feature = "weakened")]
+    crate::weakness::undo().map_err(|error| format!("could not take guards out: {error}"))?;
+    Ok(())
 }
 
-fn receive(socket: &impl AsFd) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let mut text = vec![0; LONGEST_BIRTH];
+/// What has arrived with descriptors, up to this length. None: the other side is gone.
+pub(crate) fn receive(socket: &impl AsFd, longest: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut text = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received =
@@ -259,6 +270,6 @@ pub fn send_with(socket: &impl AsFd, text: &[u8], descriptors: &[&OwnedFd]) -> i
 
 /// What the nursery answered, and the pidfd if there is one.
 pub fn receive_born(socket: &impl AsFd) -> io::Result<(Born, Option<OwnedFd>)> {
-    let (text, mut descriptors) = receive(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let (text, mut descriptors) = receive(socket, LONGEST_BIRTH)?.ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok((serde_json::from_slice(&text)?, descriptors.pop()))
 }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, chdir, ioctl_tiocsctty, kill_process, setsid};
@@ -12,10 +13,12 @@ use rustix::process::{Pid, Signal, chdir, ioctl_tiocsctty, kill_process, setsid}
 use crate::confine::Confinement;
 use crate::console::There;
 use crate::kernel::{self, Cloned};
-use crate::tree::own_mark;
+use crate::nursery::{receive, send_with};
+use crate::tree::{Mark, own_view};
 use crate::wire::Reason;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const LONGEST_SAID: usize = 64;
 /// How long a child may take to become its program. Something else inside may hold it up; the keeper waits for it.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -52,13 +55,13 @@ pub(crate) struct Plan {
 /// A process that has become its program, and its mark where one was asked for.
 pub(crate) struct Launched {
     pub(crate) pid: Pid,
-    pub(crate) mark: Option<u64>,
+    pub(crate) mark: Option<Mark>,
 }
 
 /// What a child says before it becomes its program.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 struct Said {
-    mark: Option<u64>,
+    view: Option<OwnedFd>,
     trouble: Option<(Step, i32)>,
 }
 
@@ -70,7 +73,8 @@ enum Step {
     Becoming = 4,
 }
 
-const MARK: u8 = 1;
+/// Said with a child's view of control groups.
+const VIEW: u8 = 1;
 
 impl Plan {
     pub(crate) fn of(
@@ -103,7 +107,7 @@ impl Plan {
         group: Option<RawFd>,
         console: There,
     ) -> Result<Launched, NotStarted> {
-        let (said_here, said_there) = io::pipe()?;
+        let (said_here, said_there) = UnixStream::pair()?;
         let pid = match kernel::clone_into(0, group)? {
             Cloned::Child => {
                 let (step, trouble) = self.carry_out(place, group.is_none(), &console, &said_there);
@@ -116,7 +120,7 @@ impl Plan {
             }
         };
         drop((said_there, console));
-        let said = hear(said_here).inspect_err(|_| {
+        let said = hear(&said_here).inspect_err(|_| {
             // Whatever holds it up: it is not to begin later.
             let _ = kill_process(pid, Signal::KILL);
         });
@@ -124,7 +128,7 @@ impl Plan {
             Said { trouble: Some((step, number)), .. } => {
                 Err(self.why_not(step, &io::Error::from_raw_os_error(number)))
             }
-            Said { mark, trouble: None } => Ok(Launched { pid, mark }),
+            Said { view, trouble: None } => Ok(Launched { pid, mark: view.map(Mark::of).transpose()? }),
         }
     }
 
@@ -134,9 +138,15 @@ impl Plan {
         place: Place<'_>,
         tell_mark: bool,
         console: &There,
-        to: &io::PipeWriter,
+        to: &UnixStream,
     ) -> (Step, io::Error) {
-        if let Err(error) = get_ready(place, tell_mark, console, to) {
+        let ready = get_ready(place, tell_mark, console, to);
+        // Paths may lead through `/proc/self/fd`: nothing of the keeper's may be left there when one is followed.
+        if let Err(error) = ready.and_then(|()| kernel::close_all_but(to)) {
+            return (Step::GettingReady, error);
+        }
+        #[cfg(feature = "weakened")]
+        if let Err(error) = crate::weakness::leak() {
             return (Step::GettingReady, error);
         }
         if let Err(error) = chdir(&self.workdir) {
@@ -185,13 +195,13 @@ impl Plan {
 }
 
 /// In the child: its groups, its mark, its console.
-fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, mut to: &io::PipeWriter) -> io::Result<()> {
+fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, to: &UnixStream) -> io::Result<()> {
     for group in place.joined {
         rustix::io::write(group, b"0")?;
     }
     kernel::leave_groups_behind()?;
     if tell_mark {
-        to.write_all(&[&[MARK][..], &own_mark()?.to_le_bytes()].concat())?;
+        send_with(to, &[VIEW], &[&own_view()?])?;
     }
     setsid()?;
     kernel::duplicate_as(&console.stdin, 0)?;
@@ -205,9 +215,16 @@ fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, mut to: &io::Pi
 }
 
 /// All that a child has to say, until its exec or its end closes the pipe.
-fn hear(mut from: io::PipeReader) -> Result<Said, NotStarted> {
-    let mut said = Vec::new();
-    let mut chunk = [0; 64];
+fn hear(from: &UnixStream) -> Result<Said, NotStarted> {
+    let (mut said, mut views) = (Vec::new(), Vec::new());
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ChildrenWaitedForWithoutEnd) {
+        while let Some((more, descriptors)) = receive(from, LONGEST_SAID)? {
+            said.extend(more);
+            views.extend(descriptors);
+        }
+        return Ok(Said { view: views.pop(), trouble: trouble_in(&said) });
+    }
     loop {
         let mut descriptors = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
         match poll(&mut descriptors, Some(&PATIENCE)) {
@@ -216,32 +233,23 @@ fn hear(mut from: io::PipeReader) -> Result<Said, NotStarted> {
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(io::Error::from(error).into()),
         }
-        match from.read(&mut chunk)? {
-            0 => return Ok(understand(&said)),
-            read => said.extend(&chunk[..read]),
+        match receive(from, LONGEST_SAID)? {
+            None => return Ok(Said { view: views.pop(), trouble: trouble_in(&said) }),
+            Some((more, descriptors)) => {
+                said.extend(more);
+                views.extend(descriptors);
+            }
         }
     }
 }
 
-fn understand(mut said: &[u8]) -> Said {
-    let mut understood = Said::default();
-    while let Some((tag, rest)) = said.split_first() {
-        match *tag {
-            MARK => {
-                let Some((mark, rest)) = rest.split_first_chunk() else { break };
-                understood.mark = Some(u64::from_le_bytes(*mark));
-                said = rest;
-            }
-            step => {
-                let Some((trouble, rest)) = rest.split_first_chunk() else { break };
-                let steps = [Step::GettingReady, Step::Entering, Step::Becoming];
-                let step = steps.into_iter().find(|known| *known as u8 == step);
-                understood.trouble = Some((step.unwrap_or(Step::GettingReady), i32::from_le_bytes(*trouble)));
-                said = rest;
-            }
-        }
-    }
-    understood
+/// Its view comes first, if it is told at all.
+fn trouble_in(said: &[u8]) -> Option<(Step, i32)> {
+    let said = said.strip_prefix(&[VIEW]).unwrap_or(said);
+    let (step, rest) = said.split_first()?;
+    let steps = [Step::GettingReady, Step::Entering, Step::Becoming];
+    let step = steps.into_iter().find(|known| *known as u8 == *step)?;
+    Some((step, i32::from_le_bytes(*rest.first_chunk()?)))
 }
 
 pub(crate) fn refused(why: &str) -> NotStarted {
@@ -253,14 +261,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_says_its_mark_and_its_trouble() {
-        let mark = [&[MARK][..], &7u64.to_le_bytes()].concat();
+    fn trouble_is_heard_with_a_view_before_it_and_without() {
         let trouble = [&[Step::Entering as u8][..], &2i32.to_le_bytes()].concat();
-        let said = Some((Step::Entering, 2));
 
-        assert_eq!(understand(&[]), Said::default());
-        assert_eq!(understand(&mark), Said { mark: Some(7), trouble: None });
-        assert_eq!(understand(&trouble), Said { mark: None, trouble: said });
-        assert_eq!(understand(&[mark, trouble].concat()), Said { mark: Some(7), trouble: said });
+        assert_eq!(trouble_in(&[]), None);
+        assert_eq!(trouble_in(&[VIEW]), None);
+        assert_eq!(trouble_in(&trouble), Some((Step::Entering, 2)));
+        assert_eq!(trouble_in(&[vec![VIEW], trouble].concat()), Some((Step::Entering, 2)));
     }
 }

@@ -55,6 +55,10 @@ fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
 
 /// Under a name of its own, which is not followed and must be new: something inside may lie in wait.
 fn round_trip() -> io::Result<()> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
+        return fs::write(format!("{WORKSPACE}/.pinfold-probe"), b"pinfold");
+    }
     let now = clock_gettime(ClockId::Boottime);
     let path = format!("{WORKSPACE}/.pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
     let mut options = fs::OpenOptions::new();

@@ -2,12 +2,12 @@
 //! In a v2 group of their own; where there is none, by the view of control groups that each execution is given and
 //! that nothing inside can change.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -15,10 +15,13 @@ use crate::marked;
 
 pub(crate) enum Tree {
     Grouped(Grouped),
-    /// By the number of their view.
-    Marked {
-        mark: u64,
-    },
+    Marked(Mark),
+}
+
+/// A view of control groups. It is held, so that the kernel gives its number to no other execution.
+pub(crate) struct Mark {
+    number: u64,
+    _view: OwnedFd,
 }
 
 /// A group in the group of all work. Dropping it leaves it there: it goes when it is empty.
@@ -102,7 +105,7 @@ impl Tree {
                 }
                 gone
             }
-            Self::Marked { .. } => {
+            Self::Marked(_) => {
                 let left = self.processes();
                 left.iter().for_each(|process| {
                     let _ = kill_process(*process, Signal::KILL);
@@ -116,7 +119,9 @@ impl Tree {
     pub(crate) fn cpu_ms(&self) -> u64 {
         match self {
             Self::Grouped(group) => group.cpu_ms().unwrap_or(0),
-            Self::Marked { mark } => marked::find(*mark).iter().filter_map(|pid| marked::cpu_ms(*pid)).sum(),
+            Self::Marked(mark) => {
+                marked::find(mark.number).iter().filter_map(|pid| marked::cpu_ms(*pid)).sum()
+            }
         }
     }
 
@@ -127,7 +132,7 @@ impl Tree {
                 let listed = listed.unwrap_or_default();
                 listed.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
             }
-            Self::Marked { mark } => marked::find(*mark),
+            Self::Marked(mark) => marked::find(mark.number),
         }
     }
 }
@@ -150,7 +155,14 @@ pub(crate) fn processors() -> u64 {
     u64::from(count.max(1))
 }
 
-/// The mark of the calling process: the number of its view of control groups.
-pub(crate) fn own_mark() -> io::Result<u64> {
-    marked::number(&fs::read_link("/proc/self/ns/cgroup")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+/// The calling process's own view of control groups.
+pub(crate) fn own_view() -> io::Result<OwnedFd> {
+    Ok(File::open("/proc/self/ns/cgroup")?.into())
+}
+
+impl Mark {
+    pub(crate) fn of(view: OwnedFd) -> io::Result<Self> {
+        // The number of a namespace is that of its file.
+        Ok(Self { number: fstat(&view)?.st_ino, _view: view })
+    }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::disk::Disk;
 use crate::files::wire::FileRequest;
+use crate::used::Counted;
 use crate::world::World;
 
 /// No message is longer: a peer that says so is not one of ours.
@@ -56,8 +57,8 @@ pub enum Request {
     List,
     /// How much was done here, and when last.
     Activity,
-    /// What the sandbox's own storage has and holds.
-    Disk,
+    /// What the sandbox's own storage holds, and what has run in it has used.
+    Usage,
     /// When the keeper ends everything by itself, in milliseconds from now.
     KeepAlive {
         left_ms: u64,
@@ -115,7 +116,11 @@ pub enum Response {
         failed: Option<ProbeFailed>,
     },
     Executions(Vec<Execution>),
-    Disk(Disk),
+    /// No disk where it could not be looked at.
+    Usage {
+        disk: Option<Disk>,
+        counted: Counted,
+    },
     Ended(Ended),
     /// How many bytes were accepted in all, and whether nothing more is.
     Fed {
@@ -206,6 +211,9 @@ pub struct Birth {
     pub left_ms: u64,
     /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
     pub ends_with_caller: bool,
+    /// Guards that this one does without.
+    #[cfg(feature = "weakened")]
+    pub weaknesses: Vec<crate::weakness::Weakness>,
 }
 
 /// Which descriptors of the group that all executions are in come last, in this order. Where there are none, the

@@ -4,6 +4,7 @@
 //! What comes from outside is taken as detached mounts before the root changes, and put in place afterwards: no
 //! path of an image is ever followed outside.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -58,7 +59,7 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const NO_EXTRAS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 /// What tells of, or reaches into, the host's kernel.
-const HIDDEN: [&str; 8] = [
+pub(crate) const HIDDEN: [&str; 8] = [
     "/proc/kcore",
     "/proc/keys",
     "/proc/timer_list",
@@ -103,6 +104,10 @@ impl World {
         mount_devices(gathered.devices)?;
         hide()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
+        #[cfg(feature = "weakened")]
+        if crate::weakness::has(&crate::weakness::Weakness::NetworkOfTheHost) {
+            return Ok(());
+        }
         kernel::raise_loopback().doing("raise", "lo")
     }
 }
@@ -131,7 +136,7 @@ impl Views {
         keep_mounts_to_ourselves()?;
         Ok(Self {
             proc: make_view("proc", MountAttrFlags::empty())?,
-            sys: make_view("sysfs", MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+            sys: make_view(kind_of_sys(), MountAttrFlags::MOUNT_ATTR_RDONLY)?,
         })
     }
 }
@@ -143,6 +148,15 @@ pub(crate) fn take_tree(path: &Path) -> Result<OwnedFd, WorldError> {
 
 fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, WorldError> {
     DEVICES.iter().map(|name| Ok((*name, take_tree(&Path::new("/dev").join(name))?))).collect()
+}
+
+/// The kernel shows devices only to those who own a network.
+fn kind_of_sys() -> &'static str {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::NetworkOfTheHost) {
+        return "tmpfs";
+    }
+    "sysfs"
 }
 
 /// A view of the kernel that is not in place yet.
@@ -203,10 +217,9 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         fs::File::create(&path).doing("make", &path)?;
         put_on(&tree, &path)?;
     }
-    for (directory, kind, options) in [
-        ("pts", "devpts", c"newinstance,ptmxmode=0666,mode=0620"),
-        ("shm", "tmpfs", c"mode=1777,size=64m,nr_inodes=4096"),
-    ] {
+    for (directory, kind, options) in
+        [("pts", "devpts", options_of_terminals()), ("shm", "tmpfs", c"mode=1777,size=64m,nr_inodes=4096")]
+    {
         let path = dev.join(directory);
         fs::create_dir(&path).doing("make", &path)?;
         mount(kind, &path, kind, MountFlags::NOSUID | MountFlags::NOEXEC, options).doing("mount", &path)?;
@@ -224,6 +237,15 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError
         fs::create_dir_all(directory).doing("make", directory)?;
     }
     fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("open up", "/tmp")
+}
+
+/// All sandboxes of a host share so many terminals, so each has a number of its own.
+fn options_of_terminals() -> &'static CStr {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::TerminalsWithoutEnd) {
+        return c"newinstance,ptmxmode=0666,mode=0620";
+    }
+    c"newinstance,ptmxmode=0666,mode=0620,max=128"
 }
 
 fn hide() -> Result<(), WorldError> {

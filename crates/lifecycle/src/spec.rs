@@ -74,6 +74,9 @@ pub struct Command {
     pub workdir: Option<String>,
     /// It has a terminal of its own, which can also be fed.
     pub tty: bool,
+    /// The columns and rows that its terminal begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tty_size: Option<(u16, u16)>,
     /// It can be fed by a pipe. Else there is nothing to read.
     pub stdin: bool,
 }

@@ -7,13 +7,12 @@ mod removal;
 
 use std::io;
 
-use pinfold_keeper::wire::{IdMap, Request, Response};
+use pinfold_keeper::wire::IdMap;
 use pinfold_keeper::world::Storage;
 use pinfold_lifecycle::Limits;
 use rustix::process::geteuid;
 
 use crate::cgroup::Ability;
-use crate::control::ask;
 use crate::places::{Grounds, Places, make};
 
 pub(crate) use devices::{backed_by, let_go_of};
@@ -109,14 +108,6 @@ impl DiskPlan {
                 Storage::Directory { path: places.body.clone() }
             }
         })
-    }
-}
-
-/// What a body's files take, as its keeper sees it. None: nobody answers.
-pub(crate) async fn used(places: &Places) -> Option<u64> {
-    match ask(places, &Request::Disk).await {
-        Ok(Response::Disk(disk)) => Some(disk.bytes_used),
-        Ok(_) | Err(_) => None,
     }
 }
 

@@ -23,6 +23,7 @@ mod places;
 mod provider;
 mod start;
 mod stop;
+mod used;
 
 pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
 pub use examine::Examined;

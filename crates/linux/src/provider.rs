@@ -19,12 +19,13 @@ use pinfold_provider::{
 use crate::capacity;
 use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
-use crate::disk::{self, DiskChoice, StorageKind};
+use crate::disk::{DiskChoice, StorageKind};
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
 use crate::nursery::{Nursery, NurseryProgram};
 use crate::places::Grounds;
+use crate::used::{best_of, told_by_keeper};
 
 /// Where bodies live on this host, and how keepers are born.
 #[derive(Clone)]
@@ -46,6 +47,9 @@ pub struct LinuxProvider {
     pub(crate) nursery: Arc<Nursery>,
     pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Guards that bodies do without.
+    #[cfg(feature = "weakened")]
+    pub(crate) weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
 }
 
 /// The layers of an image by its name, the uppermost first.
@@ -77,8 +81,28 @@ impl LinuxProvider {
             find_layers: Arc::new(no_other_image),
             nursery: Arc::new(Nursery::new(nursery)),
             disk: DiskChoice::find(),
+            #[cfg(feature = "weakened")]
+            weaknesses: Vec::new(),
             grounds,
             clock,
+        })
+    }
+
+    /// Bodies that are started from now on do without these guards.
+    #[cfg(feature = "weakened")]
+    #[must_use]
+    pub fn weakened_by(mut self, weaknesses: &[pinfold_keeper::weakness::Weakness]) -> Self {
+        self.weaknesses = weaknesses.to_vec();
+        self
+    }
+
+    #[cfg(feature = "weakened")]
+    fn leaked_variable(&self) -> Option<(String, String)> {
+        self.weaknesses.iter().find_map(|weakness| match weakness {
+            pinfold_keeper::weakness::Weakness::LeakedVariable(value) => {
+                Some(("LEAKED".to_owned(), value.clone()))
+            }
+            _ => None,
         })
     }
 
@@ -154,6 +178,8 @@ impl Provider for LinuxProvider {
         let mut env = exec.command.env.clone();
         env.entry("PATH".into()).or_insert_with(|| PATH.into());
         env.entry("HOME".into()).or_insert_with(|| "/root".into());
+        #[cfg(feature = "weakened")]
+        env.extend(self.leaked_variable());
         let request = wire::Exec {
             execution: exec.execution.to_string(),
             argv: exec.command.argv.clone(),
@@ -233,16 +259,18 @@ impl Provider for LinuxProvider {
         let unreachable =
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let used = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
+        let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
+        let told = told_by_keeper(&places).await;
+        let used = best_of(&groups, &told);
         Ok(Usage {
-            cpu_ms: used.cpu_ms.unwrap_or(0),
-            memory_bytes: used.memory_bytes.unwrap_or(0),
-            memory_peak_bytes: used.memory_peak_bytes.unwrap_or(0),
-            processes: used.processes.unwrap_or(0),
-            io_read_bytes: used.io_read_bytes.unwrap_or(0),
-            io_written_bytes: used.io_written_bytes.unwrap_or(0),
+            cpu_ms: used.cpu_ms,
+            memory_bytes: groups.memory_bytes.or(told.counted.map(|it| it.memory_bytes)),
+            memory_peak_bytes: used.memory_peak_bytes,
+            processes: groups.processes.or(told.counted.map(|it| it.processes)),
+            io_read_bytes: used.io_read_bytes,
+            io_written_bytes: used.io_written_bytes,
             operations: activity.operations,
-            disk_bytes: disk::used(&places).await.unwrap_or(0),
+            disk_bytes: told.disk_bytes,
         })
     }
 
@@ -266,7 +294,9 @@ const USUAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 2
 
 fn console(command: &Command) -> Console {
     match command {
-        Command { tty: true, .. } => Console::Terminal(USUAL_SIZE),
+        Command { tty: true, tty_size, .. } => Console::Terminal(
+            tty_size.map_or(USUAL_SIZE, |(columns, rows)| wire::TerminalSize { columns, rows }),
+        ),
         Command { stdin: true, .. } => Console::Piped,
         Command { tty: false, stdin: false, .. } => Console::Quiet,
     }

@@ -97,6 +97,8 @@ impl LinuxProvider {
             left_ms,
             is_new,
             ends_with_caller: start.ends_with_caller,
+            #[cfg(feature = "weakened")]
+            weaknesses: self.weaknesses.clone(),
         })
     }
 
@@ -125,6 +127,8 @@ struct Launch {
     /// Nobody has tried to make it before.
     is_new: bool,
     ends_with_caller: bool,
+    #[cfg(feature = "weakened")]
+    weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
 }
 
 impl Launch {
@@ -150,15 +154,26 @@ impl Launch {
             keeper_groups: groups.of_keeper.len(),
             work_groups: groups.of_work.len(),
             work: groups.work_group(),
-            limits: limits_of(&self.spec),
+            limits: self.limits(),
             left_ms: self.left_ms,
             ends_with_caller: self.ends_with_caller,
+            #[cfg(feature = "weakened")]
+            weaknesses: self.weaknesses.clone(),
         };
         let mut descriptors = vec![&listener, &output, &held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
         let (_, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
         Ok(Newborn { pidfd, wanted: false })
+    }
+
+    fn limits(&self) -> BodyLimits {
+        let limits = limits_of(&self.spec);
+        #[cfg(feature = "weakened")]
+        if self.weaknesses.contains(&pinfold_keeper::weakness::Weakness::OutputWithoutEnd) {
+            return BodyLimits { output_bytes: u64::MAX, ..limits };
+        }
+        limits
     }
 
     fn world(&self, storage: Storage) -> World {

@@ -6,29 +6,25 @@ use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, StopOutcome, Timestamp, Used};
 use pinfold_provider::Body;
 
-use crate::cgroup::{CgroupUsage, Cgroups};
+use crate::cgroup::Cgroups;
 use crate::control::ask;
-use crate::disk;
 use crate::ending::{Ending, wait_for_devices};
 use crate::group_note;
 use crate::look;
 use crate::places::Places;
 use crate::provider::LinuxProvider;
+use crate::used::{Told, best_of, told_by_keeper};
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How long a keeper may take to say what its files take. One that hangs is ended all the same.
-const LAST_WORD: Duration = Duration::from_millis(200);
 
 /// A stop of one body, and of all that came before it.
 struct Stopping {
     body: Body,
     places: Places,
     cgroups: Cgroups,
-    covered: Vec<(Body, Ending)>,
+    covered: Vec<(Body, Ending, Told)>,
     /// What it was not asked for, and does not touch.
     later: Vec<Body>,
-    /// What files in memory took.
-    freed_bytes: u64,
 }
 
 impl LinuxProvider {
@@ -45,12 +41,11 @@ impl LinuxProvider {
             cgroups: self.cgroups.clone(),
             covered: Vec::new(),
             later,
-            freed_bytes: 0,
         };
         for found in covered {
             let ending = self.ending(self.grounds.of(found));
-            stopping.freed_bytes += self.ask_to_end(&ending.places, grace_ms).await;
-            stopping.covered.push((found, ending));
+            let told = self.ask_to_end(&ending.places, grace_ms).await;
+            stopping.covered.push((found, ending, told));
         }
         match tokio::task::spawn_blocking(move || stopping.end()).await {
             Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(body.generation, self.now()))),
@@ -63,17 +58,12 @@ impl LinuxProvider {
         Ending { places, cgroups: self.cgroups.clone(), ids: self.ids.clone() }
     }
 
-    /// Says what its files in memory take. Those go with their sandbox: only before its end can anybody say it.
-    async fn ask_to_end(&self, places: &Places, grace_ms: u64) -> u64 {
-        let in_memory = if places.body.exists() {
-            0
-        } else {
-            tokio::time::timeout(LAST_WORD, disk::used(places)).await.ok().flatten().unwrap_or(0)
-        };
+    /// Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
+    async fn ask_to_end(&self, places: &Places, grace_ms: u64) -> Told {
         if grace_ms > 0 {
             self.ask_politely(places, grace_ms).await;
         }
-        in_memory
+        told_by_keeper(places).await
     }
 
     /// What does not go when it is asked to goes when it is made to.
@@ -102,14 +92,15 @@ struct Stopped {
 impl Stopping {
     /// Ends them, and then really looks.
     fn end(self) -> Result<Stopped, StopOutcome> {
-        let (mut used, mut groups, mut freed_bytes) = (None, None, self.freed_bytes);
-        for (found, ending) in self.covered {
+        let (mut used, mut groups, mut freed_bytes) = (None, None, 0);
+        for (found, ending, told) in self.covered {
             let failed =
                 |error| StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
+            let in_memory = if ending.places.body.exists() { 0 } else { told.disk_bytes.unwrap_or(0) };
             let ended = ending.end().map_err(failed)?;
-            freed_bytes += ended.freed_bytes;
+            freed_bytes += in_memory + ended.freed_bytes;
             if found == self.body {
-                used = Some(used_by(&ended.counted));
+                used = Some(best_of(&ended.counted, &told));
                 groups = Some(ended.groups);
             } else {
                 // Nobody looks at it again.
@@ -143,14 +134,5 @@ impl Stopped {
     fn receipt(self, generation: Generation, verified_at: Timestamp) -> Receipt {
         let Stopped { used, freed_bytes, checks } = self;
         Receipt { generation, verified_at, checks, freed_bytes, used, attested: None }
-    }
-}
-
-fn used_by(counted: &CgroupUsage) -> Used {
-    Used {
-        cpu_ms: counted.cpu_ms,
-        memory_peak_bytes: counted.memory_peak_bytes,
-        io_read_bytes: counted.io_read_bytes,
-        io_written_bytes: counted.io_written_bytes,
     }
 }

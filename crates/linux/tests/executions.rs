@@ -79,6 +79,19 @@ async fn much_is_fed_in_pieces_and_all_of_it_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn executions_that_follow_each_other_at_once_do_not_end_each_other() {
+    let sandbox = Sandbox::plain().await;
+
+    for _ in 0..100 {
+        let short = sandbox.exec(&sh("true"), NO_LIMITS).await;
+        let next = sandbox.exec(&sh("exit 3"), NO_LIMITS).await;
+
+        assert_eq!(sandbox.outcome(next).await.exit_code, Some(3));
+        sandbox.outcome(short).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_an_input_there_is_nothing_to_read() {
     let sandbox = Sandbox::plain().await;
 
@@ -222,6 +235,19 @@ async fn what_was_done_is_counted() {
     assert_eq!(after.operations, 3, "one execution and two pieces of output");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_used_is_known_also_of_orphans() {
+    let sandbox = Sandbox::plain().await;
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+
+    sandbox.says(&format!("(setsid sh -c '{spin}; echo done > spun' &); head -c 20m /dev/zero | tail -c 20m | wc -c; while ! [ -e spun ]; do sleep 0.01; done")).await;
+
+    let used = sandbox.provider.usage(sandbox.body).await.unwrap();
+    assert!(used.cpu_ms >= Some(30), "{used:?}");
+    assert!(used.memory_peak_bytes >= Some(20 << 20), "{used:?}");
+    assert!(used.memory_bytes.is_some() && used.processes == Some(0), "{used:?}");
+}
+
 #[test]
 fn executions_are_the_same_for_an_ordinary_user() {
     somebody::keeps(&[
@@ -234,5 +260,7 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "nothing_inside_sees_where_its_control_groups_are",
         "a_probe_names_what_is_missing",
         "what_was_done_is_counted",
+        "executions_that_follow_each_other_at_once_do_not_end_each_other",
+        "what_was_used_is_known_also_of_orphans",
     ]);
 }

@@ -40,7 +40,7 @@ async fn memory_that_is_not_there_ends_an_execution() {
     sandbox.still_works().await;
     assert_eq!(sandbox.end_of("exit 3").await, (Cause::ExitNonzero, Some(3)));
     let used = sandbox.provider.usage(sandbox.body).await.unwrap();
-    assert!(used.memory_peak_bytes > 32 << 20, "{used:?}");
+    assert!(used.memory_peak_bytes > Some(32 << 20), "{used:?}");
 }
 
 /// In v2 the whole work goes with the one that took too much.
@@ -112,7 +112,7 @@ async fn a_share_of_the_cpu_is_all_that_can_be_used() {
 
     assert_eq!(sandbox.how(spin).await, (Cause::TimeLimit, Some(137)));
     let used = sandbox.provider.usage(sandbox.body).await.unwrap();
-    assert!(used.cpu_ms < 1_000, "{used:?}");
+    assert!(used.cpu_ms.unwrap() < 1_000, "{used:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,17 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Measured from the real processes, not from stored state.
+/// Measured from the real processes, not from stored state. None: not counted here, which is not the same as nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Usage {
-    pub cpu_ms: u64,
-    pub memory_bytes: u64,
-    pub memory_peak_bytes: u64,
-    pub disk_bytes: u64,
-    pub processes: u64,
-    /// Zero where the kernel is not asked to count it.
-    pub io_read_bytes: u64,
-    pub io_written_bytes: u64,
+    pub cpu_ms: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub io_read_bytes: Option<u64>,
+    pub io_written_bytes: Option<u64>,
     /// Executions started, pieces of output kept and requests for files served, since the body was made. It only
     /// grows, and nothing that happens inside without one of these is in it.
     pub operations: u64,

@@ -14,7 +14,11 @@ struct Need {
     package: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need { program: "strace", package: "strace" }];
+const NEEDS: &[Need] = &[
+    Need { program: "strace", package: "strace" },
+    // A whole system in one file, for images.
+    Need { program: "busybox", package: "busybox-static" },
+];
 
 /// Cargo's own commands that a minimal installation of Rust leaves out.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];

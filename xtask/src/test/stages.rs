@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{chaos, lint, tidy};
+use crate::{attacks, chaos, lint, tidy};
 
 pub(super) struct Stage {
     pub(super) name: &'static str,
@@ -18,6 +18,8 @@ pub(super) enum When {
 pub(super) enum What {
     /// `cargo test`, whose tests are counted one by one. Every other stage counts as one test.
     Harness,
+    /// Cargo with these arguments, whose tests are counted in the same way.
+    Counted(&'static [&'static str]),
     /// Cargo with these arguments.
     Cargo(&'static [&'static str]),
     /// A function of this program.
@@ -29,6 +31,8 @@ pub(super) const STAGES: &[Stage] = &[
     Stage { name: "clippy", when: When::OnlyAll, what: What::Cargo(lint::CLIPPY) },
     Stage { name: "tidy", when: When::Always, what: What::Check(tidy::run) },
     Stage { name: "tests", when: When::Always, what: What::Harness },
+    Stage { name: "clippy of the attacks", when: When::OnlyAll, what: What::Cargo(attacks::CLIPPY) },
+    Stage { name: "attacks", when: When::Always, what: What::Counted(attacks::ATTACKS) },
     Stage {
         name: "model checker",
         when: When::Always,

@@ -33,7 +33,17 @@ impl Ground {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.directory.path().join("pinfold"));
+        self.prepared(Command::new(self.directory.path().join("pinfold")), arguments)
+    }
+
+    /// In a session of its own, whose terminal is its standard input.
+    pub(crate) fn command_in_session(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setsid");
+        command.arg("-c").arg(self.directory.path().join("pinfold"));
+        self.prepared(command, arguments)
+    }
+
+    fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
         command.env("PINFOLD_DATA_DIR", self.data()).args(arguments).stdin(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);

@@ -1,5 +1,6 @@
 //! `pinfold run`: the command's own end is the program's, and nothing is left.
 
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use crate::ground::{all_absent, grounds, is_alive, keeper_of, text, until};
@@ -30,10 +31,22 @@ fn the_document_has_output_timings_usage_and_a_receipt_whose_every_line_says_abs
             assert!(document["timings"][timing].is_u64(), "{timing} of {document}");
         }
         assert!(document["usage"].is_object(), "{document}");
-        if ground.has_groups() {
-            assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() > 0, "{document}");
-            assert!(document["usage"]["cpu_ms"].is_u64(), "{document}");
-        }
+        assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() > 0, "{document}");
+        assert!(document["usage"]["cpu_ms"].is_u64(), "{document}");
+    }
+}
+
+#[test]
+fn what_was_used_is_told_to_every_user() {
+    for ground in grounds() {
+        let script =
+            "head -c 20m /dev/zero | tail -c 20m > kept; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let document = ground.document(&["run", "--json", "--", "sh", "-c", script]);
+
+        assert!(document["usage"]["memory_peak_bytes"].as_u64().unwrap() >= 20 << 20, "{document}");
+        assert!(document["usage"]["cpu_ms"].as_u64().unwrap() >= 30, "{document}");
+        assert!(document["receipt"]["freed_bytes"].as_u64().unwrap() >= 20 << 20, "{document}");
+        assert_eq!(document["receipt"]["usage"], document["usage"]);
     }
 }
 
@@ -97,6 +110,23 @@ fn a_signal_ends_the_sandbox_and_it_is_proven_gone() {
         let pid = rustix::process::Pid::from_child(&caller);
 
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+
+        let output = caller.wait_with_output().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &document["cause"]), (Some(130), &"stopped_by_user".into()));
+        assert!(all_absent(&document["receipt"]) && ground.is_clean());
+    }
+}
+
+#[test]
+fn an_interrupt_from_a_terminal_is_heard_by_the_caller_alone() {
+    for ground in grounds() {
+        let mut command = ground.command(&["run", "--json", "--", "sleep", "100"]);
+        let caller = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
+        until("the sandbox runs", || keeper_of(&ground.data()).is_some_and(is_alive));
+        let group = rustix::process::Pid::from_child(&caller);
+
+        rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
 
         let output = caller.wait_with_output().unwrap();
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -188,6 +188,6 @@ async fn usage_is_answered_by_the_body_itself() {
     let usage = engine.usage(id).await.unwrap();
     stage.stop(&engine, id).await;
 
-    assert_eq!(usage.processes, 2);
+    assert_eq!(usage.processes, Some(2));
     assert!(engine.usage(id).await.is_err());
 }

@@ -76,6 +76,10 @@ pub(super) fn bound(kept: CapabilitySet) -> Result<(), Errno> {
 
 /// Empties the ambient set and keeps it empty.
 pub(super) fn forbid_ambient() -> Result<(), Errno> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::AmbientCapabilitiesAllowed) {
+        return Ok(());
+    }
     clear_ambient_capability_set()?;
     let bits = capabilities_secure_bits()?;
     if bits.contains(SECURE_BITS) { Ok(()) } else { set_capabilities_secure_bits(bits | SECURE_BITS) }

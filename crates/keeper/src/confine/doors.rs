@@ -9,6 +9,7 @@ use super::program::{Clause, Condition, Masked};
 
 /// A way into the kernel that ordinary programs do not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "weakened", derive(serde::Serialize, serde::Deserialize))]
 pub enum Door {
     Namespaces,
     Mounts,
@@ -32,6 +33,7 @@ pub enum Door {
     NetlinkProtocols,
     InetProtocols,
     KernelTls,
+    ProcessOne,
     ForeignCalls,
 }
 
@@ -71,6 +73,7 @@ impl Door {
         Self::NetlinkProtocols,
         Self::InetProtocols,
         Self::KernelTls,
+        Self::ProcessOne,
         Self::ForeignCalls,
     ];
 
@@ -103,6 +106,9 @@ impl Door {
             Self::NetlinkProtocols => "route netlink answers questions; the others configure the kernel",
             Self::InetProtocols => "SCTP, DCCP, MPTCP, SMC and L2TP are loaded on demand and little tested",
             Self::KernelTls => "TCP_ULP puts other code under a connection; TLS in user space is there",
+            Self::ProcessOne => {
+                "the keeper has the ids of what it keeps, which could limit its files, processors and priority"
+            }
             Self::ForeignCalls => "i386 calls have other numbers, so no rule here would fit them; they kill",
         }
     }
@@ -162,6 +168,7 @@ impl Door {
             Self::NetlinkProtocols => &[When(libc::SYS_socket, RARE_NETLINK)],
             Self::InetProtocols => &[When(libc::SYS_socket, RARE_INET)],
             Self::KernelTls => &[When(libc::SYS_setsockopt, UPPER_LAYER_PROTOCOL)],
+            Self::ProcessOne => PROCESS_ONE,
             // Judged by the architecture, before any call number.
             Self::ForeignCalls => &[],
         }
@@ -271,6 +278,27 @@ const RARE_INET: &[Clause] = &[
     ),
     refuse(Errno::PROTONOSUPPORT, &[one_of(0, &[INET, INET6]), none_of(2, &[0, 1, 6, 17, 58])]),
 ];
+
+/// What changes the lot of process 1 by its id, or of everybody who has its user: limits, processors, priorities.
+const PROCESS_ONE: &[Shut] = &[
+    When(libc::SYS_prlimit64, OF_PROCESS_ONE),
+    When(libc::SYS_sched_setaffinity, OF_PROCESS_ONE),
+    When(libc::SYS_sched_setscheduler, OF_PROCESS_ONE),
+    When(libc::SYS_sched_setparam, OF_PROCESS_ONE),
+    When(libc::SYS_sched_setattr, OF_PROCESS_ONE),
+    // By process, and by user.
+    When(
+        libc::SYS_setpriority,
+        &[refuse(Errno::PERM, &[one_of(0, &[0]), one_of(1, &[1])]), refuse(Errno::PERM, &[one_of(0, &[2])])],
+    ),
+    When(
+        libc::SYS_ioprio_set,
+        &[refuse(Errno::PERM, &[one_of(0, &[1]), one_of(1, &[1])]), refuse(Errno::PERM, &[one_of(0, &[3])])],
+    ),
+];
+
+/// Nobody inside has a process 1 of his own: there are no nested namespaces.
+const OF_PROCESS_ONE: &[Clause] = &[refuse(Errno::PERM, &[one_of(0, &[1])])];
 
 /// TCP_ULP at level TCP.
 const UPPER_LAYER_PROTOCOL: &[Clause] = &[refuse(Errno::NOPROTOOPT, &[one_of(1, &[6]), one_of(2, &[31])])];

@@ -36,6 +36,10 @@ impl Default for Limits {
 /// Lowers what the workload may have. Core files are off: they would hold secrets and fill the disk.
 /// Without nice and real-time priorities it cannot put itself before the keeper.
 pub(super) fn lower(limits: &Limits) -> Result<(), (Resource, Errno)> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::LimitsOfTheHost) {
+        return Ok(());
+    }
     let wanted = [
         (Resource::Nofile, limits.open_files),
         (Resource::Memlock, limits.locked_bytes),
@@ -50,6 +54,10 @@ pub(super) fn lower(limits: &Limits) -> Result<(), (Resource, Errno)> {
 
 /// A process that holds secrets of ours leaves none of them in a core file.
 pub(super) fn no_core_files() -> Result<(), (Resource, Errno)> {
+    #[cfg(feature = "weakened")]
+    if crate::weakness::has(&crate::weakness::Weakness::LimitsOfTheHost) {
+        return Ok(());
+    }
     at_most(Resource::Core, 0)
 }
 

@@ -9,6 +9,7 @@ use crate::log::{Ring, Stream, Writer};
 use crate::peers::Awaited;
 use crate::plan::{NotStarted, Place, refused};
 use crate::probe::{self, Probing};
+use crate::used::Counted;
 use crate::wire::{self, Ended, EndedBy, Exec, ProbeFailed, Reason, Request, Response, TerminalSize};
 
 impl Keeper {
@@ -27,10 +28,7 @@ impl Keeper {
             Request::Resize { execution, size } => self.resize(&execution, size),
             Request::List => Response::Executions(self.list()),
             Request::Activity => self.activity(),
-            Request::Disk => match Disk::look() {
-                Ok(disk) => Response::Disk(disk),
-                Err(error) => refuse(Reason::Failed, &error.to_string()),
-            },
+            Request::Usage => Response::Usage { disk: Disk::look().ok(), counted: Counted::look() },
             Request::Wait { execution } => match self.ended.get(&execution) {
                 Some(ended) => Response::Ended(*ended),
                 None if self.running.contains_key(&execution) => {

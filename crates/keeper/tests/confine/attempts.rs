@@ -213,6 +213,13 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let socket = value(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_STREAM as usize])?;
         call(libc::SYS_setsockopt, &[socket, 6, 31, text(c"pinfold-none"), 12])
     }),
+    shut("prlimit64(1)", ProcessOne, NONE, Differs, plain!(SYS_prlimit64, 1, 999)),
+    shut("sched_setaffinity(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setaffinity, 1, 8, BAD)),
+    shut("sched_setscheduler(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setscheduler, 1, 0, BAD)),
+    shut("sched_setparam(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setparam, 1, BAD)),
+    shut("sched_setattr(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setattr, 1, BAD)),
+    shut("setpriority(user)", ProcessOne, NONE, Differs, plain!(SYS_setpriority, 2, 77_777)),
+    shut("ioprio_set(user)", ProcessOne, NONE, Differs, plain!(SYS_ioprio_set, 3, 77_777, BAD)),
     #[cfg(target_arch = "x86_64")]
     Attempt {
         name: "int 0x80 (i386 getpid)",

@@ -54,6 +54,21 @@ fn only_tracing_is_open_by_default() {
     assert_eq!(open, [&Door::Tracing]);
 }
 
+#[test]
+fn the_document_for_users_lists_every_door_as_it_is() {
+    let document = include_str!("../../../../docs/security.md");
+    let (_, rest) = document.split_once("<!-- doors:begin -->\n").unwrap();
+    let (listed, _) = rest.split_once("<!-- doors:end -->").unwrap();
+
+    let mut expected = String::from("| door | why | |\n|---|---|---|\n");
+    for door in Door::ALL {
+        let state = if Profile::default().is_open(*door) { "open" } else { "shut" };
+        expected.push_str(&format!("| {door:?} | {} | {state} |\n", door.why()));
+    }
+
+    assert_eq!(listed, expected, "\nit should be:\n{expected}");
+}
+
 fn profile(attempt: &Attempt) -> Profile {
     Profile { capabilities: WORKLOAD_CAPABILITIES | attempt.needs, ..Profile::default() }
 }

@@ -111,7 +111,7 @@ async fn usage_and_receipt_say_how_much_was_written() {
         let body = stage.start(SMALL).await;
         assert_eq!(stage.code(body, "head -c 8M /dev/zero > big && sync").await, Some(0));
 
-        let used = stage.provider.usage(body).await.unwrap().disk_bytes;
+        let used = stage.provider.usage(body).await.unwrap().disk_bytes.unwrap();
         let freed = stage.stop(body).await.freed_bytes;
 
         assert!(used >= 8 << 20, "{kind:?}: {used}");

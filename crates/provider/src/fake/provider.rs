@@ -257,7 +257,7 @@ impl Provider for FakeProvider {
     async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
         let now = self.now();
         match self.world.lock().alive(body, now) {
-            Some(anatomy) => Ok(Usage { processes: anatomy.running(now) as u64, ..Usage::default() }),
+            Some(anatomy) => Ok(Usage { processes: Some(anatomy.running(now) as u64), ..Usage::default() }),
             None => Err(AskBodyError::NoSuchBody),
         }
     }

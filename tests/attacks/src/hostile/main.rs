@@ -1,0 +1,56 @@
+//! What an attacker runs inside a sandbox: one attempt by its name. Every target is harmless, also when it works.
+//! Says what happened in one line; the exit code says whether it got through.
+
+#![allow(clippy::print_stdout, reason = "its verdict is read from its output")]
+
+mod doors;
+mod escape;
+mod exhaust;
+mod keeper;
+mod kernel;
+mod network;
+mod secrets;
+mod stay;
+mod verdict;
+
+use std::process::ExitCode;
+
+use verdict::{Attempt, Verdict};
+
+/// Codes that no attempt ends with by itself.
+const HELD: u8 = 41;
+const NOT_TRIED: u8 = 42;
+
+const ATTEMPTS: &[&[(&str, Attempt)]] = &[
+    doors::ATTEMPTS,
+    escape::ATTEMPTS,
+    exhaust::ATTEMPTS,
+    keeper::ATTEMPTS,
+    network::ATTEMPTS,
+    secrets::ATTEMPTS,
+    stay::ATTEMPTS,
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first().map_or("", String::as_str);
+    let found = ATTEMPTS.iter().copied().flatten().find(|(known, _)| *known == name);
+    let outcome = match found {
+        Some((_, attempt)) => attempt(&arguments[1..]),
+        None => Err(format!("there is no attempt `{name}`")),
+    };
+    match outcome {
+        Ok(Verdict::Through(what)) => {
+            println!("through: {what}");
+            ExitCode::SUCCESS
+        }
+        Ok(Verdict::Held(why)) => {
+            println!("held: {why}");
+            ExitCode::from(HELD)
+        }
+        Err(why) => {
+            println!("not tried: {why}");
+            ExitCode::from(NOT_TRIED)
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The nursery of sandboxes with a guard taken out.
+
+fn main() -> std::io::Result<()> {
+    pinfold_keeper::nursery::run()
+}

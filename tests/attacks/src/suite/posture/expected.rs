@@ -1,0 +1,294 @@
+//! What is expected, one check for each kind of thing. A check answers with what is not as it should be.
+
+use std::fs;
+
+use pinfold_keeper::confine::WORKLOAD_CAPABILITIES;
+
+use super::seen::{GIVEN, Seen};
+use crate::aftermath::ids_of;
+use crate::stage::Stage;
+
+pub(super) type Check = fn(&Stage, &Seen) -> Vec<String>;
+
+pub(super) const CHECKS: &[(&str, Check)] = &[
+    ("namespaces", namespaces),
+    ("maps of ids", maps),
+    ("users and groups", users),
+    ("capabilities", capabilities),
+    ("no new privileges, filters", filters),
+    ("descriptors of an execution", descriptors),
+    ("descriptors of the keeper", descriptors_of_keeper),
+    ("limits", limits),
+    ("mounts", mounts),
+    ("environment", environment),
+    ("environment of the keeper", |_, seen| equal("the keeper's environment", seen.of_keeper("environ"), "")),
+    ("working directory and umask", |_, seen| {
+        [equal("working directory", seen.of("cwd"), "/workspace"), equal("umask", seen.of("umask"), "0022")]
+            .concat()
+    }),
+    ("processes in sight", processes),
+    ("devices", |_, seen| {
+        let devices = "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero";
+        equal("devices", &words(seen.of("devices")), devices)
+    }),
+    ("network", |_, seen| {
+        let routes = seen.of("routes").lines().count();
+        [equal("interfaces", seen.of("interfaces"), "lo"), equal("lines of routes", &routes.to_string(), "1")]
+            .concat()
+    }),
+    ("host name", |stage, seen| equal("host name", seen.of("hostname"), &stage.body.sandbox.to_string())),
+    ("oom score", |_, seen| {
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+        [
+            equal("of an execution", seen.of("oom"), own.trim()),
+            equal("of the keeper", seen.of_keeper("oom_score_adj"), &own),
+        ]
+        .concat()
+    }),
+    ("session", |_, seen| {
+        let mut lines = seen.of("session").lines();
+        let (both, own) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        equal("group and session", both, &format!("{own} {own}"))
+    }),
+    ("what of the keeper is in sight", |_, seen| equal("what can be read", seen.of("keeper"), "")),
+    ("names of control groups", |stage, seen| {
+        let hidden = [stage.name(), format!("{:032x}", stage.instance)];
+        let told = hidden.iter().filter(|name| seen.of("groups").contains(name.as_str()));
+        told.map(|name| format!("they tell {name}")).collect()
+    }),
+    ("secrets", secrets),
+];
+
+fn equal(what: &str, found: &str, expected: &str) -> Vec<String> {
+    if found == expected { Vec::new() } else { vec![format!("{what}: `{found}` instead of `{expected}`")] }
+}
+
+fn words(text: &str) -> String {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    text.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim)
+}
+
+fn namespaces(_: &Stage, seen: &Seen) -> Vec<String> {
+    let mut shared = Vec::new();
+    for name in ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"] {
+        let host = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default().display().to_string();
+        let inside = seen.of("namespaces").lines().find(|line| line.starts_with(name));
+        if inside.is_none_or(|inside| inside == host) {
+            shared.push(format!("{name} is {inside:?}, and the host's {host}"));
+        }
+    }
+    shared
+}
+
+fn maps(stage: &Stage, seen: &Seen) -> Vec<String> {
+    let Some(ids) = ids_of(stage) else { return vec!["it has no ids of its own".into()] };
+    let expected = format!("0 {} 65536", ids.start);
+    let single = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    [
+        equal("uid_map", &single(seen.of("uid_map")), &expected),
+        equal("gid_map", &single(seen.of("gid_map")), &expected),
+        equal("setgroups", seen.of("setgroups"), "allow"),
+    ]
+    .concat()
+}
+
+fn users(stage: &Stage, seen: &Seen) -> Vec<String> {
+    let outside = ids_of(stage).map_or(0, |ids| ids.start);
+    let four = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
+    let mut wrong = Vec::new();
+    for (whose, status, id) in
+        [("execution", seen.of("status"), 0), ("keeper", seen.of_keeper("status"), outside)]
+    {
+        for (name, expected) in [("Uid:", four(id)), ("Gid:", four(id)), ("Groups:", String::new())] {
+            wrong.extend(equal(&format!("{whose} {name}"), field(status, name), &expected));
+        }
+    }
+    wrong
+}
+
+fn capabilities(_: &Stage, seen: &Seen) -> Vec<String> {
+    let own = format!("{:016x}", WORKLOAD_CAPABILITIES.bits());
+    let none = format!("{:016x}", 0);
+    let mut wrong = Vec::new();
+    let sets =
+        [("CapInh:", &none), ("CapPrm:", &own), ("CapEff:", &own), ("CapBnd:", &own), ("CapAmb:", &none)];
+    for (name, expected) in sets {
+        wrong.extend(equal(&format!("execution {name}"), field(seen.of("status"), name), expected));
+    }
+    // What the keeper holds beyond that it can pass on to nobody: it is not in its bounding set.
+    for (name, expected) in [("CapInh:", &none), ("CapBnd:", &own), ("CapAmb:", &none)] {
+        wrong.extend(equal(&format!("keeper {name}"), field(seen.of_keeper("status"), name), expected));
+    }
+    let dangerous = u64::from_str_radix(field(seen.of_keeper("status"), "CapEff:"), 16).unwrap_or(u64::MAX);
+    // Modules, raw access, network, reboot, mknod.
+    for bit in [12, 13, 16, 17, 22, 27] {
+        if dangerous & (1 << bit) != 0 {
+            wrong.push(format!("the keeper holds capability {bit}"));
+        }
+    }
+    wrong
+}
+
+fn filters(_: &Stage, seen: &Seen) -> Vec<String> {
+    let (own, keepers) = (seen.of("status"), seen.of_keeper("status"));
+    [
+        equal("execution NoNewPrivs", field(own, "NoNewPrivs:"), "1"),
+        equal("execution Seccomp", field(own, "Seccomp:"), "2"),
+        equal("execution filters", field(own, "Seccomp_filters:"), "2"),
+        equal("keeper NoNewPrivs", field(keepers, "NoNewPrivs:"), "1"),
+        equal("keeper Seccomp", field(keepers, "Seccomp:"), "2"),
+        equal("keeper filters", field(keepers, "Seccomp_filters:"), "1"),
+    ]
+    .concat()
+}
+
+/// Nothing to read, and two pipes to write to.
+fn descriptors(_: &Stage, seen: &Seen) -> Vec<String> {
+    let kind = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+    let found: Vec<String> = seen.of("descriptors").lines().map(kind).collect();
+    equal("descriptors", &found.join(", "), "0 /dev/null, 1 pipe, 2 pipe")
+}
+
+/// By kind and number: the socket to listen on, the directory of logs, its signals, the groups for what it runs, the
+/// pipes by which it was born and hears of its caller, and nothing on the first three.
+fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
+    let logs = format!("{}/logs/", stage.data().display());
+    let kind = |target: &str| match target {
+        "/dev/null" => "nothing".to_owned(),
+        "anon_inode:[signalfd]" => "signals".to_owned(),
+        _ if target.starts_with("socket:") => "socket".to_owned(),
+        _ if target.starts_with("pipe:") => "pipe".to_owned(),
+        _ if target.starts_with(&logs) => "logs".to_owned(),
+        _ if target.starts_with("/sys/fs/cgroup/") => "group".to_owned(),
+        other => other.to_owned(),
+    };
+    let mut counted = std::collections::BTreeMap::<String, usize>::new();
+    for target in seen.of_keeper("descriptors").lines() {
+        *counted.entry(kind(target)).or_default() += 1;
+    }
+    // How many groups there are depends on the host's control groups.
+    counted.remove("group");
+    let found: Vec<String> = counted.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    equal("descriptors of the keeper", &found.join(", "), KEEPERS)
+}
+
+const KEEPERS: &str = "1 logs, 3 nothing, 3 pipe, 1 signals, 1 socket";
+
+fn limits(_: &Stage, seen: &Seen) -> Vec<String> {
+    let expected = [
+        ("Max open files", "16384 16384"),
+        ("Max locked memory", "8388608 8388608"),
+        ("Max msgqueue size", "819200 819200"),
+        ("Max pending signals", "4096 4096"),
+        ("Max core file size", "0 0"),
+        ("Max nice priority", "0 0"),
+        ("Max realtime priority", "0 0"),
+    ];
+    let both =
+        |name: &str| field(seen.of("limits"), name).split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let mut wrong: Vec<String> =
+        expected.iter().flat_map(|(name, value)| equal(name, &both(name), value)).collect();
+    let keepers = field(seen.of_keeper("limits"), "Max core file size");
+    wrong.extend(equal(
+        "the keeper's core files",
+        &keepers.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        "0 0",
+    ));
+    wrong
+}
+
+/// Where each is, of what kind, and how; files of the host's own are read-only, nothing is more than it should be.
+fn mounts(_: &Stage, seen: &Seen) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in seen.of("mounts").lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Some(at), Some(options)) = (words.get(4), words.get(5)) else { continue };
+        let kind =
+            line.split(" - ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
+        let has = |option: &str| options.split(',').any(|one| one == option);
+        let is = |all: &[&str]| all.iter().all(|option| has(option));
+        let good = match *at {
+            "/" => is(&["rw", "nosuid", "nodev"]),
+            "/proc" => kind == "proc" && is(&["nosuid", "nodev", "noexec"]),
+            "/sys" => kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/dev" => kind == "tmpfs" && is(&["nosuid", "noexec"]),
+            "/dev/pts" => kind == "devpts" && is(&["nosuid", "noexec"]),
+            "/dev/shm" => kind == "tmpfs" && is(&["nosuid", "noexec"]),
+            "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" | "/dev/tty" => true,
+            "/usr"
+            | "/etc/alternatives"
+            | "/etc/ssl/certs"
+            | "/etc/ca-certificates"
+            | "/bin"
+            | "/sbin"
+            | "/lib"
+            | "/lib64"
+            | "/lib32"
+            | "/libx32" => is(&["ro", "nosuid", "nodev"]),
+            "/proc/sys" | "/proc/bus" | "/proc/fs" | "/proc/irq" => is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/proc/acpi" | "/proc/scsi" | "/sys/firmware" => kind == "tmpfs" && has("ro"),
+            "/proc/kcore"
+            | "/proc/keys"
+            | "/proc/timer_list"
+            | "/proc/sched_debug"
+            | "/proc/sysrq-trigger" => true,
+            _ => false,
+        };
+        if !good {
+            wrong.push(format!("{at} is {kind} {options}"));
+        }
+    }
+    let at: Vec<&str> = seen.of("mounts").lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
+    for path in
+        ["/proc/keys", "/proc/timer_list", "/proc/sysrq-trigger", "/proc/acpi", "/sys/firmware", "/proc/sys"]
+    {
+        if std::path::Path::new(path).exists() && !at.contains(&path) {
+            wrong.push(format!("nothing hides or holds {path}"));
+        }
+    }
+    wrong
+}
+
+fn environment(_: &Stage, seen: &Seen) -> Vec<String> {
+    let mut expected = vec![
+        "HOME=/root".to_owned(),
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+    ];
+    expected.extend(GIVEN.iter().map(|(name, value)| format!("{name}={value}")));
+    expected.sort();
+    let mut found: Vec<&str> = seen.of("environment").lines().filter(|line| !line.is_empty()).collect();
+    found.sort_unstable();
+    equal("environment", &found.join(" "), &expected.join(" "))
+}
+
+/// The keeper, the shell and what it has just started.
+fn processes(_: &Stage, seen: &Seen) -> Vec<String> {
+    let mut lines = seen.of("processes").lines();
+    let (first, count) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let few = count.parse::<u32>().is_ok_and(|count| count <= 6);
+    let mut wrong = equal("the first process", first, "1");
+    if !few {
+        wrong.push(format!("{count} processes are in sight"));
+    }
+    wrong
+}
+
+/// The keeper's secret is nowhere, and of the host's paths only what the kernel itself tells of a mount.
+fn secrets(stage: &Stage, seen: &Seen) -> Vec<String> {
+    let (secret, data) = (stage.secret(), stage.data().display().to_string());
+    let mut told = Vec::new();
+    for (section, text) in &seen.inside {
+        if text.contains(&secret) {
+            told.push(format!("{section} tells the keeper's secret"));
+        }
+        if text.contains(&data) && section != "mounts" {
+            told.push(format!("{section} tells where the sandbox is kept"));
+        }
+    }
+    told
+}

@@ -1,0 +1,95 @@
+//! More than its share, seen from outside.
+
+use std::fs;
+use std::time::Duration;
+
+use pinfold_lifecycle::Command;
+use rustix::fs::inotify;
+
+use super::until;
+use crate::entry::Verdict;
+use crate::stage::{Stage, standard_limits};
+
+/// What an execution may write, and some more for what was on its way.
+const MOST_OUTPUT: u64 = 24 << 20;
+
+pub(crate) async fn output(stage: &Stage) -> Result<Verdict, String> {
+    let command = stage.hostile(&["write-without-end", "64"]);
+    let execution = stage.begin(&command, Some(10_000)).await.map_err(|error| error.to_string())?;
+    if stage.end_of(execution).await.is_none() {
+        return Ok(Verdict::Through("the keeper did not say how it ended".into()));
+    }
+    let log = stage.provider.output_of(stage.body.sandbox, execution);
+    let kept = size_of(&log);
+    Ok(Verdict::through_if(kept > MOST_OUTPUT, format!("{} MiB are kept", kept >> 20)))
+}
+
+/// Of a file, or of all files in a directory.
+fn size_of(path: &std::path::Path) -> u64 {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size_of(&entry.path())).sum()
+        }
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    }
+}
+
+/// Commands that no kernel would run must not hurt the keeper either.
+pub(crate) async fn arguments(stage: &Stage) -> Result<Verdict, String> {
+    let long = "x".repeat(3 << 20);
+    let many = vec!["y".to_owned(); 200_000];
+    let variables = (0..50_000).map(|number| (format!("V{number}"), "value".to_owned())).collect();
+    let commands = [
+        Command { argv: vec!["true".into(), long.clone()], ..Command::default() },
+        Command { argv: [vec!["true".to_owned()], many].concat(), ..Command::default() },
+        Command { argv: vec!["true".into()], env: variables, ..Command::default() },
+        Command { argv: vec!["true".into(), long.repeat(2)], ..Command::default() },
+        Command { argv: vec!["true".into()], workdir: Some(long), ..Command::default() },
+        Command { argv: vec![String::new()], ..Command::default() },
+        Command { argv: vec!["true".into(), "\0".into()], ..Command::default() },
+    ];
+    for command in commands {
+        if let Ok(execution) = stage.begin(&command, Some(3_000)).await {
+            stage.end_of(execution).await;
+        }
+        if !stage.answers().await {
+            return Ok(Verdict::Through("the keeper does not answer any more".into()));
+        }
+    }
+    Ok(Verdict::through_if(!stage.still_works().await, "the keeper goes on"))
+}
+
+/// While it holds all the watches it can get, the host can still make one.
+pub(crate) async fn watches(stage: &Stage) -> Result<Verdict, String> {
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap_or_default();
+    let most: u32 = most.trim().parse().unwrap_or(128);
+    let command = stage.hostile(&["watches-without-end", &(most + 10).to_string()]);
+    let execution = stage.begin(&command, Some(5_000)).await.map_err(|error| error.to_string())?;
+    let has_them = async || stage.output_of(execution).contains("made ");
+    if !until(Duration::from_secs(3), has_them).await {
+        return Err("it made none".into());
+    }
+    let own = inotify::init(inotify::CreateFlags::CLOEXEC);
+    let others = other_sandbox_can_watch(stage).await?;
+    Ok(Verdict::through_if(own.is_err() || !others, "host and neighbour still get watches"))
+}
+
+async fn other_sandbox_can_watch(stage: &Stage) -> Result<bool, String> {
+    let other = Stage::raise(&stage.outside, |_| Vec::new(), standard_limits()).await?;
+    let command = other.hostile(&["watches-without-end", "1"]);
+    let execution = other.begin(&command, Some(5_000)).await.map_err(|error| error.to_string())?;
+    let made = until(Duration::from_secs(3), async || other.output_of(execution).contains("made 1")).await;
+    other.end().await?;
+    Ok(made)
+}
+
+/// Beside a fork bomb that is held, another sandbox starts as if nothing were.
+pub(crate) async fn beside_a_neighbour(stage: &Stage) -> Result<Verdict, String> {
+    let command = stage.hostile(&["stay-by-forking-faster"]);
+    stage.begin(&command, Some(8_000)).await.map_err(|error| error.to_string())?;
+    let other = Stage::raise(&stage.outside, |_| Vec::new(), standard_limits()).await?;
+    let works = other.still_works().await;
+    other.end().await?;
+    Ok(Verdict::through_if(!works, "a neighbour starts and works"))
+}

@@ -1,0 +1,108 @@
+//! The keeper as a way out, and the keeper held up.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use pinfold_lifecycle::Command;
+
+use super::{a_moment, until};
+use crate::entry::Verdict;
+use crate::stage::Stage;
+
+/// The descriptors that the keeper may hold when it starts a program.
+const DESCRIPTORS: std::ops::Range<u32> = 3..14;
+
+/// The working directory is a link to one of the keeper's descriptors, which a child has until its exec.
+pub(crate) async fn start_in_a_descriptor(stage: &Stage) -> Result<Verdict, String> {
+    for number in DESCRIPTORS {
+        stage.attempt(&["workspace-becomes-a-descriptor-of-the-keeper", &number.to_string()]).await?;
+        for workdir in ["/workspace".to_owned(), format!("/proc/self/fd/{number}")] {
+            let verdict = stage.attempt_in(&["reach-outside-from-its-working-directory"], &workdir).await?;
+            if let Verdict::Through(what) = verdict {
+                return Ok(Verdict::Through(format!("by descriptor {number}: {what}")));
+            }
+        }
+    }
+    Ok(Verdict::Held("no descriptor is a working directory".into()))
+}
+
+/// The program is found by a link through one of the keeper's descriptors.
+pub(crate) async fn start_by_a_descriptor(stage: &Stage) -> Result<Verdict, String> {
+    let outside = stage.directory.path().join("program");
+    fs::copy("/usr/bin/true", &outside).map_err(|error| error.to_string())?;
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
+    let outside = outside.display().to_string();
+    for number in DESCRIPTORS {
+        let number = number.to_string();
+        stage.attempt(&["program-becomes-a-descriptor-of-the-keeper", &number, &outside]).await?;
+        let argv = vec!["/tmp/program".to_owned()];
+        let command = Command { argv, workdir: Some("/".into()), ..Command::default() };
+        let Ok(execution) = stage.begin(&command, Some(3_000)).await else { continue };
+        if stage.end_of(execution).await.is_some_and(|outcome| outcome.exit_code == Some(0)) {
+            return Ok(Verdict::Through(format!("ran a program of the host by descriptor {number}")));
+        }
+    }
+    Ok(Verdict::Held("no descriptor leads to a program".into()))
+}
+
+/// A script whose interpreter is `/proc/self/exe` makes the runtime run inside, where its file can be reached.
+pub(crate) async fn overwrite_the_runtime(stage: &Stage) -> Result<Verdict, String> {
+    let runtime =
+        fs::canonicalize(env!("CARGO_BIN_EXE_weakened-nursery")).map_err(|error| error.to_string())?;
+    let before =
+        fs::metadata(&runtime).and_then(|found| found.modified()).map_err(|error| error.to_string())?;
+    stage.attempt(&["run-the-runtime-by-proc-self-exe"]).await?;
+    let argv = vec!["/tmp/trap".to_owned()];
+    let trap = Command { argv, workdir: Some("/".into()), ..Command::default() };
+    let _ = stage.begin(&trap, Some(3_000)).await;
+    let verdict = stage.attempt(&["open-for-writing", "/proc/1/exe"]).await?;
+    let after =
+        fs::metadata(&runtime).and_then(|found| found.modified()).map_err(|error| error.to_string())?;
+    Ok(if before == after { verdict } else { Verdict::Through("the runtime's file was changed".into()) })
+}
+
+pub(crate) async fn stop_all(stage: &Stage) -> Result<Verdict, String> {
+    stage.attempt(&["stop-all-it-can-see"]).await?;
+    let well = stage.answers().await && stage.still_works().await;
+    Ok(Verdict::through_if(!well, "the keeper answers and starts programs"))
+}
+
+/// A child that is stopped between its birth and its exec must not hold up the keeper.
+pub(crate) async fn stop_newborns(stage: &Stage) -> Result<Verdict, String> {
+    let command = stage.hostile(&["stop-newborn-processes"]);
+    stage.begin(&command, Some(8_000)).await.map_err(|error| error.to_string())?;
+    a_moment(50).await;
+    for _ in 0..6 {
+        let argv = vec!["true".to_owned()];
+        let plain = Command { argv, workdir: Some("/".into()), ..Command::default() };
+        // Whether it runs is not the question: it is the attacker's own sandbox.
+        let _ = stage.begin(&plain, Some(1_000)).await;
+    }
+    let answers = until(Duration::from_secs(4), async || stage.answers().await).await;
+    Ok(Verdict::through_if(!answers, "the keeper answers"))
+}
+
+pub(crate) async fn steal_output(stage: &Stage) -> Result<Verdict, String> {
+    let command = stage.hostile(&["steal-what-it-writes"]);
+    stage.begin(&command, Some(9_000)).await.map_err(|error| error.to_string())?;
+    for _ in 0..12 {
+        a_moment(250).await;
+        if !stage.answers().await {
+            return Ok(Verdict::Through("the keeper waits for what was taken back".into()));
+        }
+    }
+    Ok(Verdict::Held("the keeper answers".into()))
+}
+
+pub(crate) async fn orphans(stage: &Stage) -> Result<Verdict, String> {
+    let command = stage.hostile(&["orphans-without-end"]);
+    stage.begin(&command, Some(6_000)).await.map_err(|error| error.to_string())?;
+    for _ in 0..10 {
+        a_moment(250).await;
+        if !stage.answers().await {
+            return Ok(Verdict::Through("the keeper is busy with orphans".into()));
+        }
+    }
+    Ok(Verdict::Held("the keeper answers".into()))
+}

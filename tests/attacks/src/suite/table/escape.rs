@@ -1,0 +1,376 @@
+//! Ways out of the sandbox by files, privileges and the kernel's rare doors.
+
+use pinfold_keeper::confine::{CapabilitySet, Door};
+use pinfold_keeper::weakness::Weakness;
+
+use crate::entry::{Act, Entry, Group, Proof, capability, door, without};
+use crate::scenes;
+
+const SETTINGS: &str = "read-only /proc/sys";
+const HIDDEN: &str = "hidden paths";
+const NOT_EVERYWHERE: Proof =
+    Proof::Nowhere("not every kernel has it; what hides it is proved at the next ones");
+const LOADS: Proof = Proof::Nowhere("with the door open the host's kernel could load a module");
+
+const fn escape(name: &'static str, aims_at: &'static str, act: Act, proof: Proof) -> Entry {
+    Entry::new(Group::Escape, name, aims_at, act, proof)
+}
+
+const fn hostile(
+    name: &'static str,
+    aims_at: &'static str,
+    arguments: &'static [&'static str],
+    proof: Proof,
+) -> Entry {
+    escape(name, aims_at, Act::Hostile(arguments), proof)
+}
+
+/// A setting of the whole kernel, proved on one of the sandbox's own queues.
+const fn setting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
+    let harmless = &["write-kernel-setting", "/proc/sys/kernel/msgmax"];
+    hostile(name, SETTINGS, arguments, Proof::WithoutAt(|_| vec![Weakness::KernelSettingsWritable], harmless))
+}
+
+const fn hidden(name: &'static str, arguments: &'static [&'static str]) -> Entry {
+    hostile(name, HIDDEN, arguments, without![Weakness::HiddenPathsShown])
+}
+
+const fn mounting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
+    let proof = without![door(Door::Mounts), capability(CapabilitySet::SYS_ADMIN)];
+    hostile(name, "door Mounts, no sys_admin", arguments, proof)
+}
+
+pub(super) const ENTRIES: &[Entry] = &[
+    setting("set_the_pattern_of_core_files", &["write-kernel-setting", "/proc/sys/kernel/core_pattern"]),
+    setting("set_the_program_that_loads_modules", &["write-kernel-setting", "/proc/sys/kernel/modprobe"]),
+    setting("allow_magic_keys", &["write-kernel-setting", "/proc/sys/kernel/sysrq"]),
+    setting("panic_on_a_setting", &["write-kernel-setting", "/proc/sys/kernel/panic"]),
+    setting("change_a_setting_of_its_own_queues", &["write-kernel-setting", "/proc/sys/kernel/msgmax"]),
+    hostile(
+        "set_the_helper_for_device_events",
+        "read-only /sys",
+        &["open-for-writing", "/sys/kernel/uevent_helper"],
+        Proof::Nowhere("the file belongs to root outside, whom nobody inside can be"),
+    ),
+    hostile(
+        "press_magic_keys",
+        "hidden paths, ids",
+        &["open-for-writing", "/proc/sysrq-trigger"],
+        Proof::Nowhere("whoever can open it can restart the machine"),
+    ),
+    hostile("read_the_kernels_memory", HIDDEN, &["see-hidden-path", "/proc/kcore"], NOT_EVERYWHERE),
+    hidden("read_the_hosts_keys", &["see-hidden-path", "/proc/keys"]),
+    hidden("read_the_hosts_timers", &["see-hidden-path", "/proc/timer_list"]),
+    hostile(
+        "see_the_trigger_of_magic_keys",
+        HIDDEN,
+        &["see-hidden-path", "/proc/sysrq-trigger"],
+        NOT_EVERYWHERE,
+    ),
+    hidden("see_the_hosts_power_control", &["see-hidden-path", "/proc/acpi"]),
+    hidden("read_the_hosts_firmware", &["see-hidden-path", "/sys/firmware"]),
+    hostile(
+        "write_to_what_the_host_shares",
+        "read-only shares",
+        &["write-to-shared", "/usr", "/usr/bin", "/etc/alternatives", "{outside}"],
+        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+    ),
+    hostile(
+        "read_a_file_of_the_host_by_its_path",
+        "root of its own",
+        &["read-canary-by-its-path"],
+        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+    ),
+    hostile(
+        "walk_up_from_the_root",
+        "pivot_root",
+        &["walk-up-from-the-root"],
+        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+    ),
+    hostile(
+        "break_out_by_a_second_chroot",
+        "pivot_root",
+        &["break-out-of-a-chroot"],
+        Proof::OnItself(&["break-out-of-a-chroot", "/tmp/jail"]),
+    ),
+    hostile(
+        "make_a_device_for_the_hosts_disk",
+        "user namespace",
+        &["make-a-block-device"],
+        Proof::Nowhere("the kernel makes no device for anybody in a user namespace"),
+    ),
+    hostile(
+        "find_the_hosts_disks",
+        "/dev of its own",
+        &["find-the-hosts-disks"],
+        Proof::Nowhere("a sandbox that has one could write to it"),
+    ),
+    escape(
+        "use_a_device_node_that_came_with_its_files",
+        "nodev",
+        Act::Scene(|stage| Box::pin(scenes::files::use_a_device_node(stage))),
+        without![Weakness::DeviceFilesHonoured],
+    ),
+    hostile(
+        "become_root_by_a_setuid_file",
+        "no_new_privs, nosuid",
+        &["root-by-a-setuid-file", "{hostile}"],
+        without![Weakness::NewPrivilegesGranted, Weakness::SetuidFilesHonoured],
+    ),
+    hostile(
+        "gain_a_capability_by_a_file",
+        "no_new_privs, nosuid, bounding set",
+        &["capability-by-a-file", "{hostile}"],
+        without![
+            Weakness::NewPrivilegesGranted,
+            Weakness::SetuidFilesHonoured,
+            capability(CapabilitySet::SETFCAP | CapabilitySet::NET_ADMIN)
+        ],
+    ),
+    hostile(
+        "raise_a_capability_it_does_not_have",
+        "capability sets",
+        &["raise-a-capability"],
+        without![capability(CapabilitySet::SYS_ADMIN)],
+    ),
+    hostile(
+        "keep_capabilities_by_the_ambient_set",
+        "securebits",
+        &["raise-an-ambient-capability"],
+        without![Weakness::AmbientCapabilitiesAllowed],
+    )
+    .cve("CVE-2022-24769"),
+    hostile(
+        "write_through_a_leaked_directory",
+        "no descriptor but three",
+        &["write-through-a-leaked-directory"],
+        Proof::Without(|stage| vec![Weakness::LeakedDirectory(stage.canary())]),
+    )
+    .cve("CVE-2024-21626"),
+    escape(
+        "start_in_a_directory_of_the_keeper",
+        "no descriptor before exec",
+        Act::Scene(|stage| Box::pin(scenes::keeper::start_in_a_descriptor(stage))),
+        without![Weakness::DescriptorsKeptUntilExec],
+    )
+    .cve("CVE-2024-21626"),
+    escape(
+        "start_a_program_by_a_descriptor_of_the_keeper",
+        "no descriptor before exec",
+        Act::Scene(|stage| Box::pin(scenes::keeper::start_by_a_descriptor(stage))),
+        without![Weakness::DescriptorsKeptUntilExec],
+    )
+    .cve("CVE-2024-21626"),
+    hostile(
+        "reopen_a_file_of_the_host_for_writing",
+        "ids, read-only shares",
+        &["reopen-a-descriptor-for-writing", "/usr/bin/true"],
+        Proof::WithoutAt(
+            |stage| vec![Weakness::Shared(stage.canary())],
+            &["reopen-a-descriptor-for-writing", "{canary}"],
+        ),
+    ),
+    hostile(
+        "link_a_file_of_the_host_into_its_own",
+        "mounts of their own",
+        &["link-a-file-of-the-host", "/usr/bin/true", "/tmp/link"],
+        Proof::OnItself(&["link-a-file-of-the-host", "/etc/passwd", "/tmp/link"]),
+    ),
+    escape(
+        "overwrite_the_runtime_by_its_own_exe",
+        "ids, busy text",
+        Act::Scene(|stage| Box::pin(scenes::keeper::overwrite_the_runtime(stage))),
+        Proof::Nowhere("it would need a runtime that anybody may overwrite"),
+    )
+    .cve("CVE-2019-5736"),
+    hostile(
+        "read_the_runtimes_file",
+        "keeper not dumpable",
+        &["read-of-process-1", "exe"],
+        without![Weakness::KeeperReadable],
+    )
+    .cve("CVE-2019-5736"),
+    escape(
+        "plant_links_where_mounts_will_be",
+        "a root that is made anew",
+        Act::Scene(|stage| Box::pin(scenes::files::plant_links(stage))),
+        without![Weakness::RootTakenAsFound],
+    )
+    .cve("CVE-2021-30465"),
+    hostile(
+        "child_less_confined_than_its_parent",
+        "inherited filters",
+        &["child-less-confined-than-its-parent"],
+        Proof::Nowhere("the kernel itself passes filters on; this notices if it did not"),
+    )
+    .cve("CVE-2026-32048"),
+    mounting("mount_a_filesystem", &["mount-a-filesystem"]),
+    mounting("mount_by_the_new_calls", &["mount-by-the-new-calls"]),
+    mounting("mount_the_control_groups", &["mount-the-control-groups"]),
+    mounting("mount_a_hierarchy_with_a_release_agent", &["mount-a-release-agent"]).cve("CVE-2022-0492"),
+    mounting("mount_binfmt_misc", &["mount-binfmt-misc"]),
+    mounting("remount_the_hosts_programs_writable", &["remount-the-hosts-programs-writable"]),
+    mounting("remount_kernel_settings_writable", &["remount-kernel-settings-writable"]).cve("CVE-2025-52881"),
+    mounting("unmount_what_hides_a_path", &["unmount-what-hides-a-path"]).cve("CVE-2025-31133"),
+    mounting("pivot_to_another_root", &["pivot-to-another-root"]),
+    hostile(
+        "nested_user_namespace_by_unshare",
+        "door Namespaces",
+        &["nested-user-namespace-by-unshare"],
+        without![door(Door::Namespaces)],
+    ),
+    hostile(
+        "nested_user_namespace_by_clone",
+        "door Namespaces",
+        &["nested-user-namespace-by-clone"],
+        without![door(Door::Namespaces)],
+    ),
+    hostile(
+        "nested_user_namespace_by_clone3",
+        "door Namespaces",
+        &["nested-user-namespace-by-clone3"],
+        without![door(Door::Namespaces)],
+    ),
+    hostile(
+        "nested_root_that_mounts",
+        "doors Namespaces, Mounts",
+        &["nested-root-that-mounts"],
+        without![door(Door::Namespaces), door(Door::Mounts)],
+    ),
+    hostile(
+        "nested_root_that_sniffs_packets",
+        "doors Namespaces, SocketFamilies",
+        &["nested-root-that-sniffs-packets"],
+        without![door(Door::Namespaces), door(Door::SocketFamilies)],
+    ),
+    hostile(
+        "enter_namespaces_of_process_1",
+        "door Namespaces, keeper not dumpable",
+        &["enter-namespaces-of-process-1"],
+        without![door(Door::Namespaces), capability(CapabilitySet::SYS_ADMIN), Weakness::KeeperReadable],
+    ),
+    hostile(
+        "enter_a_namespace_by_setns",
+        "door Namespaces",
+        &["enter-its-own-namespace-again"],
+        without![door(Door::Namespaces), capability(CapabilitySet::SYS_ADMIN)],
+    ),
+    hostile(
+        "open_files_by_handle",
+        "door FileHandles",
+        &["open-files-by-handle"],
+        without![door(Door::FileHandles)],
+    ),
+    hostile(
+        "i386_calls_past_the_filter",
+        "door ForeignCalls",
+        &["i386-calls-past-the-filter"],
+        without![door(Door::ForeignCalls)],
+    ),
+    hostile(
+        "x32_calls_past_the_filter",
+        "unknown calls",
+        &["x32-calls-past-the-filter"],
+        Proof::Nowhere("no door opens it"),
+    ),
+    hostile("calls_of_tomorrow", "unknown calls", &["calls-of-tomorrow"], Proof::Nowhere("no door opens it")),
+    hostile(
+        "io_uring_past_the_filter",
+        "door IoUring",
+        &["io-uring-past-the-filter"],
+        without![door(Door::IoUring)],
+    ),
+    hostile("load_a_bpf_program", "door Bpf", &["load-a-bpf-program"], without![door(Door::Bpf)]),
+    hostile(
+        "count_performance_events",
+        "door Perf",
+        &["count-performance-events"],
+        without![door(Door::Perf)],
+    ),
+    hostile(
+        "hold_the_kernel_by_userfaultfd",
+        "door Userfaultfd",
+        &["hold-the-kernel-by-userfaultfd"],
+        without![door(Door::Userfaultfd)],
+    ),
+    hostile(
+        "secret_memory_that_nobody_counts",
+        "door SecretMemory",
+        &["secret-memory-that-nobody-counts"],
+        without![door(Door::SecretMemory)],
+    ),
+    hostile(
+        "watch_others_files_by_fanotify",
+        "door FileMonitors",
+        &["watch-others-files-by-fanotify"],
+        without![door(Door::FileMonitors)],
+    ),
+    hostile(
+        "leave_a_key_for_other_sandboxes",
+        "door Keyrings",
+        &["leave-a-key-in-a-keyring"],
+        without![door(Door::Keyrings)],
+    ),
+    hostile(
+        "read_the_kernel_log",
+        "door Machine",
+        &["read-the-kernel-log"],
+        Proof::Nowhere("the kernel itself wants a capability of the host first"),
+    ),
+    hostile(
+        "rename_the_host",
+        "door Machine",
+        &["rename-the-host"],
+        without![door(Door::Machine), capability(CapabilitySet::SYS_ADMIN)],
+    ),
+    hostile(
+        "make_memory_executable_by_personality",
+        "door Personality",
+        &["make-memory-executable-by-personality"],
+        without![door(Door::Personality)],
+    ),
+    hostile(
+        "type_into_a_terminal",
+        "door TerminalInput",
+        &["type-into-a-terminal"],
+        without![door(Door::TerminalInput)],
+    )
+    .cve("CVE-2017-5226"),
+    hostile(
+        "paste_into_a_console",
+        "door TerminalInput",
+        &["paste-into-a-console"],
+        without![door(Door::TerminalInput)],
+    )
+    .cve("CVE-2023-1523"),
+    hostile(
+        "change_a_terminals_driver",
+        "door TerminalInput",
+        &["change-a-terminals-driver"],
+        without![door(Door::TerminalInput)],
+    ),
+    hostile(
+        "socket_of_packets",
+        "door SocketFamilies, no net_raw",
+        &["socket-packet"],
+        without![door(Door::SocketFamilies), capability(CapabilitySet::NET_RAW)],
+    ),
+    hostile("socket_of_the_kernels_ciphers", "door SocketFamilies", &["socket-alg"], LOADS),
+    hostile("socket_to_the_hypervisor", "door SocketFamilies", &["socket-vsock"], LOADS),
+    hostile("socket_of_rxrpc", "door SocketFamilies", &["socket-rxrpc"], LOADS),
+    hostile(
+        "netlink_of_device_events",
+        "door NetlinkProtocols",
+        &["netlink-uevents"],
+        without![door(Door::NetlinkProtocols)],
+    ),
+    hostile("netlink_of_ipsec", "door NetlinkProtocols", &["netlink-xfrm"], LOADS),
+    hostile("netlink_of_the_firewall", "door NetlinkProtocols", &["netlink-netfilter"], LOADS),
+    hostile("tls_in_the_kernel", "door KernelTls", &["kernel-tls"], without![door(Door::KernelTls)]),
+    hostile(
+        "shared_memory_of_the_host",
+        "ipc namespace",
+        &["shared-memory-of-the-host"],
+        without![Weakness::QueuesOfTheHost],
+    ),
+];

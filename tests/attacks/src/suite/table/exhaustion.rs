@@ -1,0 +1,107 @@
+//! More than its share. Every count is bounded, also where nothing stops it.
+
+use pinfold_keeper::weakness::Weakness;
+
+use crate::entry::{Act, Entry, Group, Proof, without};
+use crate::scenes;
+
+const AS_LOW: Proof = Proof::Nowhere("the host's own limit may be as low");
+
+const fn limited(name: &'static str, aims_at: &'static str, arguments: &'static [&'static str]) -> Entry {
+    Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), Proof::Unlimited)
+}
+
+const fn unlimited(name: &'static str, aims_at: &'static str, arguments: &'static [&'static str]) -> Entry {
+    Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), without![Weakness::LimitsOfTheHost])
+}
+
+pub(super) const ENTRIES: &[Entry] = &[
+    limited("fork_bomb", "processes", &["fork-bomb", "300"]),
+    limited("thread_bomb", "processes", &["thread-bomb", "300"]),
+    limited("take_memory", "memory", &["take-memory", "96"]),
+    limited("take_memory_by_memfd", "memory", &["take-memory-by-memfd", "96"]),
+    limited("take_memory_by_shared_segments", "memory", &["take-memory-by-shared-segments", "96"]),
+    limited("take_memory_by_sockets", "memory", &["take-memory-by-sockets", "96"]),
+    Entry::new(
+        Group::Exhaustion,
+        "take_memory_by_files_in_memory",
+        "memory, size of /dev/shm",
+        Act::Hostile(&["take-memory-by-files", "96"]),
+        Proof::Nowhere("/dev/shm has a size of its own in every sandbox"),
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "take_memory_by_pipes",
+        "memory, the kernel's share for a user",
+        Act::Hostile(&["take-memory-by-pipes", "96"]),
+        Proof::Nowhere("the kernel gives no user so much"),
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "fill_the_devices_directory",
+        "size of /dev",
+        Act::Hostile(&["fill-the-devices-directory"]),
+        Proof::OnItself(&["take-memory-by-files", "4"]),
+    ),
+    unlimited("open_files_without_end", "open files", &["open-files-without-end", "17000"]),
+    Entry::new(
+        Group::Exhaustion,
+        "queues_without_end",
+        "bytes in queues",
+        Act::Hostile(&["queues-without-end", "12"]),
+        AS_LOW,
+    ),
+    unlimited("signals_without_end", "queued signals", &["signals-without-end", "5000"]),
+    Entry::new(
+        Group::Exhaustion,
+        "lock_memory",
+        "locked memory",
+        Act::Hostile(&["lock-memory", "16"]),
+        AS_LOW,
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "terminals_without_end",
+        "terminals",
+        Act::Hostile(&["terminals-without-end", "300"]),
+        without![Weakness::TerminalsWithoutEnd],
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "watches_until_none_are_left_for_others",
+        "watches",
+        Act::Scene(|stage| Box::pin(scenes::exhaustion::watches(stage))),
+        Proof::Nowhere("it would take from the host what other programs need"),
+    ),
+    limited("fill_the_disk", "disk", &["fill-the-disk", "60"]),
+    limited("files_without_end", "inodes", &["files-without-end", "5000"]),
+    Entry::new(
+        Group::Exhaustion,
+        "spin",
+        "cpu share",
+        Act::Hostile(&["spin", "1500"]),
+        Proof::Nowhere("how much is left over depends on what else the machine does"),
+    )
+    .with_cpu(300),
+    Entry::new(
+        Group::Exhaustion,
+        "write_without_end",
+        "output",
+        Act::Scene(|stage| Box::pin(scenes::exhaustion::output(stage))),
+        without![Weakness::OutputWithoutEnd],
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "arguments_without_end",
+        "bounded messages",
+        Act::Scene(|stage| Box::pin(scenes::exhaustion::arguments(stage))),
+        Proof::Nowhere("nothing to get through to: it shows that the keeper goes on"),
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "forks_beside_a_neighbour",
+        "pid namespace, processes",
+        Act::Scene(|stage| Box::pin(scenes::exhaustion::beside_a_neighbour(stage))),
+        Proof::Nowhere("an unbounded fork bomb would take the host along"),
+    ),
+];

@@ -1,0 +1,106 @@
+//! Attempts on the keeper: to read it, to borrow from it, to starve it, to hold it up.
+
+use pinfold_keeper::confine::Door;
+use pinfold_keeper::weakness::Weakness;
+
+use crate::entry::{Act, Entry, Group, Proof, door, without};
+use crate::scenes;
+
+const READABLE: Proof = without![Weakness::KeeperReadable];
+const UNDUMPABLE: &str = "keeper not dumpable";
+const PROCESS_ONE: &str = "door ProcessOne";
+const KERNEL: Proof = Proof::Nowhere("the kernel keeps process 1 from signals of its own namespace");
+const HOSTS: Proof = Proof::Nowhere("the kernel itself wants a capability of the host first");
+
+const fn hostile(
+    name: &'static str,
+    aims_at: &'static str,
+    arguments: &'static [&'static str],
+    proof: Proof,
+) -> Entry {
+    Entry::new(Group::Escape, name, aims_at, Act::Hostile(arguments), proof)
+}
+
+const fn starve(name: &'static str, arguments: &'static [&'static str]) -> Entry {
+    Entry::new(
+        Group::Exhaustion,
+        name,
+        PROCESS_ONE,
+        Act::Hostile(arguments),
+        without![door(Door::ProcessOne)],
+    )
+}
+
+pub(super) const ENTRIES: &[Entry] = &[
+    hostile("read_the_keepers_environment", UNDUMPABLE, &["read-of-process-1", "environ"], READABLE),
+    hostile("read_the_keepers_memory", UNDUMPABLE, &["read-of-process-1", "mem"], READABLE),
+    hostile("read_where_the_keepers_memory_is", UNDUMPABLE, &["read-of-process-1", "maps"], READABLE),
+    hostile("write_the_keepers_memory", UNDUMPABLE, &["write-memory-of-process-1"], READABLE),
+    hostile("list_the_keepers_descriptors", UNDUMPABLE, &["list-of-process-1", "fd"], READABLE),
+    hostile("walk_through_the_keepers_root", UNDUMPABLE, &["list-of-process-1", "root/"], READABLE),
+    hostile(
+        "walk_through_the_keepers_working_directory",
+        UNDUMPABLE,
+        &["list-of-process-1", "cwd/"],
+        READABLE,
+    ),
+    hostile("trace_the_keeper", UNDUMPABLE, &["trace-process-1"], READABLE),
+    hostile(
+        "take_a_descriptor_of_the_keeper",
+        "door ForeignMemory, keeper not dumpable",
+        &["take-a-descriptor-of-process-1"],
+        without![door(Door::ForeignMemory), Weakness::KeeperReadable],
+    ),
+    hostile(
+        "read_the_keepers_memory_directly",
+        "door ForeignMemory, keeper not dumpable",
+        &["read-memory-of-process-1-directly"],
+        without![door(Door::ForeignMemory), Weakness::KeeperReadable],
+    ),
+    starve("limit_the_keepers_open_files", &["limit-open-files-of-process-1"]),
+    starve("limit_the_keepers_file_sizes", &["limit-file-sizes-of-process-1"]),
+    starve("limit_the_keepers_cpu_time", &["limit-cpu-time-of-process-1"]),
+    starve("make_the_keeper_idle", &["make-process-1-idle"]),
+    starve("make_the_keeper_nice", &["be-nicer-than-process-1-wants"]),
+    starve("make_all_of_its_user_nice", &["be-nicer-than-all-of-its-user"]),
+    starve("pin_the_keeper_to_a_busy_processor", &["pin-process-1-to-a-processor"]),
+    starve("make_the_keepers_disk_access_idle", &["make-disk-access-of-process-1-idle"]),
+    starve("make_disk_access_of_all_its_user_idle", &["make-disk-access-of-all-its-user-idle"]),
+    hostile(
+        "offer_the_keeper_to_the_oom_killer",
+        UNDUMPABLE,
+        &["offer-process-1-to-the-oom-killer"],
+        READABLE,
+    ),
+    hostile("escape_the_oom_killer", "capabilities of the host", &["escape-the-oom-killer"], HOSTS),
+    hostile("run_before_everybody_else", "capabilities of the host", &["real-time-priority"], HOSTS),
+    hostile("kill_the_keeper", "process 1 of its namespace", &["kill-process-1"], KERNEL),
+    Entry::new(
+        Group::Stopping,
+        "stop_all_it_can_see",
+        "pid namespace",
+        Act::Scene(|stage| Box::pin(scenes::keeper::stop_all(stage))),
+        KERNEL,
+    ),
+    Entry::new(
+        Group::Stopping,
+        "stop_newborn_processes",
+        "bounded wait for a child",
+        Act::Scene(|stage| Box::pin(scenes::keeper::stop_newborns(stage))),
+        without![Weakness::ChildrenWaitedForWithoutEnd],
+    ),
+    Entry::new(
+        Group::Stopping,
+        "take_back_what_it_wrote",
+        "reads that do not block",
+        Act::Scene(|stage| Box::pin(scenes::keeper::steal_output(stage))),
+        without![Weakness::OutputReadBlindly, Weakness::OutputWithoutEnd],
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "orphans_without_end",
+        "reaping in turns",
+        Act::Scene(|stage| Box::pin(scenes::keeper::orphans(stage))),
+        Proof::Nowhere("whether a keeper without turns falls behind is a matter of the machine's speed"),
+    ),
+];
