@@ -64,7 +64,7 @@ impl Turn<'_> {
         self.lease_overdue();
     }
 
-    fn is_over(&self, deadline: Timestamp) -> bool {
+    pub(crate) fn is_over(&self, deadline: Timestamp) -> bool {
         deadline <= self.now
     }
 

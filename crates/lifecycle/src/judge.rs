@@ -119,7 +119,9 @@ impl Turn<'_> {
             Evidence::Present(bodies) => {
                 let generations = bodies.iter().map(|body| body.generation).collect();
                 self.record(Fact::UnexpectedBodies { generations });
-                self.end(Cause::ProviderError, false);
+                // A keeper ends its body in time by itself, and the look may come before the deadline is noticed.
+                let is_over = self.is_over(self.sandbox.expires_at);
+                self.end(if is_over { Cause::MaxLife } else { Cause::ProviderError }, false);
             }
             Evidence::Unknown { why } => self.check_inconclusive(why),
         }

@@ -44,11 +44,7 @@ impl LinuxProvider {
         };
         for found in covered {
             let ending = self.ending(self.grounds.of(found));
-            if grace_ms > 0 {
-                self.ask_politely(&ending.places, grace_ms).await;
-            }
-            // Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
-            let told = told_by_keeper(&ending.places).await;
+            let told = self.ask_to_end(&ending.places, grace_ms).await;
             stopping.covered.push((found, ending, told));
         }
         match tokio::task::spawn_blocking(move || stopping.end()).await {
@@ -60,6 +56,14 @@ impl LinuxProvider {
 
     pub(crate) fn ending(&self, places: Places) -> Ending {
         Ending { places, cgroups: self.cgroups.clone(), ids: self.ids.clone() }
+    }
+
+    /// Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
+    async fn ask_to_end(&self, places: &Places, grace_ms: u64) -> Told {
+        if grace_ms > 0 {
+            self.ask_politely(places, grace_ms).await;
+        }
+        told_by_keeper(places).await
     }
 
     /// What does not go when it is asked to goes when it is made to.

@@ -1,5 +1,6 @@
 //! `pinfold run`: the command's own end is the program's, and nothing is left.
 
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use crate::ground::{all_absent, grounds, is_alive, keeper_of, text, until};
@@ -94,6 +95,23 @@ fn a_signal_ends_the_sandbox_and_it_is_proven_gone() {
         let pid = rustix::process::Pid::from_child(&caller);
 
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+
+        let output = caller.wait_with_output().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &document["cause"]), (Some(130), &"stopped_by_user".into()));
+        assert!(all_absent(&document["receipt"]) && ground.is_clean());
+    }
+}
+
+#[test]
+fn an_interrupt_from_a_terminal_is_heard_by_the_caller_alone() {
+    for ground in grounds() {
+        let mut command = ground.command(&["run", "--json", "--", "sleep", "100"]);
+        let caller = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
+        until("the sandbox runs", || keeper_of(&ground.data()).is_some_and(is_alive));
+        let group = rustix::process::Pid::from_child(&caller);
+
+        rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
 
         let output = caller.wait_with_output().unwrap();
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
