@@ -110,6 +110,9 @@ fn an_interrupt_from_a_terminal_is_heard_by_the_caller_alone() {
         let caller = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         until("the sandbox runs", || keeper_of(&ground.data()).is_some_and(is_alive));
         let group = rustix::process::Pid::from_child(&caller);
+        let keeper =
+            keeper_of(&ground.data()).and_then(|it| rustix::process::Pid::from_raw(it.cast_signed()));
+        assert_ne!(rustix::process::getpgid(keeper).unwrap(), group, "a terminal's signals reach the keeper");
 
         rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
 

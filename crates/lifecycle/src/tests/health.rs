@@ -87,6 +87,17 @@ fn doubt_that_lasts_ends_the_sandbox() {
 }
 
 #[test]
+fn a_body_that_its_own_deadline_has_ended_was_not_broken() {
+    let mut scene = Scene::live(Policy::default());
+    scene.tell(Event::Doubted { why: "its keeper does not answer".into() });
+    scene.now = scene.sandbox.expires_at;
+
+    scene.looked(present(vec![BodySeen { whole: false, ..body(1, vec![]) }]));
+
+    assert_eq!(scene.cause(), Some(Cause::MaxLife));
+}
+
+#[test]
 fn a_body_that_is_gone_is_lost_and_its_executions_with_it() {
     let id = ExecutionId(1);
     let mut scene = Scene::running(Policy::default(), id, ExecutionLimits::default());
