@@ -152,13 +152,14 @@ impl Turn<'_> {
                 continue;
             };
             match (&execution.state, seen) {
-                (
-                    ExecutionState::Running { .. } | ExecutionState::Starting { .. },
-                    Some(Seen::Ended(outcome)),
-                ) => {
+                (ExecutionState::Running { .. }, Some(Seen::Ended(outcome))) => {
                     self.finish_execution(id, outcome.clone());
                 }
                 // The answer to the start was lost, the start was not.
+                (ExecutionState::Starting { duty }, Some(Seen::Ended(outcome))) => {
+                    self.execution_started(duty.ticket, id);
+                    self.finish_execution(id, outcome.clone());
+                }
                 (ExecutionState::Starting { duty }, Some(Seen::Running { .. })) => {
                     self.execution_started(duty.ticket, id);
                 }

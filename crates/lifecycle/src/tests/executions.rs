@@ -236,3 +236,16 @@ fn a_look_that_began_before_an_execution_ran_does_not_call_it_lost() {
     assert_eq!(scene.outcome(FIRST), None);
     assert_eq!(scene.work(), [Work::Watch { execution: FIRST }]);
 }
+
+#[test]
+fn an_execution_whose_start_was_never_answered_has_started_all_the_same_when_it_is_seen_ended() {
+    let mut scene = Scene::live(Policy::default());
+    scene.tell(Event::Doubted { why: "a mount is missing".into() });
+    scene.execute(FIRST, no_limits());
+
+    scene.looked(present(vec![body(1, vec![(FIRST, Seen::Ended(Outcome::exited(0)))])]));
+
+    let starts = scene.facts.iter().filter(|fact| matches!(fact, Fact::ExecutionStarted { .. }));
+    assert_eq!(starts.count(), 1);
+    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
+}
