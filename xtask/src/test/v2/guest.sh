@@ -8,7 +8,8 @@ busybox mount -t devtmpfs devtmpfs /dev
 busybox mkdir -p /dev/pts /dev/shm
 busybox mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 busybox mount -t tmpfs -o mode=1777 shm /dev/shm
-busybox mount -t tmpfs -o mode=1777 tmp /tmp
+busybox mkdir -p -m 1777 /tmp
+busybox chmod 1777 /tmp
 busybox mount -t tmpfs -o mode=755 run /run
 busybox mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
 for module in /modules/*.ko; do busybox insmod "$module"; done
