@@ -116,10 +116,10 @@ pub enum Response {
         failed: Option<ProbeFailed>,
     },
     Executions(Vec<Execution>),
-    /// No disk where it could not be looked at.
+    /// No disk where it could not be looked at, and nothing counted where control groups do that.
     Usage {
         disk: Option<Disk>,
-        counted: Counted,
+        counted: Option<Counted>,
     },
     Ended(Ended),
     /// How many bytes were accepted in all, and whether nothing more is.

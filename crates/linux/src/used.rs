@@ -23,7 +23,7 @@ pub(crate) struct Told {
 pub(crate) async fn told_by_keeper(places: &Places) -> Told {
     match tokio::time::timeout(AT_ONCE, ask(places, &Request::Usage)).await {
         Ok(Ok(Response::Usage { disk, counted })) => {
-            Told { disk_bytes: disk.map(|disk| disk.bytes_used), counted: Some(counted) }
+            Told { disk_bytes: disk.map(|disk| disk.bytes_used), counted }
         }
         Ok(Ok(_) | Err(_)) | Err(_) => Told::default(),
     }
