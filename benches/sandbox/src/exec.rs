@@ -64,7 +64,7 @@ pub(crate) async fn many(host: &Host, sandbox: SandboxId, runs: usize) -> Result
     for _ in 0..runs {
         let begun = now();
         let execution = host.execute(sandbox, &COMMAND).await?;
-        host.first_byte(sandbox, execution).await?;
+        let _notes = host.first_byte(sandbox, execution).await?;
         taken.push(begun.elapsed());
         host.wait_execution(sandbox, execution).await?;
     }

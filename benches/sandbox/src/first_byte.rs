@@ -12,12 +12,18 @@ use tokio::io::unix::AsyncFd;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the kernel tells of changes by. To let go of it takes the kernel milliseconds, which are nobody's to count:
+/// keep it until the figure is taken.
+pub(crate) struct Notes {
+    _descriptor: AsyncFd<OwnedFd>,
+}
+
 /// The directory is the one that the log is in; it need not be there yet.
-pub(crate) async fn first_byte(log: Reader, directory: &Path) -> Result<()> {
+pub(crate) async fn first_byte(log: Reader, directory: &Path) -> Result<Notes> {
     tokio::time::timeout(PATIENCE, wait(log, directory)).await.context("no output came")?
 }
 
-async fn wait(mut log: Reader, directory: &Path) -> Result<()> {
+async fn wait(mut log: Reader, directory: &Path) -> Result<Notes> {
     let above = directory.parent().context("the logs have no directory")?;
     #[expect(deprecated, reason = "the descriptor is its own, and nobody else closes it")]
     let notes = AsyncFd::new(init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)?;
@@ -29,7 +35,7 @@ async fn wait(mut log: Reader, directory: &Path) -> Result<()> {
             watched = watch(notes.get_ref(), directory)?;
         }
         if log.next()?.is_some() {
-            return Ok(());
+            return Ok(Notes { _descriptor: notes });
         }
         let mut told = notes.readable().await?;
         while rustix::io::read(notes.get_ref(), &mut [0; 4096]).is_ok() {}

@@ -21,7 +21,7 @@ use pinfold_provider::Provider;
 use pinfold_store::{Filter, Row, SqliteStore, Store};
 use tempfile::TempDir;
 
-use crate::first_byte::first_byte;
+use crate::first_byte::{Notes, first_byte};
 use crate::timed::{TimedProvider, TimedStore};
 use crate::timeline::Timeline;
 
@@ -137,7 +137,7 @@ impl Host {
     }
 
     /// Waits until the caller can read something that the command wrote.
-    pub(crate) async fn first_byte(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<()> {
+    pub(crate) async fn first_byte(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Notes> {
         let directory = self.data.path().join("linux/logs").join(sandbox.to_string());
         first_byte(self.provider.output_of(sandbox, execution), &directory).await
     }

@@ -47,7 +47,7 @@ async fn warm_lives(host: &Host, runs: usize) -> Result<Vec<Life>> {
 /// From where a sandbox was asked for to the proof that it is gone.
 async fn live(host: &Host, ask: CreateAsk, begun: Instant) -> Result<Life> {
     let (sandbox, execution) = host.run(ask, &COMMAND).await?;
-    host.first_byte(sandbox, execution).await?;
+    let _notes = host.first_byte(sandbox, execution).await?;
     let first_byte = begun.elapsed();
     host.wait_gone(sandbox).await?;
     Ok(Life { first_byte, whole: begun.elapsed() })
