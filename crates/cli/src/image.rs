@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use pinfold_images::{ImageId, Images, LAYER_IDS_FIRST, UNPACK, Unpacker};
 use pinfold_lifecycle::Timestamp;
-use pinfold_linux::{FindLayers, Layer};
+use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer};
 use pinfold_store::{Filter, Row, SqliteStore};
 use serde::Serialize;
 
@@ -76,6 +76,9 @@ pub(crate) fn images(place: &Place) -> anyhow::Result<Images> {
     let directory = data_directory(place.data_dir.as_ref())?.join("images");
     Ok(Images::open(directory, Unpacker { program, arguments: vec![UNPACK.into()] })?)
 }
+
+/// Layers are written with the ids that they are mounted with.
+const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 /// How a provider finds what an image of the data directory is made of. Nothing is opened before it is asked.
 pub(crate) fn find_layers(place: &Place) -> Arc<FindLayers> {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../ground/config.rs"]
+mod config;
 mod hostile;
 mod plain;
 mod stage;

@@ -1,16 +1,16 @@
 //! One sandbox on this host for one test, ended with it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    Command, ExecutionId, ExecutionLimits, Generation, Outcome, SandboxId, Spec, StopOutcome, Timestamp,
+    Command, ExecutionId, ExecutionLimits, Generation, Outcome, SandboxId, Spec, StopOutcome,
 };
-use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
+use pinfold_linux::LinuxProvider;
 use pinfold_provider::{Body, Exec, Files, Provider, Start, StartPermit};
+
+use crate::config::{config, now};
 
 pub(crate) const BODY: Body = Body { sandbox: SandboxId(1), generation: Generation(1) };
 
@@ -32,17 +32,7 @@ pub(crate) struct Stage {
 impl Stage {
     async fn set() -> Self {
         let data = tempfile::tempdir().unwrap();
-        let name = data.path().file_name().unwrap().to_string_lossy().into_owned();
-        let config = LinuxConfig {
-            data: data.path().to_owned(),
-            instance: name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte)),
-            nursery: NurseryProgram {
-                program: env!("CARGO_BIN_EXE_pinfold-nursery").into(),
-                arguments: Vec::new(),
-            },
-            clock: Arc::new(now),
-        };
-        let provider = LinuxProvider::open(config).unwrap();
+        let provider = LinuxProvider::open(config(data.path())).unwrap();
         let stage = Self { provider, executions: AtomicU64::new(1), data };
         let spec = Spec::default();
         let ends_at = now().after_ms(120_000);
@@ -91,10 +81,4 @@ impl Stage {
         names.sort();
         names
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test of real sandboxes takes real time")]
-pub(crate) fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap())
 }
