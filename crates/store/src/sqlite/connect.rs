@@ -51,11 +51,18 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn prepare(connection: &mut Connection, Patience(steps): Patience) -> rusqlite::Result<()> {
+fn prepare(connection: &mut Connection, patience: Patience) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    be_patient(connection, patience)
+}
+
+pub(super) fn be_patient(connection: &mut Connection, Patience(steps): Patience) -> rusqlite::Result<()> {
     connection.busy_handler(Some(move |tried: i32| {
-        thread::sleep(STEP);
-        u32::try_from(tried).unwrap_or(u32::MAX) < steps
+        let goes_on = u32::try_from(tried).unwrap_or(u32::MAX) < steps;
+        if goes_on {
+            thread::sleep(STEP);
+        }
+        goes_on
     }))
 }
 

@@ -74,19 +74,34 @@ impl Db {
 
     /// Answers every request, in their order. An `Ok` is durable.
     pub(super) fn write(&mut self, requests: &[Write]) -> Vec<Answer> {
-        let outcome = match self.settle_what_is_open() {
-            Ok(()) => self.transaction(requests),
-            Err(failure) => Err(failure),
-        };
-        outcome.unwrap_or_else(|failure| {
-            let answer = |_| Err(WriteError::Store(StoreError::from(failure.clone())));
-            requests.iter().map(answer).collect()
-        })
+        let begun = self.settle_what_is_open().and_then(|()| self.begin());
+        let outcome = begun.and_then(|()| self.transaction(requests));
+        outcome.unwrap_or_else(|failure| refuse(requests, &failure))
+    }
+
+    /// The same, but without waiting for another process that writes, or for a disk that failed. None: it would have to.
+    pub(super) fn write_at_once(&mut self, requests: &[Write]) -> Option<Vec<Answer>> {
+        if self.unsettled || !self.begins_at_once() {
+            return None;
+        }
+        let outcome = self.transaction(requests);
+        Some(outcome.unwrap_or_else(|failure| refuse(requests, &failure)))
+    }
+
+    fn begins_at_once(&mut self) -> bool {
+        let begun = connect::be_patient(&mut self.connection, Patience(0)).and_then(|()| self.execute("BEGIN IMMEDIATE"));
+        // Without its patience it would only give up sooner.
+        let _ = connect::be_patient(&mut self.connection, self.patience);
+        begun.is_ok()
+    }
+
+    pub(super) fn is_checkpoint_due(&self) -> bool {
+        self.since_checkpoint >= CHECKPOINT_AFTER && self.path.is_some()
     }
 
     /// Copies the log into the database when it has grown. To be called when nobody waits for an answer.
     pub(super) fn checkpoint_if_due(&mut self) {
-        if self.since_checkpoint >= CHECKPOINT_AFTER && self.path.is_some() {
+        if self.is_checkpoint_due() {
             self.since_checkpoint = 0;
             // A checkpoint that comes to nothing is tried again: the log has it all.
             if settle::checkpoint(&self.connection).is_ok() {
@@ -101,8 +116,8 @@ impl Db {
         let _ = settle::leave(&self.connection, self.writer);
     }
 
+    /// From the moment that it has begun.
     fn transaction(&mut self, requests: &[Write]) -> Result<Vec<Answer>, Failure> {
-        self.begin()?;
         let answers = match self.run(requests) {
             Ok(answers) => answers,
             Err(failure) => {
@@ -236,4 +251,8 @@ impl Db {
         self.unsettled = false;
         Ok(settled)
     }
+}
+
+fn refuse(requests: &[Write], failure: &Failure) -> Vec<Answer> {
+    requests.iter().map(|_| Err(WriteError::Store(StoreError::from(failure.clone())))).collect()
 }
