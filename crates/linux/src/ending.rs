@@ -54,8 +54,7 @@ impl Ending {
         groups.remove(DEATH).map_err(io::Error::other)?;
         // The mark goes last, so that what a crash leaves can still be found.
         remove_tree(&places.control)?;
-        // With its last body a store's own base in the groups goes too.
-        self.cgroups.remove_bases_of(&groups).map_err(io::Error::other)?;
+        self.cgroups.remove_foreign_bases_of(&groups).map_err(io::Error::other)?;
         Ok(Ended { counted, freed_bytes, groups })
     }
 

@@ -1,6 +1,7 @@
 //! Sandboxes on this host with nothing but the kernel: namespaces, cgroups, overlay, seccomp.
 //! Start reading at [`LinuxProvider`], then `start.rs` and `stop.rs`.
 
+mod aside;
 mod capacity;
 pub mod cgroup;
 mod control;

@@ -1,5 +1,5 @@
-//! The nursery as the provider knows it: one child process that is started when it is first needed, and again if
-//! it was lost.
+//! Nurseries as the provider knows them: child processes that are started when they are first needed, and again if they
+//! were lost. There is more than one only while births come at once.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::available_parallelism;
 
 use pinfold_keeper::nursery::{receive_born, send_with};
 use pinfold_keeper::wire::{Birth, Born};
@@ -20,9 +22,13 @@ pub struct NurseryProgram {
     pub arguments: Vec<OsString>,
 }
 
-pub(crate) struct Nursery {
+/// As many births at once as the kernel makes namespaces any faster by.
+const MOST: usize = 4;
+
+pub(crate) struct Nurseries {
     program: NurseryProgram,
-    running: Mutex<Option<Running>>,
+    rooms: Vec<Mutex<Option<Running>>>,
+    turn: AtomicUsize,
 }
 
 struct Running {
@@ -38,15 +44,16 @@ impl Drop for Running {
     }
 }
 
-impl Nursery {
+impl Nurseries {
     pub(crate) fn new(program: NurseryProgram) -> Self {
-        Self { program, running: Mutex::default() }
+        let count = available_parallelism().map_or(1, usize::from).min(MOST);
+        Self { program, rooms: (0..count).map(|_| Mutex::default()).collect(), turn: AtomicUsize::new(0) }
     }
 
     /// A new keeper that waits to be told to go.
     pub(crate) fn give_birth(&self, birth: &Birth, descriptors: &[&OwnedFd]) -> io::Result<(i32, OwnedFd)> {
         let text = serde_json::to_vec(birth)?;
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.first_free()?;
         let answer = self.ask(&mut running, &text, descriptors);
         if answer.is_err() {
             *running = None;
@@ -56,6 +63,20 @@ impl Nursery {
             (Born::Pid(_), None) => Err(io::Error::other("the nursery gave no handle to its child")),
             (Born::Failed(why), _) => Err(io::Error::other(why)),
         }
+    }
+
+    /// The first that nobody else waits for; where all are taken, each in its turn.
+    fn first_free(&self) -> io::Result<MutexGuard<'_, Option<Running>>> {
+        for room in &self.rooms {
+            match room.try_lock() {
+                Ok(running) => return Ok(running),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.rooms.len().max(1);
+        let next = self.rooms.get(turn).ok_or_else(|| io::Error::other("there is no nursery"))?;
+        Ok(next.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn ask(

@@ -23,7 +23,7 @@ use crate::disk::{DiskChoice, StorageKind};
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::look::outcome;
-use crate::nursery::{Nursery, NurseryProgram};
+use crate::nursery::{Nurseries, NurseryProgram};
 use crate::places::Grounds;
 use crate::used::{best_of, told_by_keeper};
 
@@ -44,12 +44,20 @@ pub struct LinuxProvider {
     pub(crate) ids: IdRanges,
     pub(crate) host: Image,
     pub(crate) find_layers: Arc<FindLayers>,
-    pub(crate) nursery: Arc<Nursery>,
+    pub(crate) nurseries: Arc<Nurseries>,
     pub(crate) disk: DiskChoice,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Guards that bodies do without.
     #[cfg(feature = "weakened")]
     pub(crate) weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
+}
+
+/// A store's own base in the groups stays as long as anybody may use it again.
+impl Drop for LinuxProvider {
+    fn drop(&mut self) {
+        // What is left is taken away when somebody looks for bodies and finds none.
+        let _ = self.cgroups.remove_home_bases();
+    }
 }
 
 /// The layers of an image by its name, the uppermost first.
@@ -79,7 +87,7 @@ impl LinuxProvider {
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
             host: Image::of_host(&grounds.layers).map_err(failed)?,
             find_layers: Arc::new(no_other_image),
-            nursery: Arc::new(Nursery::new(nursery)),
+            nurseries: Arc::new(Nurseries::new(nursery)),
             disk: DiskChoice::find(),
             #[cfg(feature = "weakened")]
             weaknesses: Vec::new(),

@@ -14,6 +14,7 @@ use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{Start, StartError};
 use rustix::process::{Signal, pidfd_send_signal};
 
+use crate::aside::aside;
 use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
 use crate::control::ask;
 use crate::disk::DiskPlan;
@@ -21,7 +22,7 @@ use crate::group_note;
 use crate::hold::{self, Launching, claim};
 use crate::host_image::{HOST_IMAGE, Image};
 use crate::id_ranges::IdRanges;
-use crate::nursery::Nursery;
+use crate::nursery::Nurseries;
 use crate::places::{Grounds, Places, make};
 use crate::provider::LinuxProvider;
 
@@ -56,20 +57,18 @@ impl LinuxProvider {
         if hold::keeper(&places).map_err(|error| failed("look", &error))? != hold::Keeper::Nobody {
             // What a launch has left that died: nobody will ever tell it to go.
             let earlier = self.ending(places.clone());
-            let ended = tokio::task::spawn_blocking(move || earlier.make_room()).await;
-            let ended = ended.map_err(io::Error::other).flatten();
+            let ended = aside(move || earlier.make_room()).await;
             ended.map_err(|error| failed("an earlier keeper", &error))?;
         }
         let launch = self.launch(&places, &start, left_ms, is_new);
         let launch = launch.map_err(|error| failed("the image", &error))?;
-        let born = tokio::task::spawn_blocking(move || launch.give_birth()).await;
-        let mut newborn =
-            born.map_err(|error| failed("birth", &error))?.map_err(|error| failed("birth", &error))?;
+        let born = aside(move || launch.give_birth()).await;
+        let mut newborn = born.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
             let ending = self.ending(places);
-            let _ = tokio::task::spawn_blocking(move || ending.end()).await;
+            let _ = aside(move || ending.end()).await;
             return Err(StartError::NoLongerWanted);
         }
         match ask(&places, &Request::Go).await {
@@ -92,7 +91,7 @@ impl LinuxProvider {
             cgroups: self.cgroups.clone(),
             image: self.image(start.spec.image.as_deref())?,
             disk: self.disk.plan(&start.spec.limits),
-            nursery: Arc::clone(&self.nursery),
+            nurseries: Arc::clone(&self.nurseries),
             spec: start.spec.clone(),
             left_ms,
             is_new,
@@ -121,7 +120,7 @@ struct Launch {
     cgroups: Cgroups,
     image: Image,
     disk: DiskPlan,
-    nursery: Arc<Nursery>,
+    nurseries: Arc<Nurseries>,
     spec: Spec,
     left_ms: u64,
     /// Nobody has tried to make it before.
@@ -163,7 +162,7 @@ impl Launch {
         let mut descriptors = vec![&listener, &output, &held];
         descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
-        let (_, pidfd) = self.nursery.give_birth(&birth, &descriptors)?;
+        let (_, pidfd) = self.nurseries.give_birth(&birth, &descriptors)?;
         Ok(Newborn { pidfd, wanted: false })
     }
 

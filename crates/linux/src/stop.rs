@@ -6,6 +6,7 @@ use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, StopOutcome, Timestamp, Used};
 use pinfold_provider::Body;
 
+use crate::aside::aside;
 use crate::cgroup::Cgroups;
 use crate::control::ask;
 use crate::ending::{Ending, wait_for_devices};
@@ -47,7 +48,7 @@ impl LinuxProvider {
             let told = self.ask_to_end(&ending.places, grace_ms).await;
             stopping.covered.push((found, ending, told));
         }
-        match tokio::task::spawn_blocking(move || stopping.end()).await {
+        match aside(move || Ok(stopping.end())).await {
             Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(body.generation, self.now()))),
             Ok(Err(outcome)) => outcome,
             Err(error) => StopOutcome::Unknown { why: error.to_string() },

@@ -11,6 +11,7 @@ mod failure;
 mod inline;
 mod ledger;
 mod locks;
+mod log;
 mod migrate;
 mod open;
 mod pool;

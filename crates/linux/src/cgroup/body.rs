@@ -90,9 +90,23 @@ impl BodyCgroup {
 }
 
 impl Place {
-    /// A keeper needs a leaf where it is counted or ended with its body. Elsewhere it stays where it was started,
-    /// out of reach just as well, and the leaf and the joining are saved.
-    pub(super) fn has_keeper(&self) -> bool {
-        self.tracks || self.controllers.contains(&Controller::Memory)
+    /// A keeper needs a group where it is counted or ended with its body. Elsewhere it stays where it was started, out
+    /// of reach just as well, and the joining is saved. What only counts may be the body's own group, which has no
+    /// limits, since v1 lets a group hold both processes and groups.
+    pub(super) fn keeper(&self) -> Option<Group> {
+        if self.tracks || (self.counts_memory() && self.group.version == Version::V2) {
+            Some(self.group.child(KEEPER))
+        } else {
+            self.counts_memory().then(|| self.group.clone())
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "as the keeper's, which not every place has")]
+    pub(super) fn work(&self) -> Option<Group> {
+        Some(self.group.child(WORK))
+    }
+
+    fn counts_memory(&self) -> bool {
+        self.controllers.contains(&Controller::Memory)
     }
 }

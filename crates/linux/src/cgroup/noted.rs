@@ -41,11 +41,21 @@ impl Cgroups {
         self.hierarchies.iter().find(|it| is_ours && base.starts_with(&it.mount_point))
     }
 
-    /// Removes the bases that hold this body's places, if no body is in them. What holds one stays, and that is no
-    /// error.
-    pub fn remove_bases_of(&self, body: &BodyCgroup) -> Result<(), RemoveBaseError> {
+    /// Removes the bases that hold this body's places, if no body is in them, but for those where this process would
+    /// make its next. What holds a body stays, and that is no error.
+    pub fn remove_foreign_bases_of(&self, body: &BodyCgroup) -> Result<(), RemoveBaseError> {
         let bases = body.places.iter().filter_map(|it| it.group.directory.parent());
-        bases.into_iter().try_for_each(|base| make::remove_empty(base.to_path_buf()))
+        let foreign = bases.filter(|base| self.home_bases().all(|home| home != *base));
+        foreign.into_iter().try_for_each(|base| make::remove_empty(base.to_path_buf()))
+    }
+
+    /// Removes the bases in which this process makes groups, if no body is in them.
+    pub fn remove_home_bases(&self) -> Result<(), RemoveBaseError> {
+        self.home_bases().try_for_each(make::remove_empty)
+    }
+
+    fn home_bases(&self) -> impl Iterator<Item = PathBuf> {
+        self.hierarchies.iter().filter(|it| it.usable()).map(|it| self.home_base(it))
     }
 }
 

@@ -10,20 +10,9 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// The devices that a file below this directory is behind, removed or not.
 pub(crate) fn backed_by(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir("/sys/block") {
-        Ok(entries) => entries,
-        // Without a view of devices there are none that we could have made.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut devices = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name();
-        if !name.to_string_lossy().starts_with("loop") {
-            continue;
-        }
-        match fs::read_to_string(entry.path().join("loop/backing_file")) {
+    for name in loops_in_use()? {
+        match fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")) {
             Ok(file) if is_below(&file, directory) => devices.push(Path::new("/dev").join(name)),
             Ok(_) => {}
             // Nothing is behind it, or not any more.
@@ -33,6 +22,18 @@ pub(crate) fn backed_by(directory: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(devices)
+}
+
+/// The kernel lists devices that have a size. Those that were ever used stay by the hundred, without one.
+fn loops_in_use() -> io::Result<Vec<String>> {
+    let listed = match fs::read_to_string("/proc/partitions") {
+        Ok(listed) => listed,
+        // A kernel without devices has none that we could have made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = listed.lines().filter_map(|line| line.split_whitespace().nth(3));
+    Ok(names.filter(|name| name.starts_with("loop")).map(str::to_owned).collect())
 }
 
 fn is_below(file: &str, directory: &Path) -> bool {

@@ -8,13 +8,16 @@ use rusqlite::Connection;
 use super::connect::{self, Patience};
 use super::failure::{Failure, WriteError};
 use super::ledger::Ledger;
+use super::log;
 use super::migrate::schema_version;
 use super::settle::{self, Settled};
 use super::write::{Write, Wrote};
 use crate::StoreError;
 
 /// Transitions until the log is copied into the database: some thousand pages.
-const CHECKPOINT_AFTER: usize = 1_000;
+const CHECKPOINT_AFTER: usize = 500;
+/// Who has committed so often goes on, and is worth a log that need not grow.
+const GROW_LOG_AFTER: u64 = 16;
 
 pub(super) struct Db {
     connection: Connection,
@@ -27,6 +30,7 @@ pub(super) struct Db {
     schema: i64,
     unsettled: bool,
     since_checkpoint: usize,
+    log_is_grown: bool,
     counts: Counts,
 }
 
@@ -60,6 +64,7 @@ impl Db {
             schema,
             unsettled: false,
             since_checkpoint: 0,
+            log_is_grown: false,
             counts: Counts::default(),
         })
     }
@@ -95,13 +100,33 @@ impl Db {
         begun.is_ok()
     }
 
-    pub(super) fn is_checkpoint_due(&self) -> bool {
-        self.since_checkpoint >= CHECKPOINT_AFTER && self.path.is_some()
+    /// Whether something is to be done when nobody waits for an answer.
+    pub(super) fn has_chores(&self) -> bool {
+        self.path.is_some() && (self.is_checkpoint_due() || self.is_growth_due())
     }
 
-    /// Copies the log into the database when it has grown. To be called when nobody waits for an answer.
-    pub(super) fn checkpoint_if_due(&mut self) {
-        if self.is_checkpoint_due() {
+    pub(super) fn do_chores(&mut self) {
+        if self.is_growth_due()
+            && let Some(path) = &self.path
+        {
+            self.log_is_grown = true;
+            // Without it commits are only slower.
+            let _ = log::grow(path);
+        }
+        self.checkpoint_if_due();
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        self.since_checkpoint >= CHECKPOINT_AFTER
+    }
+
+    fn is_growth_due(&self) -> bool {
+        !self.log_is_grown && self.counts.commits >= GROW_LOG_AFTER
+    }
+
+    /// Copies the log into the database when it has grown.
+    fn checkpoint_if_due(&mut self) {
+        if self.is_checkpoint_due() && self.path.is_some() {
             self.since_checkpoint = 0;
             // A checkpoint that comes to nothing is tried again: the log has it all.
             if settle::checkpoint(&self.connection).is_ok() {

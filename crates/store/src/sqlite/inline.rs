@@ -112,7 +112,7 @@ impl Runs for InlineStore {
         }
         let answer = inner.db.write(&[write]).pop();
         let answer = answer.unwrap_or(Err(WriteError::Store(StoreError::Closed)))?;
-        inner.db.checkpoint_if_due();
+        inner.db.do_chores();
         match fault {
             Some(fault) => Err(WriteError::Store(fault.error())),
             None => Ok(answer),

@@ -50,7 +50,7 @@ struct Shared {
 struct Inbox {
     asked: VecDeque<Asked>,
     crowd: usize,
-    checkpoint_due: bool,
+    has_chores: bool,
     closing: bool,
 }
 
@@ -118,10 +118,10 @@ impl Shared {
             return Err(write);
         };
         *lock(&self.counts) = open.counts();
-        let checkpoint_due = open.is_checkpoint_due();
+        let has_chores = open.has_chores();
         drop(db);
-        if checkpoint_due {
-            lock(&self.inbox).checkpoint_due = true;
+        if has_chores {
+            lock(&self.inbox).has_chores = true;
             self.changed.notify_one();
         }
         Ok(answers.pop().unwrap_or(Err(WriteError::Store(StoreError::Closed))))
@@ -159,7 +159,7 @@ impl Shared {
                 // Who does not wait any more finds the outcome in the store.
                 let _ = answer.send(outcome);
             }
-            open.checkpoint_if_due();
+            open.do_chores();
         }
         if let Some(db) = lock(&self.db).take() {
             db.close();
@@ -169,13 +169,13 @@ impl Shared {
     /// Waits for something to do. None: closing, and all is done.
     fn next_batch(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<Answer>>)> {
         let mut inbox = lock(&self.inbox);
-        while inbox.asked.is_empty() && !inbox.checkpoint_due {
+        while inbox.asked.is_empty() && !inbox.has_chores {
             if inbox.closing {
                 return None;
             }
             inbox = self.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
-        inbox.checkpoint_due = false;
+        inbox.has_chores = false;
         let count = inbox.asked.len().min(LARGEST_BATCH);
         inbox.crowd = if count > 1 { CROWD } else { inbox.crowd.saturating_sub(1) };
         Some(inbox.asked.drain(..count).map(|asked| (asked.write, asked.answer)).unzip())
