@@ -155,11 +155,15 @@ fn measure(session: &Session, rows: &mut [Row]) -> Result<()> {
             *spent += elapsed;
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "counts of a few minutes")]
     for (row, (done, spent)) in rows.iter_mut().zip(sums) {
-        row.rate = done as f64 / spent.as_secs_f64();
+        row.rate = rate(done, spent);
     }
     Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a few minutes")]
+fn rate(done: usize, spent: Duration) -> f64 {
+    done as f64 / spent.as_secs_f64()
 }
 
 fn print(rows: &[Row]) {
@@ -222,9 +226,16 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
         breakdown.add(&timeline.take(), begun, life.whole);
         anyhow::Ok(())
     });
+    let measured = measured.and_then(|()| {
+        let (host, runs) = (host.clone(), session.runs);
+        session.run(async move { life::cold_batch(&host, runs, AT_ONCE).await })
+    });
     let ended = session.runtime.block_on(host.end());
-    measured?;
+    let (lives, took) = measured?;
     ended?;
     breakdown.print();
+    let mut whole = Figures::default();
+    lives.iter().for_each(|life| whole.add(life.whole));
+    println!("{AT_ONCE} at once: {:.0}/s, whole life p50 {}", rate(lives.len(), took), milliseconds(whole.p50()));
     Ok(())
 }

@@ -111,7 +111,7 @@ mod tests {
     fn ground() -> Option<Ground> {
         let data = tempfile::tempdir().unwrap();
         let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
-        let places = Grounds::prepare(data.path()).unwrap().of(body);
+        let places = Grounds::on_disk(data.path()).unwrap().of(body);
         make(&places.control, 0o700).unwrap();
         let base = data.path().file_name().unwrap().to_string_lossy().replace(".tmp", "pinfold-note-");
         let cgroups = Cgroups::detect(&base).unwrap();

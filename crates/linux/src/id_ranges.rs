@@ -134,7 +134,7 @@ mod tests {
             return None;
         }
         let data = tempfile::tempdir().unwrap();
-        let grounds = Grounds::prepare(data.path()).unwrap();
+        let grounds = Grounds::on_disk(data.path()).unwrap();
         let places = grounds.of(Body { sandbox: SandboxId(1), generation: Generation(1) });
         make(&places.control, 0o700).unwrap();
         Some((data, IdRanges::new(grounds.ids), places))

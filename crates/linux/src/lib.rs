@@ -25,6 +25,7 @@ mod provider;
 mod start;
 mod stop;
 mod used;
+mod volatile;
 
 pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
 pub use examine::Examined;

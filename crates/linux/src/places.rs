@@ -4,11 +4,13 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 use pinfold_provider::Body;
 
 use crate::mark;
+use crate::volatile::Volatile;
 
 /// The directories that all bodies of one store share.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub(crate) struct Grounds {
     pub(crate) layers: PathBuf,
     /// Empty filesystems to make bodies' own from.
     pub(crate) templates: PathBuf,
+    /// Keeps what is in `control` and `ids` where it is.
+    _volatile: Arc<Volatile>,
 }
 
 /// The directories of one body.
@@ -36,6 +40,17 @@ pub(crate) struct Places {
 
 impl Grounds {
     pub(crate) fn prepare(data: &Path) -> io::Result<Self> {
+        make(data, 0o711)?;
+        Self::over(data, Volatile::prepare(data)?)
+    }
+
+    /// All of it below this directory, and gone with it.
+    #[cfg(test)]
+    pub(crate) fn on_disk(data: &Path) -> io::Result<Self> {
+        Self::over(data, Volatile::on_disk(data)?)
+    }
+
+    fn over(data: &Path, volatile: Volatile) -> io::Result<Self> {
         let mut grounds = Self {
             bodies: data.join("bodies"),
             control: data.join("control"),
@@ -43,15 +58,9 @@ impl Grounds {
             ids: data.join("ids"),
             layers: data.join("layers"),
             templates: data.join("templates"),
+            _volatile: Arc::new(volatile),
         };
-        make(data, 0o711)?;
-        for (path, mode) in [
-            (&grounds.bodies, 0o711),
-            (&grounds.control, 0o700),
-            (&grounds.logs, 0o700),
-            (&grounds.ids, 0o700),
-            (&grounds.layers, 0o700),
-        ] {
+        for (path, mode) in [(&grounds.bodies, 0o711), (&grounds.logs, 0o700), (&grounds.layers, 0o700)] {
             make(path, mode)?;
         }
         // The kernel names files behind devices by their true paths.

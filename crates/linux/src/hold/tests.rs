@@ -17,7 +17,7 @@ struct Ground {
 fn ground() -> Ground {
     let data = tempfile::tempdir().unwrap();
     let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
-    let places = Grounds::prepare(data.path()).unwrap().of(body);
+    let places = Grounds::on_disk(data.path()).unwrap().of(body);
     make(&places.control, 0o700).unwrap();
     Ground { _data: data, places }
 }

@@ -37,4 +37,5 @@ async fn a_keeper_that_does_not_answer_in_time_is_not_called_broken() {
         panic!("its directory is there")
     };
     assert!(!bodies[0].whole, "nobody listens any more, and nobody ever will");
+    std::fs::remove_dir_all(&places.control).unwrap();
 }

@@ -30,6 +30,8 @@ pub(super) fn for_writing(path: &Path, patience: Patience) -> rusqlite::Result<C
     prepare(&mut connection, patience)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
+    // Or a request that is large, and may have to be undone alone, costs a file.
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
     // The writer copies the log when nobody waits; this is for when it does not come to that.
     connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
     Ok(connection)
