@@ -1,0 +1,71 @@
+//! Who writes on whose thread: alone on one's own, together on the store's, and nobody's runtime waits for a lock.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use pinfold_lifecycle::{NodeId, Timestamp};
+use pinfold_store::{Node, SqliteStore, Store};
+use rusqlite::Connection;
+
+fn node(number: u128) -> Node {
+    Node { id: NodeId(number), host: "here".into(), boot_id: "this".into(), pid: 1, started: 1 }
+}
+
+fn log_of(directory: &Path) -> u64 {
+    fs::metadata(directory.join("pinfold.db-wal")).unwrap().len()
+}
+
+/// Has to be tried again and again until the lock is free; the thread that asked has other things to do.
+#[tokio::test]
+async fn who_waits_for_another_process_keeps_no_task_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path()).unwrap();
+    let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+
+    let mut write = std::pin::pin!(store.beat(node(1), Timestamp(1)));
+    tokio::select! {
+        biased;
+        written = &mut write => panic!("somebody else has the lock: {written:?}"),
+        () = tokio::time::sleep(Duration::from_millis(20)) => {}
+    }
+    other.execute_batch("COMMIT").unwrap();
+
+    write.await.unwrap();
+    assert_eq!(store.nodes().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn who_comes_alone_is_answered_without_another_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path()).unwrap();
+
+    let mut write = std::pin::pin!(store.beat(node(1), Timestamp(1)));
+    let answered = std::future::poll_fn(|context| std::task::Poll::Ready(write.as_mut().poll(context))).await;
+
+    assert!(answered.is_ready(), "nothing had to be waited for");
+}
+
+/// A sync of what was there before is cheaper than one that also makes the file longer.
+#[tokio::test]
+async fn the_log_of_who_writes_much_does_not_grow_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path()).unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while log_of(directory.path()) < 16 << 20 {
+        store.beat(node(1), Timestamp(1)).await.unwrap();
+        assert!(tokio::time::Instant::now() < deadline, "the log is {} bytes", log_of(directory.path()));
+    }
+
+    let grown = log_of(directory.path());
+    for number in 0..1_000 {
+        store.beat(node(number), Timestamp(1)).await.unwrap();
+    }
+
+    assert_eq!(log_of(directory.path()), grown);
+    assert_eq!(store.nodes().await.unwrap().len(), 1_000);
+    assert_eq!(store.disagreements().unwrap(), Vec::<String>::new());
+}
