@@ -4,10 +4,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use pinfold_lifecycle::{NodeId, Timestamp};
-use pinfold_store::{Node, SqliteStore, Store};
+use pinfold_store::{Node, Patience, SqliteStore, Store};
 use rusqlite::Connection;
 
 fn node(number: u128) -> Node {
@@ -22,9 +24,15 @@ fn log_of(directory: &Path) -> u64 {
 #[tokio::test]
 async fn who_waits_for_another_process_keeps_no_task_waiting() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(directory.path()).unwrap();
+    let store = SqliteStore::open_with(directory.path(), Patience(60_000)).unwrap();
     let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (go_on, told) = mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        let was_told = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        other.execute_batch("COMMIT").unwrap();
+        was_told
+    });
 
     let mut write = std::pin::pin!(store.beat(node(1), Timestamp(1)));
     tokio::select! {
@@ -32,9 +40,11 @@ async fn who_waits_for_another_process_keeps_no_task_waiting() {
         written = &mut write => panic!("somebody else has the lock: {written:?}"),
         () = tokio::time::sleep(Duration::from_millis(20)) => {}
     }
-    other.execute_batch("COMMIT").unwrap();
+    // Nobody listens any more if this thread was kept waiting.
+    let _ = go_on.send(());
 
     write.await.unwrap();
+    assert!(other.join().unwrap(), "the lock had to be given up first");
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }
 
