@@ -20,7 +20,8 @@ pub(crate) fn leftovers(stage: &Stage, ids: Option<std::ops::Range<u32>>) -> Vec
     }
     let mut groups = Vec::new();
     groups_named(Path::new("/sys/fs/cgroup"), &format!("pinfold.{:032x}", stage.instance), 0, &mut groups);
-    left.extend(groups.into_iter().map(|group| format!("cgroup {}", group.display())));
+    // The base itself goes with the provider.
+    left.extend(groups.iter().flat_map(|base| subgroups(base)).map(|group| format!("cgroup {}", group.display())));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let data = stage.data().display().to_string();
     left.extend(mounts.lines().filter(|line| line.contains(&data)).map(|line| format!("mount {line}")));
@@ -42,6 +43,11 @@ pub(crate) fn processes_with(ids: &std::ops::Range<u32>) -> Vec<u32> {
         !dead && uid.is_some_and(|uid: u32| ids.contains(&uid))
     };
     pids.filter(is_theirs).collect()
+}
+
+fn subgroups(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
 /// Bases are at the top of a hierarchy or below the group of whoever made them.

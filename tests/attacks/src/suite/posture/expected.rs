@@ -174,7 +174,8 @@ const GROUPS: [&str; 6] =
 
 fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
     let logs = format!("{}/logs/", stage.data().display());
-    let lock = stage.control().join("process").display().to_string();
+    // The kernel names it by its true path.
+    let lock = fs::canonicalize(stage.control().join("process")).unwrap_or_default().display().to_string();
     let own_group = |target: &str| {
         let own = format!("/{}/work", stage.name());
         let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&own)).flatten();
