@@ -71,8 +71,11 @@ impl Ground {
 
     /// Nothing of a body is left where bodies are.
     pub(crate) fn is_clean(&self) -> bool {
-        let is_empty =
-            |name: &str| fs::read_dir(self.data().join("linux").join(name)).unwrap().next().is_none();
+        let is_empty = |name: &str| match fs::read_dir(self.data().join("linux").join(name)) {
+            Ok(mut entries) => entries.next().is_none(),
+            // In memory, and taken away by the last one who used it.
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
         ["bodies", "control", "ids"].into_iter().all(is_empty)
     }
 
