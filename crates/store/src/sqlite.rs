@@ -37,6 +37,7 @@ pub use inline::{Fault, InlineStore};
 
 use crate::{OpenError, StoreError};
 use db::Answer;
+use failure::Failure;
 use readers::Readers;
 use runs::Runs;
 use write::Write;
@@ -90,5 +91,16 @@ impl Runs for SqliteStore {
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         self.readers.read(doing, question)
+    }
+
+    fn read_little<T>(
+        &self,
+        doing: &'static str,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        match self.writer.read_if_free(question) {
+            Ok(answer) => answer.map_err(|error| Failure::of(doing, error).into()),
+            Err(question) => self.readers.read(doing, question),
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A writer of another process holds the lock for milliseconds. SQLite's own waits grow to a tenth of a second,
@@ -55,6 +56,8 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
 
 fn prepare(connection: &mut Connection, patience: Patience) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Or a statement is prepared again for every new value that it is asked with, which costs more than to run it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     be_patient(connection, patience)
 }
 

@@ -73,6 +73,11 @@ impl Db {
         self.counts
     }
 
+    /// Whether nobody knows yet what the last commit came to.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
     }

@@ -27,6 +27,18 @@ pub(super) trait Runs: Send + Sync + 'static {
     ) -> Result<T, StoreError>
     where
         Self: Sized;
+
+    /// Of a row or two.
+    fn read_little<T>(
+        &self,
+        doing: &'static str,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError>
+    where
+        Self: Sized,
+    {
+        self.read(doing, question)
+    }
 }
 
 /// A writer answers in kind; anything else is a fault of this crate.
@@ -83,11 +95,11 @@ impl<R: Runs> Store for R {
     }
 
     async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
-        self.read("load a sandbox", |rows| read::load(rows, id))
+        self.read_little("load a sandbox", |rows| read::load(rows, id))
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
-        self.read("read an execution", |rows| read::execution(rows, id))
+        self.read_little("read an execution", |rows| read::execution(rows, id))
     }
 
     async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {

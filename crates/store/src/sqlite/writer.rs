@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::thread::{self, JoinHandle};
 
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::connect::Patience;
@@ -89,6 +90,16 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         self.shared.hand_over(Asked { write, answer });
         answered.await.map_err(|_| closed())?
+    }
+
+    /// On the connection that writes, whose pages are in memory still, if nobody else wants it. The question comes back
+    /// if somebody does.
+    pub(super) fn read_if_free<T, Q: FnOnce(&Connection) -> T>(&self, question: Q) -> Result<T, Q> {
+        let db = self.shared.alone();
+        match db.as_ref().and_then(|db| db.as_ref()) {
+            Some(open) if !open.is_unsettled() => Ok(question(open.connection())),
+            _ => Err(question),
+        }
     }
 
     pub(super) fn counts(&self) -> Counts {
