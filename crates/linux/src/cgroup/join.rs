@@ -35,22 +35,22 @@ impl BodyCgroup {
     /// rights of the one who opened the file. A process that was cloned into its v2 group takes
     /// [`BodyCgroup::v1_joiners_of_keeper`].
     pub fn joiners_of_keeper(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(KEEPER, |_| true)
+        self.joiners(Place::keeper, |_| true)
     }
 
     /// The same for the groups of the work, where limits hold.
     pub fn joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(WORK, |_| true)
+        self.joiners(Place::work, |_| true)
     }
 
     /// Those of the keeper's groups that a process cannot be cloned into.
     pub fn v1_joiners_of_keeper(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(KEEPER, |it| it == Version::V1)
+        self.joiners(Place::keeper, |it| it == Version::V1)
     }
 
     /// Those of the work's groups that a process cannot be cloned into.
     pub fn v1_joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(WORK, |it| it == Version::V1)
+        self.joiners(Place::work, |it| it == Version::V1)
     }
 
     fn v2_directory(&self, leaf: &str) -> Result<Option<OwnedFd>, JoinError> {
@@ -58,13 +58,15 @@ impl BodyCgroup {
         body.child(leaf).open_directory().map(Some)
     }
 
-    fn joiners(&self, leaf: &str, wanted: fn(Version) -> bool) -> Result<Vec<OwnedFd>, JoinError> {
+    fn joiners(
+        &self,
+        group: fn(&Place) -> Option<Group>,
+        wanted: fn(Version) -> bool,
+    ) -> Result<Vec<OwnedFd>, JoinError> {
         // The tracking group is never passed over: better an error than a process that nobody can end.
         let is_there = |it: &&Place| it.found || it.tracks;
-        let has_leaf = |it: &&Place| leaf == WORK || it.has_keeper();
-        let places =
-            self.places.iter().filter(is_there).filter(has_leaf).filter(|it| wanted(it.group.version));
-        places.map(|it| it.group.child(leaf).open_joiner()).collect()
+        let places = self.places.iter().filter(is_there).filter(|it| wanted(it.group.version));
+        places.filter_map(group).map(|it| it.open_joiner()).collect()
     }
 }
 

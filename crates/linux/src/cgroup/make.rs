@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Cgroups;
 use super::bases::Unseen;
-use super::body::{BodyCgroup, KEEPER, Place, WORK};
+use super::body::{BodyCgroup, Place, WORK};
 use super::files;
 use super::group::Group;
 use super::hierarchy::Hierarchy;
@@ -68,8 +68,8 @@ impl Cgroups {
             hand_on(&group.directory, &controllers)?;
         }
         let place = Place { group, controllers, tracks: hierarchy.tracks, found: true };
-        if place.has_keeper() {
-            make_directory(&place.group.file(KEEPER))?;
+        if let Some(keeper) = place.keeper().filter(|it| *it != place.group) {
+            make_directory(&keeper.directory)?;
         }
         let work = place.group.child(WORK);
         make_directory(&work.directory)?;
