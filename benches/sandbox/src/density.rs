@@ -14,7 +14,7 @@ use crate::host::{Host, LIMITS};
 use crate::table::{print_figures, print_header, print_titles, ratio};
 
 const FEW: usize = 10;
-const CYCLES: usize = 20;
+const CYCLES: usize = 100;
 /// What the kernel keeps for sandboxes, by its own names.
 const KINDS: [&str; 6] = ["AnonPages", "Shmem", "Slab", "KernelStack", "PageTables", "Percpu"];
 

@@ -40,7 +40,7 @@ impl BodyCgroup {
 
     /// The same for the groups of the work, where limits hold.
     pub fn joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::work, |_| true)
+        self.joiners(|it| Some(it.work()), |_| true)
     }
 
     /// Those of the keeper's groups that a process cannot be cloned into.
@@ -50,7 +50,7 @@ impl BodyCgroup {
 
     /// Those of the work's groups that a process cannot be cloned into.
     pub fn v1_joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::work, |it| it == Version::V1)
+        self.joiners(|it| Some(it.work()), |it| it == Version::V1)
     }
 
     fn v2_directory(&self, leaf: &str) -> Result<Option<OwnedFd>, JoinError> {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::patience::Patience;
 
-use super::body::{BodyCgroup, KEEPER, WORK};
+use super::body::BodyCgroup;
 use super::group::Group;
 
 /// How deep nested groups are taken away. Each level holds a descriptor, and no path gets too long.
@@ -37,9 +37,10 @@ impl BodyCgroup {
     pub fn remove(&self, within: Duration) -> Result<(), RemoveError> {
         let mut first_failed = Ok(());
         for place in &self.places {
-            // Two calls that nearly always spare the looking for groups below.
-            let _looked_at_again_below = place.group.child(WORK).remove_directory();
-            let _looked_at_again_below = place.group.child(KEEPER).remove_directory();
+            // Calls that nearly always spare the looking for groups below.
+            for leaf in place.keeper().into_iter().chain([place.work()]).filter(|it| *it != place.group) {
+                let _looked_at_again_below = leaf.remove_directory();
+            }
             first_failed = first_failed.and(place.group.remove(within));
         }
         first_failed

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// A writer of another process holds the lock for milliseconds. SQLite's own waits grow to a tenth of a second,
@@ -53,6 +54,8 @@ pub(super) fn in_memory() -> rusqlite::Result<Connection> {
 
 fn prepare(connection: &mut Connection, Patience(steps): Patience) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else a plan depends on the values it was made for, `LIMIT ?` is one, and is made anew for each question.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.busy_handler(Some(move |tried: i32| {
         thread::sleep(STEP);
         u32::try_from(tried).unwrap_or(u32::MAX) < steps
