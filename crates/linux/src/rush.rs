@@ -32,37 +32,49 @@ impl Rush {
         }
     }
 
-    /// Does what ends one body's life, when it is its turn.
-    pub(crate) async fn kill<T>(&self, work: impl Future<Output = T>) -> T {
-        let _one = Dying::count(&self.dying);
-        let _place = self.kills.acquire().await;
-        work.await
-    }
-
-    /// The turn of a dead body to be cleared away.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        let mut dying = self.dying.subscribe();
-        let _either_is_enough = timeout(WAIT, dying.wait_for(|dying| *dying <= FEW)).await.is_ok();
-        self.removals.acquire().await.ok()
+    /// One more that is to be killed.
+    pub(crate) fn one_more(&self) -> Dying<'_> {
+        // Nobody waits for more of them.
+        let mut dying = 0;
+        self.dying.send_if_modified(|count| {
+            *count += 1;
+            dying = *count;
+            false
+        });
+        Dying { rush: self, is_among_many: dying > FEW }
     }
 }
 
-struct Dying<'a>(&'a watch::Sender<usize>);
+/// One that is to be killed, or on its way out.
+pub(crate) struct Dying<'a> {
+    rush: &'a Rush,
+    /// Among few it need not wait for anybody.
+    pub(crate) is_among_many: bool,
+}
 
 impl<'a> Dying<'a> {
-    fn count(dying: &'a watch::Sender<usize>) -> Self {
-        // Nobody waits for more of them.
-        dying.send_if_modified(|dying| {
-            *dying += 1;
-            false
-        });
-        Self(dying)
+    /// Does what ends its life, when it has a place.
+    pub(crate) async fn kill<T>(&self, work: impl Future<Output = T>) -> T {
+        let _place = self.rush.kills.acquire().await;
+        work.await
+    }
+
+    /// Its turn to be cleared away: at once and still as one of the dying, or after the others are dead.
+    pub(crate) async fn turn(self) -> (Option<Self>, Option<SemaphorePermit<'a>>) {
+        if !self.is_among_many {
+            return (Some(self), None);
+        }
+        let rush = self.rush;
+        drop(self);
+        let mut dying = rush.dying.subscribe();
+        let _either_is_enough = timeout(WAIT, dying.wait_for(|dying| *dying <= FEW)).await.is_ok();
+        (None, rush.removals.acquire().await.ok())
     }
 }
 
 impl Drop for Dying<'_> {
     fn drop(&mut self) {
-        self.0.send_if_modified(|dying| {
+        self.rush.dying.send_if_modified(|dying| {
             *dying -= 1;
             *dying == FEW
         });
@@ -86,10 +98,12 @@ mod tests {
             .map(|_| {
                 let (rush, dead, death) = (rush.clone(), dead.clone(), death.clone());
                 tokio::spawn(async move {
-                    rush.kill(death.notified()).await;
+                    let dying = rush.one_more();
+                    let is_among_many = dying.is_among_many;
+                    dying.kill(death.notified()).await;
                     dead.fetch_add(1, Ordering::Relaxed);
-                    let _turn = rush.turn().await;
-                    dead.load(Ordering::Relaxed)
+                    let _turn = dying.turn().await;
+                    (is_among_many, dead.load(Ordering::Relaxed))
                 })
             })
             .collect();
@@ -99,9 +113,13 @@ mod tests {
             death.notify_one();
         }
 
+        let mut waited = 0;
         for stop in stops {
-            assert!(stop.await.unwrap() >= 3 * KILLS - FEW);
+            let (is_among_many, dead_by_then) = stop.await.unwrap();
+            assert!(!is_among_many || dead_by_then >= 3 * KILLS - FEW, "{dead_by_then}");
+            waited += usize::from(is_among_many);
         }
+        assert_eq!(waited, 3 * KILLS - FEW);
     }
 
     #[tokio::test(start_paused = true)]
@@ -109,14 +127,27 @@ mod tests {
         let rush = Arc::new(Rush::on_this_host());
         let undying = |_| {
             let rush = rush.clone();
-            tokio::spawn(async move { rush.kill(std::future::pending::<()>()).await })
+            tokio::spawn(async move { rush.one_more().kill(std::future::pending::<()>()).await })
         };
-        let undying: Vec<_> = (0..FEW + 1).map(undying).collect();
+        let undying: Vec<_> = (0..2 * FEW).map(undying).collect();
         tokio::task::yield_now().await;
 
-        let turn = timeout(2 * WAIT, rush.turn()).await;
+        let dead = rush.one_more();
+        assert!(dead.is_among_many);
+        let (_, turn) = timeout(2 * WAIT, dead.turn()).await.unwrap();
 
-        assert!(turn.unwrap().is_some());
+        assert!(turn.is_some());
         undying.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_alone_waits_for_nobody() {
+        let rush = Rush::on_this_host();
+        let all_places = rush.removals.acquire_many(2).await.unwrap();
+
+        let (still_dying, _) = timeout(WAIT, rush.one_more().turn()).await.unwrap();
+
+        assert!(still_dying.is_some());
+        drop(all_places);
     }
 }

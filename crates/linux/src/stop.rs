@@ -44,15 +44,21 @@ impl LinuxProvider {
             covered: Vec::new(),
             later,
         };
+        for found in covered.iter().filter(|_| grace_ms > 0) {
+            self.ask_politely(&self.grounds.of(*found), grace_ms).await;
+        }
+        let dying = self.rush.one_more();
+        // Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
         for found in covered {
             let ending = self.ending(self.grounds.of(found));
-            if grace_ms > 0 {
-                self.ask_politely(&ending.places, grace_ms).await;
-            }
-            let told = self.rush.kill(kill(ending.clone())).await;
+            let told = if dying.is_among_many {
+                dying.kill(kill(ending.clone())).await
+            } else {
+                told_by_keeper(&ending.places).await
+            };
             stopping.covered.push((found, ending, told));
         }
-        let _turn = self.rush.turn().await;
+        let _turn = dying.turn().await;
         match tokio::task::spawn_blocking(move || stopping.end()).await {
             Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(body.generation, self.now()))),
             Ok(Err(outcome)) => outcome,
@@ -82,8 +88,8 @@ impl LinuxProvider {
     }
 }
 
-/// Kills it and waits until its keeper is gone, if that is soon. Files in memory and what only its keeper counts go
-/// with it, so it tells them before. What goes wrong here goes wrong again, and is told, when it is cleared away.
+/// Kills it and waits until its keeper is gone, if that is soon. What goes wrong here goes wrong again, and is told,
+/// when it is cleared away.
 async fn kill(ending: Ending) -> Told {
     let told = told_by_keeper(&ending.places).await;
     let _told_again = tokio::task::spawn_blocking(move || ending.kill()).await;

@@ -268,8 +268,42 @@ fn count(limit: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
+
     use super::*;
+    use crate::sqlite::connect;
     use crate::sqlite::schema::MIGRATIONS;
+
+    #[test]
+    fn what_is_asked_again_is_not_planned_again() {
+        let connection = connect::in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+
+        for now in 0..3 {
+            due(&connection, Timestamp(now), 10).unwrap();
+        }
+
+        let statement = connection.prepare_cached(DUE).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::Run), 3);
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+
+    #[test]
+    fn what_is_like_the_last_is_shared_and_what_differs_is_not() {
+        let connection = Connection::open_in_memory().unwrap();
+        let rows = r#"SELECT column1 FROM (VALUES ('"a"'), ('"a"'), ('"b"'))"#;
+
+        let mut last = None;
+        let mut statement = connection.prepare(rows).unwrap();
+        let read: Vec<Arc<String>> = statement
+            .query_map([], |row| like_the_last(row, 0, &mut last))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+
+        assert_eq!(read.iter().map(|it| it.as_str()).collect::<Vec<_>>(), ["a", "a", "b"]);
+        assert!(Arc::ptr_eq(&read[0], &read[1]));
+    }
 
     #[test]
     fn what_is_asked_all_the_time_is_found_by_index() {
