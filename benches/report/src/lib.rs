@@ -7,5 +7,5 @@ mod machine;
 mod verdict;
 
 pub use figures::{Figures, milliseconds, now};
-pub use machine::{cpu_time, describe, memory};
+pub use machine::{cpu_time, cpu_time_of_all, describe, memory};
 pub use verdict::{at_least, at_most};

@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::time::ClockId;
 
 /// Cores and kernel, in one line.
 pub fn describe() -> Result<String> {
@@ -15,19 +16,23 @@ pub fn describe() -> Result<String> {
     Ok(format!("{cores} cores ({}), Linux {}", model.trim_start_matches(['\t', ' ', ':']), kernel.trim()))
 }
 
-/// What all threads of this process have used so far.
-pub fn cpu_time() -> Result<Duration> {
-    let mut used = Duration::ZERO;
-    for thread in fs::read_dir("/proc/self/task").context("could not list the threads")? {
-        let path = thread?.path().join("schedstat");
-        // A thread may end meanwhile.
-        let Ok(text) = fs::read_to_string(path) else {
-            continue;
-        };
-        let nanoseconds = text.split(' ').next().and_then(|word| word.parse().ok());
-        used += Duration::from_nanos(nanoseconds.unwrap_or(0));
-    }
-    Ok(used)
+/// What all threads of this process have used so far, those that have ended too.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
+}
+
+/// What the whole machine has used so far, whoever used it.
+pub fn cpu_time_of_all() -> Result<Duration> {
+    const TICK_MS: u64 = 10;
+    let text = fs::read_to_string("/proc/stat").context("could not read `/proc/stat`")?;
+    let ticks: Vec<u64> =
+        text.lines().next().unwrap_or("").split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // Two of them are times of rest.
+    let busy = |&(at, _): &(usize, &u64)| (at < 7) && at != 3 && at != 4;
+    let used: u64 = ticks.iter().enumerate().filter(busy).map(|(_, ticks)| ticks).sum();
+    Ok(Duration::from_millis(used * TICK_MS))
 }
 
 /// The lines of `/proc/meminfo`, in KiB.
@@ -53,10 +58,35 @@ mod tests {
 
     #[test]
     fn a_process_that_works_has_used_time() {
-        let before = cpu_time().unwrap();
+        let before = cpu_time();
 
         let sum: u64 = (0..5_000_000_u64).map(std::hint::black_box).sum();
 
-        assert!(sum > 0 && cpu_time().unwrap() > before);
+        assert!(sum > 0 && cpu_time() > before);
+    }
+
+    #[test]
+    fn what_a_thread_has_used_stays_used_when_it_ends() {
+        let before = cpu_time();
+        let worked = std::thread::spawn(|| {
+            let sum: u64 = (0..5_000_000_u64).map(std::hint::black_box).sum();
+            (sum, cpu_time())
+        });
+
+        let (_, during) = worked.join().unwrap();
+
+        assert!(before < during && during <= cpu_time());
+    }
+
+    #[test]
+    fn what_this_process_uses_is_used_by_the_machine() {
+        let (before, own) = (cpu_time_of_all().unwrap(), cpu_time());
+
+        while cpu_time() - own < Duration::from_millis(100) {
+            std::hint::black_box((0..100_000_u64).map(std::hint::black_box).sum::<u64>());
+        }
+
+        // The kernel counts by ticks.
+        assert!(cpu_time_of_all().unwrap() - before >= Duration::from_millis(50));
     }
 }

@@ -2,11 +2,11 @@
 //! all of them are ended.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use pinfold_bench_report::{Figures, at_most, cpu_time, memory, now};
+use pinfold_bench_report::{Figures, at_most, cpu_time, cpu_time_of_all, memory, now};
 use pinfold_lifecycle::{Cause, SandboxId};
 
 use crate::Session;
@@ -14,7 +14,7 @@ use crate::host::{Host, LIMITS};
 use crate::table::{print_figures, print_header, print_titles, ratio};
 
 const FEW: usize = 10;
-const CYCLES: usize = 20;
+const CYCLES: usize = 100;
 /// What the kernel keeps for sandboxes, by its own names.
 const KINDS: [&str; 6] = ["AnonPages", "Shmem", "Slab", "KernelStack", "PageTables", "Percpu"];
 
@@ -50,18 +50,18 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     let beside_few = cycles(host).await?;
 
     let before = settled_memory().await?;
-    let (begun, used) = (now(), cpu_time()?);
+    let starting = Phase::begin()?;
     live.extend(start(host, count.saturating_sub(FEW)).await?);
-    let (started, starting) = (begun.elapsed(), cpu_time()? - used);
+    let started = starting.end()?;
     let after = settled_memory().await?;
 
-    let at_rest = cpu_at_rest(Duration::from_secs(if quick { 3 } else { 10 })).await?;
+    let at_rest = cpu_at_rest(Duration::from_secs(if quick { 3 } else { 10 })).await;
     let listed = list(host).await?;
     let beside_many = cycles(host).await?;
 
-    let (begun, used) = (now(), cpu_time()?);
+    let stopping = Phase::begin()?;
     stop(host, live).await?;
-    let (stopped, stopping) = (begun.elapsed(), cpu_time()? - used);
+    let stopped = stopping.end()?;
 
     print_titles("");
     print_figures(&format!("create, ready, stop, gone beside {FEW}"), &beside_few);
@@ -76,22 +76,53 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     for kind in KINDS {
         println!("{kind:<16}{:>8.3} MiB each", each(kind));
     }
-    // Unlike the rest, this does not suffer from what else the machine does.
-    for (what, used) in [("start", starting), ("stop", stopping)] {
+    // Unlike the rest, what this process used does not suffer from what else the machine does.
+    let each_ms = |used: Duration| used.as_secs_f64() * 1e3 / count as f64;
+    for (what, took) in [("start", &started), ("stop", &stopped)] {
         println!(
-            "CPU of a {what:<7}{:>8.3} ms each, of this process",
-            used.as_secs_f64() * 1e3 / count as f64
+            "CPU of a {what:<7}{:>8.3} ms each, of this process;{:>8.3} ms of the whole machine",
+            each_ms(took.own),
+            each_ms(took.all)
         );
     }
     println!();
-    at_most(&format!("start of {count}"), started.as_secs_f64(), START_S * share, " s");
+    at_most(&format!("start of {count}"), started.time.as_secs_f64(), START_S * share, " s");
     at_most("memory of each, by MemAvailable", -each("MemAvailable"), EACH_MIB, " MiB");
     at_most("this process at rest, of one core", at_rest * 100.0, AT_REST_PERCENT, "%");
     at_most("list, p99", listed.p99().as_secs_f64() * 1e3, LIST_MS, " ms");
     let growth = ratio(beside_many.p50(), beside_few.p50());
     at_most(&format!("create and stop beside {count} to beside {FEW}, p50"), growth, GROWTH, "x");
-    at_most(&format!("emergency stop of {count} with receipts"), stopped.as_secs_f64(), STOP_S * share, " s");
+    at_most(
+        &format!("emergency stop of {count} with receipts"),
+        stopped.time.as_secs_f64(),
+        STOP_S * share,
+        " s",
+    );
     Ok(())
+}
+
+/// What happens between two moments: how long it takes, and the CPU time of this process and of all.
+struct Phase {
+    begun: Instant,
+    own: Duration,
+    all: Duration,
+}
+
+struct Took {
+    time: Duration,
+    own: Duration,
+    all: Duration,
+}
+
+impl Phase {
+    fn begin() -> Result<Self> {
+        Ok(Self { begun: now(), own: cpu_time(), all: cpu_time_of_all()? })
+    }
+
+    fn end(&self) -> Result<Took> {
+        let all = cpu_time_of_all()?.saturating_sub(self.all);
+        Ok(Took { time: self.begun.elapsed(), own: cpu_time() - self.own, all })
+    }
 }
 
 /// All asked for at once; done when the last one passed its probes.
@@ -138,8 +169,8 @@ async fn settled_memory() -> Result<std::collections::BTreeMap<String, i64>> {
 }
 
 /// The share of one core.
-async fn cpu_at_rest(during: Duration) -> Result<f64> {
-    let (begun, before) = (now(), cpu_time()?);
+async fn cpu_at_rest(during: Duration) -> f64 {
+    let (begun, before) = (now(), cpu_time());
     tokio::time::sleep(during).await;
-    Ok((cpu_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64())
+    (cpu_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64()
 }

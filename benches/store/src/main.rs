@@ -37,9 +37,8 @@ struct Used {
 }
 
 impl Used {
-    fn now(counts: Counts) -> Result<Self> {
-        let cpu = cpu_time()?;
-        Ok(Self { counts, cpu })
+    fn now(counts: Counts) -> Self {
+        Self { counts, cpu: cpu_time() }
     }
 }
 
@@ -95,9 +94,9 @@ fn one_by_one(directory: &Path) -> Result<Rate> {
     runtime.block_on(async {
         worker.begin().await?;
         worker.work_for(WARM_UP).await?;
-        let before = Used::now(store.counts())?;
+        let before = Used::now(store.counts());
         let (done, took) = worker.work_for(MEASURED).await?;
-        Ok(rate(done, took, &before, &Used::now(store.counts())?))
+        Ok(rate(done, took, &before, &Used::now(store.counts())))
     })
 }
 
@@ -112,9 +111,9 @@ fn at_once(directory: &Path, writers: usize) -> Result<Rate> {
             workers.push(worker);
         }
         let workers = all(workers, WARM_UP).await?.0;
-        let before = Used::now(store.counts())?;
+        let before = Used::now(store.counts());
         let (_, done, took) = all(workers, MEASURED).await?;
-        Ok(rate(done, took, &before, &Used::now(store.counts())?))
+        Ok(rate(done, took, &before, &Used::now(store.counts())))
     })
 }
 

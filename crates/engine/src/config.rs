@@ -45,7 +45,7 @@ impl Default for Config {
             keep_records_ms: 24 * 3_600_000,
             keep_history_ms: 7 * 24 * 3_600_000,
             launches: 16,
-            stops: 64,
+            stops: 1_024,
             questions: 64,
             pool: Vec::new(),
             pool_life_ms: 30 * 60_000,

@@ -69,6 +69,8 @@ pub(crate) const HIDDEN: [&str; 8] = [
     "/proc/scsi",
     "/sys/firmware",
 ];
+/// What hidden directories are hidden under.
+const EMPTY: &str = "/dev/empty";
 const FIXED: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
 
 impl World {
@@ -210,20 +212,20 @@ pub(crate) fn tame_root() -> Result<(), WorldError> {
 fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), WorldError> {
     let dev = Path::new("/dev");
     make_real(dev)?;
-    mount("tmpfs", dev, "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755,size=64k,nr_inodes=64")
-        .doing("mount", dev)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("tmpfs", dev, "tmpfs", flags, c"mode=755,size=64m,nr_inodes=4160").doing("mount", dev)?;
     for (name, tree) in devices {
         let path = dev.join(name);
         fs::File::create(&path).doing("make", &path)?;
         put_on(&tree, &path)?;
     }
-    for (directory, kind, options) in
-        [("pts", "devpts", options_of_terminals()), ("shm", "tmpfs", c"mode=1777,size=64m,nr_inodes=4096")]
-    {
-        let path = dev.join(directory);
-        fs::create_dir(&path).doing("make", &path)?;
-        mount(kind, &path, kind, MountFlags::NOSUID | MountFlags::NOEXEC, options).doing("mount", &path)?;
-    }
+    let (pts, shm) = (dev.join("pts"), dev.join("shm"));
+    fs::create_dir(&pts).doing("make", &pts)?;
+    mount("devpts", &pts, "devpts", flags, options_of_terminals()).doing("mount", &pts)?;
+    // A mount and no filesystem of its own: each of those costs all memory groups of the host some bytes.
+    fs::create_dir(&shm).doing("make", &shm)?;
+    fs::set_permissions(&shm, fs::Permissions::from_mode(0o1777)).doing("open up", &shm)?;
+    mount(&shm, &shm, "", MountFlags::BIND, c"").doing("mount", &shm)?;
     for (target, name) in [
         ("pts/ptmx", "ptmx"),
         ("/proc/self/fd", "fd"),
@@ -253,12 +255,16 @@ fn hide() -> Result<(), WorldError> {
         mount(*path, *path, "", MountFlags::BIND, c"").doing("fix", path)?;
         mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NO_EXTRAS, c"").doing("fix", path)?;
     }
+    // Empty for ever: in a directory that was removed nothing can be made.
+    fs::create_dir(EMPTY).doing("make", EMPTY)?;
     for path in HIDDEN.iter().filter(|path| Path::new(path).exists()) {
         if Path::new(path).is_dir() {
-            mount("tmpfs", *path, "tmpfs", NO_EXTRAS | MountFlags::RDONLY, c"size=0").doing("hide", path)?;
+            mount(EMPTY, *path, "", MountFlags::BIND, c"").doing("hide", path)?;
+            mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NO_EXTRAS, c"")
+                .doing("hide", path)?;
         } else {
             mount("/dev/null", *path, "", MountFlags::BIND, c"").doing("hide", path)?;
         }
     }
-    Ok(())
+    fs::remove_dir(EMPTY).doing("remove", EMPTY)
 }

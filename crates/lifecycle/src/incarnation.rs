@@ -41,7 +41,7 @@ impl Turn<'_> {
         let health = Health {
             verdict: Verdict::Healthy,
             verified_at: proven_at,
-            next_check: proven_at.after_ms(self.policy.probe_every_ms),
+            next_check: self.policy.next_check(proven_at),
             doubt_since: None,
             hold_until: self.now,
         };

@@ -47,7 +47,7 @@ impl Turn<'_> {
 
     fn probe_passed(&mut self, asked_at: Timestamp) {
         let proven_at = self.not_later(asked_at);
-        let next_check = proven_at.after_ms(self.policy.probe_every_ms);
+        let next_check = self.policy.next_check(proven_at);
         let Some(live) = self.live() else { return };
         let recovered = live.health.verdict != Verdict::Healthy;
         live.health.verdict = Verdict::Healthy;
@@ -65,7 +65,7 @@ impl Turn<'_> {
     }
 
     fn probe_failed(&mut self, failure: ProbeFailure) {
-        let (now, next_check) = (self.now, self.now.after_ms(self.policy.probe_every_ms));
+        let (now, next_check) = (self.now, self.policy.next_check(self.now));
         let Some(live) = self.live() else { return };
         live.health.next_check = next_check;
         if live.health.verdict == Verdict::Healthy {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Guards;
+use crate::{Guards, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,12 +86,52 @@ impl Default for Policy {
     }
 }
 
+/// All routine probes of one round fall on so many moments.
+const MOMENTS: u64 = 32;
+
 impl Policy {
+    /// When a body that was proven sound then is probed again. That is a little early, at a moment that many bodies have
+    /// in common: so a thousand of them share wake-ups and commits.
+    #[must_use]
+    pub fn next_check(&self, proven_at: Timestamp) -> Timestamp {
+        let latest = proven_at.after_ms(self.probe_every_ms);
+        let between = i64::try_from(self.probe_every_ms / MOMENTS).unwrap_or(i64::MAX).max(1);
+        Timestamp(latest.0.saturating_sub(latest.0.rem_euclid(between)))
+    }
+
     /// The wait after so many failed attempts to stop.
     #[must_use]
     pub fn backoff_ms(&self, attempts: u32) -> u64 {
         let step = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
         let last = self.stop_backoff_ms.last();
         self.stop_backoff_ms.get(step).or(last).copied().unwrap_or(self.stop_attempt_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_were_proven_sound_at_different_times_are_probed_together_and_none_too_late() {
+        let policy = Policy { probe_every_ms: 15_000, ..Policy::default() };
+        let proven: Vec<_> = (1_000_000..1_015_000).map(Timestamp).collect();
+
+        let mut moments: Vec<_> = proven.iter().map(|at| policy.next_check(*at)).collect();
+        for (at, next) in proven.iter().zip(&moments) {
+            let waits = next.ms_since(*at);
+            assert!(waits <= 15_000 && waits > 14_500, "{waits}");
+        }
+
+        moments.dedup();
+        assert!(moments.len() <= 34, "{}", moments.len());
+    }
+
+    #[test]
+    fn a_check_is_never_at_the_moment_of_its_proof() {
+        for probe_every_ms in [1, 2, 31, 33, 1_000] {
+            let policy = Policy { probe_every_ms, ..Policy::default() };
+            assert!(policy.next_check(Timestamp(65_535)) > Timestamp(65_535));
+        }
     }
 }

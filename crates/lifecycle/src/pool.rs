@@ -111,11 +111,11 @@ impl Turn<'_> {
         // Half of the time is left for another body.
         let duty = self.duty_for(self.policy.start_ms / 2);
         let accept_by = self.policy.accept_ms.map(|ms| now.after_ms(ms));
-        let probe_every_ms = self.policy.probe_every_ms;
+        let policy = self.policy;
         if let Some(live) = self.live() {
             live.extension = Some(Extension { duty, holds_work });
             live.accept_by = accept_by;
-            live.health.next_check = live.health.verified_at.after_ms(probe_every_ms);
+            live.health.next_check = policy.next_check(live.health.verified_at);
         }
         self.record(Fact::Created);
     }

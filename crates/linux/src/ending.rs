@@ -25,6 +25,7 @@ const DEATH: Duration = Duration::from_secs(20);
 const ONE_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// One body to be ended.
+#[derive(Clone)]
 pub(crate) struct Ending {
     pub(crate) places: Places,
     pub(crate) cgroups: Cgroups,
@@ -42,6 +43,16 @@ pub(crate) struct Ended {
 }
 
 impl Ending {
+    /// Kills whatever lives in it, and waits a little for its keeper, the last to go.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        let groups = group_note::groups_of(&self.cgroups, &self.places)?;
+        groups.kill_all().map_err(io::Error::other)?;
+        match kill_keeper(&self.places)? {
+            Killed::Keeper(handle) => wait_for_end_of(&handle),
+            Killed::Nobody | Killed::NotYet => Ok(()),
+        }
+    }
+
     pub(crate) fn end(&self) -> io::Result<Ended> {
         let places = &self.places;
         self.end_processes()?;
@@ -69,8 +80,10 @@ impl Ending {
     /// The groups hold everything that was ever born here; without groups the keeper's end is everybody's.
     fn end_processes(&self) -> io::Result<()> {
         let groups = group_note::groups_of(&self.cgroups, &self.places)?;
-        groups.kill_all().map_err(io::Error::other)?;
         // The last one to go, and the only one that tells of it at once.
+        if groups.lives().map_err(io::Error::other)? {
+            groups.kill_all().map_err(io::Error::other)?;
+        }
         end_keeper(&self.places)?;
         groups.end_all(DEATH).map_err(io::Error::other)
     }

@@ -43,7 +43,10 @@ impl Launching {
 /// The locked and empty `process`, for the nursery to write into and for the keeper to hold.
 pub(crate) fn claim(places: &Places) -> io::Result<File> {
     let lock = take_process(places)?;
-    lock.set_len(0)?;
+    // To cut down even an empty file makes some filesystems write it to the disk when it is closed.
+    if lock.metadata()?.len() > 0 {
+        lock.set_len(0)?;
+    }
     Ok(lock)
 }
 

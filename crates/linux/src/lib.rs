@@ -22,6 +22,8 @@ mod nursery;
 mod patience;
 mod places;
 mod provider;
+mod rush;
+mod shared_look;
 mod start;
 mod stop;
 mod used;

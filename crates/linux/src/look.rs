@@ -1,5 +1,6 @@
 //! Really looking: what of a body is there, each kind of thing by its own means. A look that fails says so.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::provider::LinuxProvider;
 
 impl LinuxProvider {
     pub(crate) async fn look_at(&self, sandbox: SandboxId) -> Evidence {
-        let bodies = match self.bodies_of(sandbox) {
+        let bodies = match self.bodies_of(sandbox).await {
             Ok(bodies) => bodies,
             Err(error) => return Evidence::Unknown { why: error.to_string() },
         };
@@ -63,8 +64,8 @@ impl LinuxProvider {
 
     /// A body has its directory before its groups, and after them. Only where there is none, groups are searched
     /// for without.
-    pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
-        let known = self.grounds.bodies_of(sandbox)?;
+    pub(crate) async fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+        let known = self.directories.ask(|| self.grounds.names(), |names| among(names, sandbox)).await?;
         if !known.is_empty() {
             return Ok(known);
         }
@@ -99,6 +100,16 @@ impl LinuxProvider {
     }
 }
 
+/// The bodies of one sandbox, by the names of directories.
+fn among(names: &[OsString], sandbox: SandboxId) -> Vec<Body> {
+    let beginning = mark::beginning(sandbox);
+    let its_own = names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(&beginning));
+    let mut bodies: Vec<Body> = its_own.filter_map(mark::read).collect();
+    bodies.sort_unstable();
+    bodies.dedup();
+    bodies
+}
+
 /// With the secret that only it was born with.
 async fn answers_as_its_own(places: &Places) -> Result<bool, ControlError> {
     let Ok(expected) = fs::read_to_string(places.secret()) else { return Ok(false) };
@@ -126,7 +137,11 @@ pub(crate) fn checks(places: &Places, groups: &io::Result<BodyCgroup>) -> Vec<Re
             left.map(|left| !left.is_empty()),
         ),
         check("mounts", "/proc/self/mountinfo", text(mounted(&places.body))),
-        check("devices", "backing_file of every loop device", text(has_devices(&places.body))),
+        check(
+            "devices",
+            "backing_file of every loop device that has a size",
+            text(has_devices(&places.body)),
+        ),
         check("namespaces", "process 1 is reaped and nothing of ours holds them", processes),
         check("directories", "lstat", text(directories)),
         check("sockets", "lstat", text(exists(&places.socket()))),

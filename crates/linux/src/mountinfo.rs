@@ -5,6 +5,16 @@ use std::path::Path;
 /// Whether anything is mounted at this path or below it, or comes from there. Compared name by name: one path may
 /// begin with all letters of another and have nothing to do with it.
 pub(crate) fn mentions(mountinfo: &str, path: &Path) -> bool {
+    // Where not even its last name occurs, no path of it does. Names that the kernel would write otherwise are read.
+    let is_plain = |name: &&str| !name.contains([' ', '\t', '\n', '\\']);
+    if path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(is_plain)
+        .is_some_and(|it| !mountinfo.contains(it))
+    {
+        return false;
+    }
     mountinfo.split_whitespace().any(|field| Path::new(&unescape(field)).starts_with(path))
 }
 
@@ -47,5 +57,6 @@ mod tests {
     #[test]
     fn a_path_with_a_space_is_found() {
         assert!(mentions(LINE, Path::new("/a b/body.10")));
+        assert!(mentions(LINE, Path::new("/a b")));
     }
 }

@@ -1,12 +1,12 @@
 //! Where the things of a body are on this host's disk.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pinfold_lifecycle::SandboxId;
 use pinfold_provider::Body;
 
 use crate::mark;
@@ -78,20 +78,15 @@ impl Grounds {
         }
     }
 
-    /// The bodies of one sandbox that have a directory.
-    pub(crate) fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
-        let beginning = mark::beginning(sandbox);
-        let mut bodies = Vec::new();
+    /// The names of all bodies' directories, and of what else may be among them.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
         for directory in [&self.bodies, &self.control] {
             for entry in fs::read_dir(directory)? {
-                let name = entry?.file_name();
-                let its_own = name.to_str().filter(|name| name.starts_with(&beginning));
-                bodies.extend(its_own.and_then(mark::read));
+                names.push(entry?.file_name());
             }
         }
-        bodies.sort_unstable();
-        bodies.dedup();
-        Ok(bodies)
+        Ok(names)
     }
 
     /// The marks of all bodies that have a directory, and the names that are none.

@@ -1,5 +1,6 @@
 //! The Linux side of the provider contract.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use crate::id_ranges::IdRanges;
 use crate::look::outcome;
 use crate::nursery::{Nurseries, NurseryProgram};
 use crate::places::Grounds;
+use crate::rush::Rush;
+use crate::shared_look::SharedLook;
 use crate::used::{best_of, told_by_keeper};
 
 /// Where bodies live on this host, and how keepers are born.
@@ -46,6 +49,9 @@ pub struct LinuxProvider {
     pub(crate) find_layers: Arc<FindLayers>,
     pub(crate) nurseries: Arc<Nurseries>,
     pub(crate) disk: DiskChoice,
+    /// The names of bodies' directories.
+    pub(crate) directories: SharedLook<Vec<OsString>>,
+    pub(crate) rush: Rush,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Guards that bodies do without.
     #[cfg(feature = "weakened")]
@@ -89,6 +95,8 @@ impl LinuxProvider {
             find_layers: Arc::new(no_other_image),
             nurseries: Arc::new(Nurseries::new(nursery)),
             disk: DiskChoice::find(),
+            directories: SharedLook::default(),
+            rush: Rush::on_this_host(),
             #[cfg(feature = "weakened")]
             weaknesses: Vec::new(),
             grounds,

@@ -16,7 +16,9 @@ use crate::places::Places;
 use crate::provider::LinuxProvider;
 use crate::used::{Told, best_of, told_by_keeper};
 
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Between two looks at whether those who were asked to go have gone.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A stop of one body, and of all that came before it.
 struct Stopping {
@@ -30,7 +32,7 @@ struct Stopping {
 
 impl LinuxProvider {
     pub(crate) async fn stop_bodies(&self, body: Body, grace_ms: u64) -> StopOutcome {
-        let bodies = match self.bodies_of(body.sandbox) {
+        let bodies = match self.bodies_of(body.sandbox).await {
             Ok(bodies) => bodies,
             Err(error) => return StopOutcome::Unknown { why: format!("could not look for bodies: {error}") },
         };
@@ -43,11 +45,21 @@ impl LinuxProvider {
             covered: Vec::new(),
             later,
         };
+        for found in covered.iter().filter(|_| grace_ms > 0) {
+            self.ask_politely(&self.grounds.of(*found), grace_ms).await;
+        }
+        let dying = self.rush.one_more();
+        // Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
         for found in covered {
             let ending = self.ending(self.grounds.of(found));
-            let told = self.ask_to_end(&ending.places, grace_ms).await;
+            let told = if dying.is_among_many {
+                dying.kill(kill(ending.clone())).await
+            } else {
+                told_by_keeper(&ending.places).await
+            };
             stopping.covered.push((found, ending, told));
         }
+        let _turn = dying.turn().await;
         match aside(move || Ok(stopping.end())).await {
             Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(body.generation, self.now()))),
             Ok(Err(outcome)) => outcome,
@@ -59,28 +71,30 @@ impl LinuxProvider {
         Ending { places, cgroups: self.cgroups.clone(), ids: self.ids.clone() }
     }
 
-    /// Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
-    async fn ask_to_end(&self, places: &Places, grace_ms: u64) -> Told {
-        if grace_ms > 0 {
-            self.ask_politely(places, grace_ms).await;
-        }
-        told_by_keeper(places).await
-    }
-
     /// What does not go when it is asked to goes when it is made to.
     async fn ask_politely(&self, places: &Places, grace_ms: u64) {
         let end = tokio::time::Instant::now() + Duration::from_millis(grace_ms);
         if ask(places, &Request::Terminate).await.is_err() {
             return;
         }
+        let mut pause = FIRST_PAUSE;
         while tokio::time::Instant::now() < end {
             match ask(places, &Request::List).await {
                 Ok(Response::Executions(executions)) if executions.iter().any(|e| e.ended.is_none()) => {}
                 Ok(_) | Err(_) => return,
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Kills it and waits until its keeper is gone, if that is soon. What goes wrong here goes wrong again, and is told,
+/// when it is cleared away.
+async fn kill(ending: Ending) -> Told {
+    let told = told_by_keeper(&ending.places).await;
+    let _told_again = tokio::task::spawn_blocking(move || ending.kill()).await;
+    told
 }
 
 /// What a stop came to, with nothing left.

@@ -8,7 +8,7 @@ use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{Filter, Row, Store};
 
 use crate::seams::fault;
-use crate::stage::{MINUTE, SECOND, Stage, body_of};
+use crate::stage::{MINUTE, SECOND, Stage, body_of, first_check_ms};
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_disappears_ends_its_sandbox_and_its_executions_as_lost() {
@@ -37,7 +37,7 @@ async fn an_idle_body_that_disappears_is_missed_by_the_next_routine_probe() {
     stage.world.kill_body(body_of(&stage.sandbox(id).await), false);
     stage.until(id, MINUTE, |sandbox| sandbox.is_settled()).await;
 
-    assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost }).await, [15 * SECOND]);
+    assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost }).await, [first_check_ms()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -258,6 +258,11 @@ impl StartPermit for Anything {
     }
 }
 
+/// When a body that became ready at dawn is probed again by routine.
+pub(crate) fn first_check_ms() -> u64 {
+    Policy::default().next_check(DAWN).ms_since(DAWN)
+}
+
 pub(crate) fn words(command: &str) -> Command {
     Command { argv: command.split(' ').map(str::to_owned).collect(), ..Command::default() }
 }

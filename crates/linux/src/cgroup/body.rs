@@ -13,7 +13,7 @@ pub(super) const KEEPER: &str = "keeper";
 pub(super) const WORK: &str = "work";
 
 /// The groups of one body: `keeper` for its process 1, out of reach of limits and of what ends the work, and
-/// `work` for everything else. All it holds is names, so any process can have it, before and after the body is there.
+/// `work` for everything else; where neither is needed, only the one that has both in it, for the work alone. All it holds is names, so any process can have it, before and after the body is there.
 #[derive(Debug, Clone)]
 pub struct BodyCgroup {
     name: String,
@@ -80,33 +80,31 @@ impl BodyCgroup {
 
     /// The group of the work in the hierarchy that has the controller.
     pub(super) fn work_with(&self, controller: Controller) -> Option<Group> {
-        self.places.iter().find(|it| it.controllers.contains(&controller)).map(|it| it.group.child(WORK))
+        self.places.iter().find(|it| it.controllers.contains(&controller)).map(Place::work)
     }
 
     pub(super) fn v2_work(&self) -> Option<Group> {
         let place = self.places.iter().find(|it| it.group.version == Version::V2)?;
-        Some(place.group.child(WORK))
+        Some(place.work())
     }
 }
 
 impl Place {
-    /// A keeper needs a group where it is counted or ended with its body. Elsewhere it stays where it was started, out
-    /// of reach just as well, and the joining is saved. What only counts may be the body's own group, which has no
-    /// limits, since v1 lets a group hold both processes and groups.
-    pub(super) fn keeper(&self) -> Option<Group> {
-        if self.tracks || (self.counts_memory() && self.group.version == Version::V2) {
-            Some(self.group.child(KEEPER))
-        } else {
-            self.counts_memory().then(|| self.group.clone())
+    /// Where limits hold. In v1, where the body's processes are found and ended in another hierarchy, that is the
+    /// body's group itself. That is worth it: a memory group costs the kernel some bytes for each filesystem on the host,
+    /// 100 KiB beside a thousand sandboxes, and as many steps when it goes.
+    pub(super) fn work(&self) -> Group {
+        match self.group.version {
+            Version::V1 if !self.tracks => self.group.clone(),
+            Version::V1 | Version::V2 => self.group.child(WORK),
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as the keeper's, which not every place has")]
-    pub(super) fn work(&self) -> Option<Group> {
-        Some(self.group.child(WORK))
-    }
-
-    fn counts_memory(&self) -> bool {
-        self.controllers.contains(&Controller::Memory)
+    /// A keeper needs a group where it is ended with its body, and in v2 where memory is handed on. Elsewhere it stays
+    /// where it was started, out of reach just as well, and the group and the joining are saved.
+    pub(super) fn keeper(&self) -> Option<Group> {
+        let is_handed_on =
+            self.group.version == Version::V2 && self.controllers.contains(&Controller::Memory);
+        (self.tracks || is_handed_on).then(|| self.group.child(KEEPER))
     }
 }

@@ -40,7 +40,7 @@ impl BodyCgroup {
 
     /// The same for the groups of the work, where limits hold.
     pub fn joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::work, |_| true)
+        self.joiners(|it| Some(it.work()), |_| true)
     }
 
     /// Those of the keeper's groups that a process cannot be cloned into.
@@ -50,7 +50,7 @@ impl BodyCgroup {
 
     /// Those of the work's groups that a process cannot be cloned into.
     pub fn v1_joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::work, |it| it == Version::V1)
+        self.joiners(|it| Some(it.work()), |it| it == Version::V1)
     }
 
     fn v2_directory(&self, leaf: &str) -> Result<Option<OwnedFd>, JoinError> {
@@ -66,7 +66,7 @@ impl BodyCgroup {
         // The tracking group is never passed over: better an error than a process that nobody can end.
         let is_there = |it: &&Place| it.found || it.tracks;
         let places = self.places.iter().filter(is_there).filter(|it| wanted(it.group.version));
-        places.filter_map(group).map(|group| group.open_joiner()).collect()
+        places.filter_map(group).map(|it| it.open_joiner()).collect()
     }
 }
 

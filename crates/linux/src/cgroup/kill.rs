@@ -55,10 +55,22 @@ impl BodyCgroup {
         self.all_tracked().try_for_each(Group::kill)
     }
 
+    /// Whether the group that holds all of the body's processes holds any.
+    pub fn lives(&self) -> Result<bool, EmptyError> {
+        for group in self.all_tracked() {
+            if !group.is_empty()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Ends everything in any group of the body and waits until it is gone, also what was on its way in and had
     /// joined some of the groups only.
     pub fn end_all(&self, within: Duration) -> Result<(), EndError> {
-        self.kill_all()?;
+        if self.lives()? {
+            self.kill_all()?;
+        }
         let mut patience = Patience::of(within);
         while let Some(busy) = self.first_busy()? {
             // Its processes are on their way out if it tracks them; else it holds some that the kill did not reach.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Cgroups;
 use super::bases::Unseen;
-use super::body::{BodyCgroup, Place, WORK};
+use super::body::{BodyCgroup, Place};
 use super::files;
 use super::group::Group;
 use super::hierarchy::Hierarchy;
@@ -68,10 +68,10 @@ impl Cgroups {
             hand_on(&group.directory, &controllers)?;
         }
         let place = Place { group, controllers, tracks: hierarchy.tracks, found: true };
-        if let Some(keeper) = place.keeper().filter(|keeper| *keeper != place.group) {
+        if let Some(keeper) = place.keeper() {
             make_directory(&keeper.directory)?;
         }
-        let work = place.group.child(WORK);
+        let work = place.work();
         make_directory(&work.directory)?;
         for controller in &place.controllers {
             set_all(&work.directory, &limits.settings(work.version, *controller))?;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::patience::Patience;
 
-use super::body::{BodyCgroup, WORK};
+use super::body::BodyCgroup;
 use super::group::Group;
 
 /// How deep nested groups are taken away. Each level holds a descriptor, and no path gets too long.
@@ -38,9 +38,8 @@ impl BodyCgroup {
         let mut first_failed = Ok(());
         for place in &self.places {
             // Calls that nearly always spare the looking for groups below.
-            let _looked_at_again_below = place.group.child(WORK).remove_directory();
-            if let Some(keeper) = place.keeper().filter(|keeper| *keeper != place.group) {
-                let _looked_at_again_below = keeper.remove_directory();
+            for leaf in place.keeper().into_iter().chain([place.work()]).filter(|it| *it != place.group) {
+                let _looked_at_again_below = leaf.remove_directory();
             }
             first_failed = first_failed.and(place.group.remove(within));
         }

@@ -10,9 +10,15 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// The devices that a file below this directory is behind, removed or not.
 pub(crate) fn backed_by(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let partitions = match fs::read_to_string("/proc/partitions") {
+        Ok(partitions) => partitions,
+        // Without a view of devices there are none that we could have made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
     let mut devices = Vec::new();
-    for name in loops_in_use()? {
-        match fs::read_to_string(Path::new("/sys/block").join(&name).join("loop/backing_file")) {
+    for name in loops_in(&partitions) {
+        match fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file")) {
             Ok(file) if is_below(&file, directory) => devices.push(Path::new("/dev").join(name)),
             Ok(_) => {}
             // Nothing is behind it, or not any more.
@@ -24,16 +30,12 @@ pub(crate) fn backed_by(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(devices)
 }
 
-/// The kernel lists devices that have a size. Those that were ever used stay by the hundred, without one.
-fn loops_in_use() -> io::Result<Vec<String>> {
-    let listed = match fs::read_to_string("/proc/partitions") {
-        Ok(listed) => listed,
-        // A kernel without devices has none that we could have made.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let names = listed.lines().filter_map(|line| line.split_whitespace().nth(3));
-    Ok(names.filter(|name| name.starts_with("loop")).map(str::to_owned).collect())
+/// A loop device that nothing is behind has no size, and the kernel lists only what has one. There may be a hundred of
+/// the others, since a device stays when its file goes.
+fn loops_in(partitions: &str) -> impl Iterator<Item = &str> {
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    let names = partitions.lines().filter_map(|line| line.split_whitespace().nth(3));
+    names.filter(move |name| name.strip_prefix("loop").is_some_and(is_number))
 }
 
 fn is_below(file: &str, directory: &Path) -> bool {
@@ -64,6 +66,14 @@ pub(crate) fn let_go_of(directory: &Path, patience: Duration) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_loop_devices_are_told_from_parts_of_them_and_from_other_disks() {
+        let partitions = "major minor  #blocks  name\n\n 254        0   67108864 vda\n   7        3       1024 loop3\n \
+                          259        0       1000 loop3p1\n   7       12       1024 loop12\n";
+
+        assert_eq!(loops_in(partitions).collect::<Vec<_>>(), ["loop3", "loop12"]);
+    }
 
     #[test]
     fn a_file_is_known_after_it_was_removed_and_another_of_a_longer_name_is_not() {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    Effect, Execution, ExecutionId, Generation, NodeId, Sandbox, SandboxId, Shape, Timestamp,
+    Effect, Execution, ExecutionId, Generation, NodeId, Policy, Sandbox, SandboxId, Shape, Spec, Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension};
+use serde::de::DeserializeOwned;
 
 use super::ledger::{Ledger, unsigned};
 use super::text;
@@ -74,10 +75,11 @@ pub(super) fn waiting(
 /// Puts each sandbox together with its executions, which come as one row each.
 fn sandboxes(mut rows: rusqlite::Rows<'_>) -> rusqlite::Result<Vec<Row>> {
     let mut found: Vec<Row> = Vec::new();
+    let mut last = Last::default();
     while let Some(row) = rows.next()? {
         let id = text::id(row, 0)?;
         if found.last().map(Row::id) != Some(id) {
-            found.push(sandbox(row, id)?);
+            found.push(sandbox(row, id, &mut last)?);
         }
         if matches!(row.get_ref(6)?, rusqlite::types::ValueRef::Null) {
             continue;
@@ -91,13 +93,36 @@ fn sandboxes(mut rows: rusqlite::Rows<'_>) -> rusqlite::Result<Vec<Row>> {
     Ok(found)
 }
 
-fn sandbox(row: &rusqlite::Row<'_>, id: SandboxId) -> rusqlite::Result<Row> {
-    let stored = || {
+/// What was read last. Most sandboxes were asked for like the one before.
+#[derive(Default)]
+struct Last {
+    spec: Option<(String, Arc<Spec>)>,
+    policy: Option<(String, Arc<Policy>)>,
+}
+
+fn like_the_last<T: DeserializeOwned>(
+    row: &rusqlite::Row<'_>,
+    column: usize,
+    last: &mut Option<(String, Arc<T>)>,
+) -> rusqlite::Result<Arc<T>> {
+    let text = row.get_ref(column)?.as_str()?;
+    match last {
+        Some((same, value)) if same == text => Ok(value.clone()),
+        _ => {
+            let value = Arc::new(text::read(row, column)?);
+            *last = Some((text.to_owned(), Arc::clone(&value)));
+            Ok(value)
+        }
+    }
+}
+
+fn sandbox(row: &rusqlite::Row<'_>, id: SandboxId, last: &mut Last) -> rusqlite::Result<Row> {
+    let mut stored = || {
         let sandbox: Sandbox = text::read(row, 3)?;
         Ok(Stored {
             sandbox,
-            spec: Arc::new(text::read(row, 4)?),
-            policy: Arc::new(text::read(row, 5)?),
+            spec: like_the_last(row, 4, &mut last.spec)?,
+            policy: like_the_last(row, 5, &mut last.policy)?,
             version: Version(row.get(1)?),
         })
     };
@@ -243,8 +268,42 @@ fn count(limit: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
+
     use super::*;
+    use crate::sqlite::connect;
     use crate::sqlite::schema::MIGRATIONS;
+
+    #[test]
+    fn what_is_asked_again_is_not_planned_again() {
+        let connection = connect::in_memory().unwrap();
+        connection.execute_batch(&MIGRATIONS.concat()).unwrap();
+
+        for now in 0..3 {
+            due(&connection, Timestamp(now), 10).unwrap();
+        }
+
+        let statement = connection.prepare_cached(DUE).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::Run), 3);
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+
+    #[test]
+    fn what_is_like_the_last_is_shared_and_what_differs_is_not() {
+        let connection = Connection::open_in_memory().unwrap();
+        let rows = r#"SELECT column1 FROM (VALUES ('"a"'), ('"a"'), ('"b"'))"#;
+
+        let mut last = None;
+        let mut statement = connection.prepare(rows).unwrap();
+        let read: Vec<Arc<String>> = statement
+            .query_map([], |row| like_the_last(row, 0, &mut last))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+
+        assert_eq!(read.iter().map(|it| it.as_str()).collect::<Vec<_>>(), ["a", "a", "b"]);
+        assert!(Arc::ptr_eq(&read[0], &read[1]));
+    }
 
     #[test]
     fn what_is_asked_all_the_time_is_found_by_index() {

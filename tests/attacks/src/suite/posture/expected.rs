@@ -172,14 +172,20 @@ const KEEPERS: &str = "1 lock, 1 logs, 4 nothing, 3 pipe, 1 signals, 1 socket, 1
 const GROUPS: [&str; 6] =
     ["", "/tasks", "/cgroup.procs", "/memory.events", "/memory.oom_control", "/pids.events"];
 
+/// In v1 the work is in the body's own group wherever the keeper is not.
+const FLAT_GROUPS: [&str; 3] = ["/tasks", "/memory.oom_control", "/pids.events"];
+
 fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
     let logs = format!("{}/logs/", stage.data().display());
     // The kernel names it by its true path.
     let lock = fs::canonicalize(stage.control().join("process")).unwrap_or_default().display().to_string();
     let own_group = |target: &str| {
-        let own = format!("/{}/work", stage.name());
+        let own = format!("/{}", stage.name());
         let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&own)).flatten();
-        below.is_some_and(|(_, file)| GROUPS.contains(&file))
+        below.is_some_and(|(_, file)| match file.strip_prefix("/work") {
+            Some(file) => GROUPS.contains(&file),
+            None => FLAT_GROUPS.contains(&file),
+        })
     };
     let kind = |target: &str| match target {
         // The host's and the sandbox's own.
