@@ -136,6 +136,7 @@ impl Turn<'_> {
         match self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => {}
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
             | Lease::Quarantined { .. } => {

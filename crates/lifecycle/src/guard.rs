@@ -55,10 +55,18 @@ pub enum Guard {
     ShorterLifeWaits,
     /// Only a body that waits in the pool is given up to make room.
     OnlyTheWaitingAreGivenUp,
+    /// The next try waits until the body of the last one is proven gone.
+    NextTryWaitsForAbsence,
+    /// A stop also ends what waits for its next try.
+    StopEndsTheTries,
+    /// What has reported its outcome is not tried again.
+    ReportedIsFinal,
+    /// There are so many tries and no more.
+    TriesAreBounded,
 }
 
 impl Guard {
-    pub const ALL: [Guard; 25] = [
+    pub const ALL: [Guard; 29] = [
         Guard::OnlyAbsenceFrees,
         Guard::LaunchWaitsForAbsence,
         Guard::StopCoversStart,
@@ -84,6 +92,10 @@ impl Guard {
         Guard::GivenOutProven,
         Guard::ShorterLifeWaits,
         Guard::OnlyTheWaitingAreGivenUp,
+        Guard::NextTryWaitsForAbsence,
+        Guard::StopEndsTheTries,
+        Guard::ReportedIsFinal,
+        Guard::TriesAreBounded,
     ];
 }
 
