@@ -136,12 +136,22 @@ impl Turn<'_> {
                 self.finish_execution(id, outcome);
             }
             // Its outcome was decided before: this is only the proof that its process is gone.
-            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) => {
+            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) if self.is_first_try(id) => {
                 let holds = self.holds(Guard::OutcomeWrittenOnce);
                 self.finish_execution(id, if holds { decided } else { outcome });
             }
             Some(_) | None => self.late(ticket, "execution ended"),
         }
+    }
+
+    /// Whether nobody can have heard of this execution from an earlier body.
+    fn is_first_try(&self, id: ExecutionId) -> bool {
+        let own = self.sandbox.generation();
+        if !self.holds(Guard::EndsAreOfTheirTry) {
+            return true;
+        }
+        let execution = self.sandbox.executions.iter().find(|execution| execution.id == id);
+        execution.is_some_and(|execution| execution.attempts.iter().all(|attempt| attempt.generation == own))
     }
 
     pub(crate) fn execution_gone(&mut self, ticket: Ticket, id: ExecutionId) {

@@ -63,10 +63,12 @@ pub enum Guard {
     ReportedIsFinal,
     /// There are so many tries and no more.
     TriesAreBounded,
+    /// An end that an earlier try came to says nothing about this one.
+    EndsAreOfTheirTry,
 }
 
 impl Guard {
-    pub const ALL: [Guard; 29] = [
+    pub const ALL: [Guard; 30] = [
         Guard::OnlyAbsenceFrees,
         Guard::LaunchWaitsForAbsence,
         Guard::StopCoversStart,
@@ -96,6 +98,7 @@ impl Guard {
         Guard::StopEndsTheTries,
         Guard::ReportedIsFinal,
         Guard::TriesAreBounded,
+        Guard::EndsAreOfTheirTry,
     ];
 }
 

@@ -83,7 +83,7 @@ pub fn broken_step(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
         return Some("tickets only grow");
     }
     if stop_attempts(&after.lease) < stop_attempts(&before.lease)
-        && !after.lease.is_free()
+        && after.lease.may_have_a_body()
         && after.generation() == before.generation()
     {
         return Some("again is safe: asking again reset the stop's backoff");

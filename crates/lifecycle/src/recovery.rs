@@ -41,7 +41,7 @@ pub struct Attempt {
     pub started_at: Option<Timestamp>,
     /// None: it goes on.
     pub end: Option<AttemptEnd>,
-    /// The proof that its body is gone. None for the last try, whose proof is the sandbox's own.
+    /// The proof that its body is gone. None: the execution ended before it, and its proof is the sandbox's own.
     pub receipt: Option<Box<Receipt>>,
 }
 

@@ -53,6 +53,7 @@ promises! {
     GivenOutOnce = "given out once",
     GivenOutProven = "given out means proven",
     ItsEndIsKept = "its end is kept",
+    TriesAreBounded = "tries are bounded",
     RowsAreSound = "rows are sound",
 }
 
@@ -74,7 +75,9 @@ impl Promise {
                     .sandbox()
                     .is_none_or(|sandbox| !sandbox.lease.is_free() || world.bodies(place).next().is_none())
             }),
-            Self::OneBody => places(world).all(|place| world.bodies(place).count() <= 1),
+            Self::OneBody => {
+                places(world).all(|place| world.bodies(place).count() <= 1) && row_keeps(self, small, world)
+            }
             Self::FailClosed => places(world)
                 .filter(|place| matches!(row(world, *place), Row::Forgotten { .. }))
                 .all(|place| world.bodies(place).next().is_none()),
@@ -91,9 +94,11 @@ impl Promise {
                     && pooled(world) == u64::from(world.totals.pooled)
             }
             Self::ItsEndIsKept => places(world).all(|place| nothing_runs_past_its_end(world, place)),
-            Self::RowsAreSound | Self::StopWins | Self::NoWaitWithoutADeadline | Self::GivenOutOnce => {
-                row_keeps(self, small, world)
-            }
+            Self::RowsAreSound
+            | Self::StopWins
+            | Self::NoWaitWithoutADeadline
+            | Self::GivenOutOnce
+            | Self::TriesAreBounded => row_keeps(self, small, world),
             Self::GivenOutProven
             | Self::OutcomeIsWrittenOnce
             | Self::OnlyTheStoppedEnds

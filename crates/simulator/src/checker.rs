@@ -214,6 +214,9 @@ impl Seen {
         if let Some((before, _)) = &before {
             broken = broken.or(invariants::broken_step(before, next).map(str::to_owned));
         }
+        if let Some(again) = next.executions.iter().find(|e| self.outcomes.contains_key(&e.id)) {
+            broken = broken.or(Some(format!("{} has its outcome and goes on", again.id)));
+        }
         for execution in &transition.finished {
             let outcome = execution.outcome().cloned();
             match (self.outcomes.get(&execution.id), outcome) {
