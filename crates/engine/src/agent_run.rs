@@ -28,11 +28,7 @@ impl Engine {
     /// that says nothing, three times. Its maximum life is that of all tries together.
     ///
     /// The output of all tries is one, in order: that of a later try goes on where the earlier one broke off.
-    pub async fn run_agent(
-        &self,
-        ask: CreateAsk,
-        run: RunAsk,
-    ) -> Result<(SandboxId, ExecutionId), RunError> {
+    pub async fn run_agent(&self, ask: CreateAsk, run: RunAsk) -> Result<(SandboxId, ExecutionId), RunError> {
         let recovery = Some(ask.policy.recovery.unwrap_or_default());
         let policy = Policy { one_shot: true, recovery, ..ask.policy };
         self.create_and_execute(CreateAsk { policy, ..ask }, run).await
@@ -53,15 +49,12 @@ impl Engine {
     }
 
     /// A run as it stands.
-    pub async fn agent_run(
-        &self,
-        sandbox: SandboxId,
-        execution: ExecutionId,
-    ) -> Result<AgentRun, WaitError> {
+    pub async fn agent_run(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<AgentRun, WaitError> {
         // The sandbox first: what ends in between is then told with less proof than there is, not with more.
         let stored = self.inner.readable(sandbox).await?;
         let execution = self.inner.store.execution(execution).await?;
-        let execution = execution.filter(|known| known.sandbox == sandbox).ok_or(WaitError::Missing)?.execution;
+        let execution =
+            execution.filter(|known| known.sandbox == sandbox).ok_or(WaitError::Missing)?.execution;
         let outcome = execution.outcome().cloned();
         let (cause, receipt) = match stored.sandbox.life {
             Life::Ended { cause, receipt, .. } => (Some(cause), Some(receipt)),

@@ -2,8 +2,8 @@
 
 use crate::turn::Turn;
 use crate::{
-    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live, Outcome,
-    Refusal, Ticket,
+    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live,
+    Outcome, Refusal, Ticket,
 };
 
 impl Turn<'_> {

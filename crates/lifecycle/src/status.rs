@@ -52,7 +52,11 @@ pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
         }
         (Lease::LaunchWaiting { .. }, _) => {
             let tries = sandbox.launches;
-            plain(State::Provisioning, None, format!("after {tries} failed tries the next one waits for its time"))
+            plain(
+                State::Provisioning,
+                None,
+                format!("after {tries} failed tries the next one waits for its time"),
+            )
         }
         (Lease::Starting { step, .. }, _) => {
             plain(State::Provisioning, None, format!("{step:?} is under way"))

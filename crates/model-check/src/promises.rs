@@ -71,9 +71,9 @@ impl Promise {
         match self {
             Self::IntentFirst => nothing_without_lease(world) && row_keeps(self, small, world),
             Self::OnlyEvidenceFrees => places(world).all(|place| {
-                row(world, place)
-                    .sandbox()
-                    .is_none_or(|sandbox| !sandbox.lease.is_free() || world.bodies(place).next().is_none())
+                row(world, place).sandbox().is_none_or(|sandbox| {
+                    sandbox.lease.may_have_a_body() || world.bodies(place).next().is_none()
+                })
             }),
             Self::OneBody => {
                 places(world).all(|place| world.bodies(place).count() <= 1) && row_keeps(self, small, world)
@@ -133,7 +133,7 @@ fn nothing_without_lease(world: &World) -> bool {
         let memory = &world.memory[usize::from(thing.place)];
         let leased = match row(world, thing.place) {
             Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } => {
-                !sandbox.lease.is_free() && sandbox.generation() == thing.generation
+                sandbox.lease.may_have_a_body() && sandbox.generation() == thing.generation
             }
             Row::Unborn | Row::Forgotten { .. } => false,
         };

@@ -2,7 +2,8 @@
 //! times are written for people. Without this the spaces would be some ten times larger.
 
 use pinfold_lifecycle::{
-    Attempt, Duty, Effect, Event, Execution, ExecutionState, Lease, Life, Sandbox, StartStep, Ticket, Timestamp,
+    Attempt, Duty, Effect, Event, Execution, ExecutionState, Lease, Life, Sandbox, StartStep, Ticket,
+    Timestamp,
 };
 
 use crate::World;

@@ -123,10 +123,9 @@ impl Checker {
             let seen = self.lock();
             for physical in &alive {
                 let Body { sandbox, generation } = physical.body;
-                let leased = seen
-                    .known
-                    .get(&sandbox)
-                    .is_some_and(|(known, _)| !known.lease.is_free() && known.generation() == generation);
+                let leased = seen.known.get(&sandbox).is_some_and(|(known, _)| {
+                    known.lease.may_have_a_body() && known.generation() == generation
+                });
                 let outlives = seen
                     .known
                     .get(&sandbox)

@@ -2,8 +2,8 @@
 
 use pinfold_engine::{AgentRun, CreateAsk, Engine, RunAsk, Waited};
 use pinfold_lifecycle::{
-    Cause, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Lease, Outcome, OutcomeKind, Policy,
-    Recovery, SandboxId, State,
+    Cause, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Lease, Outcome, OutcomeKind,
+    Policy, Recovery, SandboxId, State,
 };
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{IdempotencyKey, Store};
@@ -52,7 +52,8 @@ impl Stage {
 
 /// The generation and cause of every try, all of which have ended.
 fn tries(run: &AgentRun) -> Vec<(u64, Cause)> {
-    let ended = run.attempts.iter().map(|attempt| (attempt.generation.0, attempt.end.as_ref().unwrap().cause));
+    let ended =
+        run.attempts.iter().map(|attempt| (attempt.generation.0, attempt.end.as_ref().unwrap().cause));
     ended.collect()
 }
 
@@ -90,7 +91,8 @@ async fn a_body_that_dies_and_leaves_its_mark_is_proven_gone_before_the_next_try
 
     assert_eq!(tries(&run), [(1, Cause::ProviderError), (2, Cause::Completed)]);
     let names = stage.names(id).await;
-    let place = |name: &str, nth: usize| names.iter().enumerate().filter(|(_, n)| *n == name).nth(nth).unwrap().0;
+    let place =
+        |name: &str, nth: usize| names.iter().enumerate().filter(|(_, n)| *n == name).nth(nth).unwrap().0;
     assert!(place("LeaseFreed", 0) < place("LaunchBegan", 1), "{names:?}");
     stage.assert_nothing_is_left().await;
 }
@@ -107,10 +109,7 @@ async fn launches_that_fail_are_tried_three_times_with_growing_waits_and_then_th
     let launches = stage.times(asked.0, |fact| matches!(fact, Fact::LaunchBegan { .. })).await;
     assert_eq!(launches, [0, SECOND, 3 * SECOND]);
     assert_eq!(run.outcome.as_ref().unwrap().kind, OutcomeKind::Failed);
-    assert_eq!(
-        tries(&run),
-        [(1, Cause::StartFailed), (2, Cause::StartFailed), (3, Cause::StartFailed)]
-    );
+    assert_eq!(tries(&run), [(1, Cause::StartFailed), (2, Cause::StartFailed), (3, Cause::StartFailed)]);
     stage.assert_nothing_is_left().await;
 }
 

@@ -97,7 +97,8 @@ impl Reader {
         for entry in entries {
             let name = entry?.file_name().into_string().unwrap_or_default();
             let rest = name.strip_prefix(&self.execution).and_then(|rest| rest.strip_prefix('.'));
-            let number = rest.and_then(|rest| rest.strip_suffix(".log")).and_then(|it| it.parse::<u64>().ok());
+            let number =
+                rest.and_then(|rest| rest.strip_suffix(".log")).and_then(|it| it.parse::<u64>().ok());
             numbers.extend(number);
         }
         Ok(numbers)

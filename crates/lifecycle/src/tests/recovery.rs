@@ -295,3 +295,17 @@ fn only_what_is_the_bodys_own_failure_is_tried_again() {
     assert!(again.iter().all(|cause| cause.may_be_tried_again()));
     assert!(!never.iter().any(|cause| cause.may_be_tried_again()));
 }
+
+#[test]
+fn what_is_found_between_two_tries_is_stopped_before_the_next() {
+    let mut scene = running();
+    scene.lose_body();
+
+    scene.ask(Ask::LeaseStray { generation: Generation(1) }).unwrap();
+    let work = scene.work();
+    scene.stopped(gone());
+
+    assert_eq!(work, [Work::Stop { grace_ms: 5_000 }]);
+    assert!(matches!(scene.sandbox.lease, Lease::LaunchWaiting { .. }));
+    assert_eq!(scene.sandbox.created_and_destroyed(), (1, 0));
+}
