@@ -44,7 +44,7 @@ pub async fn every_try_is_read_back_with_its_receipt(subject: &dyn Subject) {
 
     assert!(matches!(stored.sandbox.lease, Lease::LaunchWaiting { .. }));
     assert_eq!(stored.policy.recovery, world.policy.recovery);
-    assert_eq!(stored.sandbox.executions, [row.execution.clone()]);
+    assert_eq!(stored.sandbox.executions, std::slice::from_ref(&row.execution));
     let [attempt] = &row.execution.attempts[..] else { panic!("{row:?}") };
     assert_eq!(attempt.end.as_ref().unwrap().why.as_deref(), Some("no memory"));
     assert!(attempt.receipt.as_ref().unwrap().proves_absence());
