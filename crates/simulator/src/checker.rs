@@ -99,7 +99,9 @@ impl Checker {
 
     /// Somebody is given a body from the pool: the first one, and it is proven.
     pub(crate) fn given_out(&self, transition: &Transition, policy: &Policy) {
-        let (sandbox, now) = (&transition.sandbox, self.clock.now());
+        let sandbox = &transition.sandbox;
+        // It was proven when that was decided: a node may fall asleep before it commits.
+        let now = transition.records.last().map_or_else(|| self.clock.now(), |record| record.at);
         let (first, proven) = {
             let mut seen = self.lock();
             let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
