@@ -155,6 +155,7 @@ fn next_check(sandbox: &Sandbox) -> Option<Timestamp> {
     match &sandbox.lease {
         Lease::Live(live) => Some(live.health.next_check),
         Lease::Free { .. }
+        | Lease::LaunchWaiting { .. }
         | Lease::Starting { .. }
         | Lease::Stopping { .. }
         | Lease::StopWaiting { .. }

@@ -124,6 +124,8 @@ fn is_seen_to(row: &Row, me: NodeId, others: &[NodeId]) -> bool {
     match row {
         Row::Readable(stored) if stored.sandbox.owner == me => match &stored.sandbox.lease {
             Lease::Live(live) => live.check.is_none() && live.health.verdict == Verdict::Healthy,
+            // The next body has its time, and nothing is left of the last one.
+            Lease::LaunchWaiting { .. } => true,
             Lease::Free { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }

@@ -35,7 +35,7 @@ pub struct Parts {
 
 /// One node. Dropping it stops its work at once, as a crash would; what it left is in the store.
 pub struct Engine {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {

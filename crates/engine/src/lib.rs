@@ -1,6 +1,7 @@
 //! The loop: load the row, decide with a pure function, commit, act, observe, and feed what was found back in.
 //! There is no second way to change state. Start reading at [`Engine`], then `apply.rs`.
 
+mod agent_run;
 mod apply;
 mod census;
 mod claim;
@@ -20,6 +21,7 @@ mod retention;
 mod timer;
 mod waiting;
 
+pub use agent_run::AgentRun;
 pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
 pub use clock::{AnchorError, Clock, HostClock};

@@ -84,7 +84,7 @@ impl Inner {
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
         let leased = match self.store.load(body.sandbox).await? {
-            Some(Row::Readable(stored)) => !stored.sandbox.lease.is_free(),
+            Some(Row::Readable(stored)) => stored.sandbox.lease.may_have_a_body(),
             Some(Row::Unreadable(_)) => true,
             None => false,
         };

@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 pub use reader::Reader;
 
@@ -45,6 +47,24 @@ pub enum Stream {
     Stderr,
 }
 
+/// Where a writer begins: at the beginning, or after what an earlier body has kept of the same execution. That is the
+/// oldest in its ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Onset {
+    /// The oldest segment that is left.
+    pub oldest: u64,
+    pub segment: u64,
+    pub seq: u64,
+    /// All bytes of all pieces before.
+    pub bytes: u64,
+}
+
+impl Default for Onset {
+    fn default() -> Self {
+        Self { oldest: 0, segment: 0, seq: 1, bytes: 0 }
+    }
+}
+
 /// How much is kept of one execution: so many segments of so many bytes, the one being written among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ring {
@@ -74,24 +94,31 @@ pub(crate) struct Writer {
     in_file: u64,
     segments: VecDeque<u64>,
     next: u64,
-    /// All bytes of all pieces, those that made room too.
+    onset: Onset,
+    /// All bytes of all its pieces, those that made room too.
     pub(crate) written: u64,
 }
 
 impl Writer {
-    pub(crate) fn begin(directory: OwnedFd, execution: &str, ring: Ring) -> io::Result<Self> {
-        let file = begin_segment(&directory, &segment_name(execution, 0), 1, 0)?;
-        let segments = VecDeque::from([0]);
-        Ok(Self {
+    pub(crate) fn begin(directory: OwnedFd, execution: &str, ring: Ring, onset: Onset) -> io::Result<Self> {
+        let Onset { oldest, segment, seq, bytes } = onset;
+        let file = begin_segment(&directory, &segment_name(execution, segment), seq, bytes)?;
+        // However many are said to be left, there is room for so many.
+        let oldest = oldest.max(segment.saturating_sub(ring.segments as u64));
+        let segments = (oldest..=segment).collect();
+        let mut writer = Self {
             directory,
             execution: execution.to_owned(),
             ring,
             file,
             in_file: 0,
             segments,
-            next: 1,
+            next: seq,
+            onset,
             written: 0,
-        })
+        };
+        writer.make_room(ring.segments)?;
+        Ok(writer)
     }
 
     /// In one write, so that a reader sees a piece whole or not at all.
@@ -116,19 +143,29 @@ impl Writer {
     }
 
     pub(crate) fn pieces(&self) -> u64 {
-        self.next - 1
+        self.next - self.onset.seq
+    }
+
+    /// No more than so many stay.
+    fn make_room(&mut self, stay: usize) -> io::Result<()> {
+        while self.segments.len() > stay
+            && let Some(oldest) = self.segments.pop_front()
+        {
+            match unlinkat(&self.directory, segment_name(&self.execution, oldest), AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// The oldest goes before the next comes, so that there are never more than the ring has.
     fn turn_over(&mut self) -> io::Result<()> {
-        if self.segments.len() >= self.ring.segments
-            && let Some(oldest) = self.segments.pop_front()
-        {
-            unlinkat(&self.directory, segment_name(&self.execution, oldest), AtFlags::empty())?;
-        }
+        self.make_room(self.ring.segments.saturating_sub(1))?;
         let number = self.segments.back().map_or(0, |last| last + 1);
         let name = segment_name(&self.execution, number);
-        self.file = begin_segment(&self.directory, &name, self.next, self.written)?;
+        let bytes_before = self.onset.bytes.saturating_add(self.written);
+        self.file = begin_segment(&self.directory, &name, self.next, bytes_before)?;
         self.segments.push_back(number);
         self.in_file = 0;
         Ok(())

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::disk::Disk;
 use crate::files::wire::FileRequest;
+use crate::log::Onset;
 use crate::used::Counted;
 use crate::world::World;
 
@@ -78,6 +79,9 @@ pub struct Exec {
     pub timeout_ms: Option<u64>,
     pub inactivity_ms: Option<u64>,
     pub console: Console,
+    /// Where its output goes on, if an earlier body was to run it before.
+    #[serde(default)]
+    pub output: Onset,
 }
 
 /// What an execution reads from and writes to. What it writes is kept in every case.

@@ -49,6 +49,7 @@ impl Turn<'_> {
                 }
             }
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Live(_)
             | Lease::Stopping { .. }
@@ -83,6 +84,7 @@ fn left_by(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
         ExecutionState::Starting { duty } | ExecutionState::Ending { kill: Some(duty), .. } => duty,
         ExecutionState::Running { watch, .. } => watch,
         ExecutionState::Queued { .. }
+        | ExecutionState::Interrupted
         | ExecutionState::Ending { kill: None, .. }
         | ExecutionState::Ended { .. } => {
             return None;
@@ -96,6 +98,7 @@ fn replace_duty(execution: &mut Execution, again: Duty) {
         ExecutionState::Starting { duty } | ExecutionState::Ending { kill: Some(duty), .. } => *duty = again,
         ExecutionState::Running { watch, .. } => *watch = again,
         ExecutionState::Queued { .. }
+        | ExecutionState::Interrupted
         | ExecutionState::Ending { kill: None, .. }
         | ExecutionState::Ended { .. } => {}
     }

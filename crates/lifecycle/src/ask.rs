@@ -28,7 +28,7 @@ pub enum Ask {
     Attest { by: String, reason: String },
     /// Take over what a dead node owned or was doing here.
     Adopt { dead: NodeId, rebooted: bool },
-    /// A body of this generation was found although the lease is free.
+    /// A body of this generation was found although there is none by the lease.
     LeaseStray { generation: Generation },
 }
 
@@ -136,6 +136,7 @@ impl Turn<'_> {
         match self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => {}
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
             | Lease::Quarantined { .. } => {
@@ -177,10 +178,19 @@ impl Turn<'_> {
     }
 
     fn lease_stray(&mut self, generation: Generation) -> Result<(), Refusal> {
-        let Lease::Free { last } = self.sandbox.lease else {
-            return Err(Refusal::Leased);
+        let last = match self.sandbox.lease {
+            Lease::Free { last } => {
+                self.sandbox.strays += 1;
+                last
+            }
+            // It is counted already. The next try waits for the end of this one too.
+            Lease::LaunchWaiting { last, .. } => last,
+            Lease::Starting { .. }
+            | Lease::Live(_)
+            | Lease::Stopping { .. }
+            | Lease::StopWaiting { .. }
+            | Lease::Quarantined { .. } => return Err(Refusal::Leased),
         };
-        self.sandbox.strays += 1;
         self.sandbox.lease = Lease::Free { last: last.max(generation) };
         self.record(Fact::StrayFound { generation });
         self.stop_attempt(1, false);

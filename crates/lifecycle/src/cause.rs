@@ -31,3 +31,36 @@ pub enum Cause {
     EvictedEmergency,
     ProviderError,
 }
+
+impl Cause {
+    /// Whether another body may fare better: what failed was the body, not the work, and nobody wanted the end.
+    #[must_use]
+    pub fn may_be_tried_again(self) -> bool {
+        match self {
+            Self::StartDeadline
+            | Self::StartFailed
+            | Self::ProbeFailed
+            | Self::Lost
+            | Self::HostRestarted
+            | Self::ProviderError => true,
+            Self::Completed
+            | Self::ExitNonzero
+            | Self::StoppedByUser
+            | Self::TimeLimit
+            | Self::Inactivity
+            | Self::Idle
+            | Self::MaxLife
+            | Self::MemoryLimit
+            | Self::CpuLimit
+            | Self::NetworkLimit
+            | Self::DiskLimit
+            | Self::ProcessLimit
+            | Self::OutputLimit
+            | Self::Cancelled
+            | Self::CallerGone
+            | Self::Shutdown
+            | Self::Orphan
+            | Self::EvictedEmergency => false,
+        }
+    }
+}

@@ -17,7 +17,7 @@ impl Sandbox {
                 let extension = live.extension.map(|extension| extension.duty.deadline);
                 extension.into_iter().chain([self.next_check(live)]).min()
             }
-            Lease::StopWaiting { next_at, .. } => Some(*next_at),
+            Lease::LaunchWaiting { next_at, .. } | Lease::StopWaiting { next_at, .. } => Some(*next_at),
             Lease::Quarantined { look: Some(duty), .. } => Some(duty.deadline),
             Lease::Quarantined { look: None, next_look, .. } => Some(*next_look),
         };
@@ -26,7 +26,7 @@ impl Sandbox {
             ExecutionState::Starting { duty } => Some(duty.deadline),
             ExecutionState::Running { watch, .. } => Some(watch.deadline),
             ExecutionState::Ending { kill, .. } => kill.map(|duty| duty.deadline),
-            ExecutionState::Ended { .. } => None,
+            ExecutionState::Interrupted | ExecutionState::Ended { .. } => None,
         });
         let life = matches!(self.life, Life::Wanted).then_some(self.expires_at);
         lease.into_iter().chain(executions).chain(life).min()
@@ -48,6 +48,7 @@ impl Sandbox {
             ExecutionState::Running { quiet_by, .. } => quiet_by,
             ExecutionState::Queued { .. }
             | ExecutionState::Starting { .. }
+            | ExecutionState::Interrupted
             | ExecutionState::Ending { .. }
             | ExecutionState::Ended { .. } => None,
         });
@@ -78,8 +79,12 @@ impl Turn<'_> {
                     self.finish_execution(execution.id, outcome);
                 }
                 ExecutionState::Starting { duty } if self.is_over(duty.deadline) => {
-                    let outcome = Outcome::failed(Cause::StartDeadline, "its process did not start in time");
-                    self.end_execution(execution.id, outcome);
+                    let why = "its process did not start in time";
+                    if self.may_recover(Cause::StartDeadline) {
+                        self.fail(Cause::StartDeadline, why.into());
+                    } else {
+                        self.end_execution(execution.id, Outcome::failed(Cause::StartDeadline, why));
+                    }
                 }
                 ExecutionState::Running { watch, .. } if self.is_over(watch.deadline) => {
                     self.end_execution(execution.id, Outcome::ended_for(Cause::TimeLimit));
@@ -91,6 +96,7 @@ impl Turn<'_> {
                 ExecutionState::Queued { .. }
                 | ExecutionState::Starting { .. }
                 | ExecutionState::Running { .. }
+                | ExecutionState::Interrupted
                 | ExecutionState::Ending { .. }
                 | ExecutionState::Ended { .. } => {}
             }
@@ -106,6 +112,7 @@ impl Turn<'_> {
                 };
                 self.start_failed(cause, format!("no answer to {step:?} by its deadline"));
             }
+            Lease::LaunchWaiting { next_at, .. } if self.is_over(*next_at) => self.launch(),
             Lease::Live(_) => {
                 self.extension_overdue();
                 self.checks_overdue();
@@ -126,6 +133,7 @@ impl Turn<'_> {
                 self.look_in_quarantine()
             }
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }

@@ -143,6 +143,7 @@ impl Turn<'_> {
                 Some(_) | None => self.late(ticket, "probed"),
             },
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
@@ -165,6 +166,7 @@ impl Turn<'_> {
                 self.looked_in_quarantine(evidence);
             }
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
@@ -178,6 +180,9 @@ impl Turn<'_> {
             Evidence::Absent(checks) => {
                 let receipt = self.receipt(checks);
                 let generation = self.sandbox.generation();
+                if self.policy.recovery.is_some() {
+                    self.fail_without_body(Cause::StartFailed, "its node died before it was made".into());
+                }
                 self.free(receipt, generation);
             }
             Evidence::Present(bodies) if self.is_ours(&bodies) => self.prove_start(StartStep::Probe),

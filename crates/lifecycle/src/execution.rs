@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, Duty, ExecutionId, Timestamp};
+use crate::{Attempt, Cause, Duty, ExecutionId, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Execution {
@@ -11,6 +11,9 @@ pub struct Execution {
     pub limits: ExecutionLimits,
     pub asked_at: Timestamp,
     pub state: ExecutionState,
+    /// Where it may be tried again: every try so far, the present or last one included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,6 +54,9 @@ impl ExecutionLimits {
 ///     │               Ending ─────────────┤
 ///     └───────────────────────────────────┘
 /// ```
+///
+/// Where its body fails and is to be replaced, it is `Interrupted` until that body is proven gone, and then `Queued`
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
@@ -68,6 +74,8 @@ pub enum ExecutionState {
         /// The wait for its end; its deadline is the execution's.
         watch: Duty,
     },
+    /// Its try is over and the next one waits for the proof that this body is gone.
+    Interrupted,
     /// The outcome is decided, the proof that the process is gone is not there yet.
     Ending {
         outcome: Outcome,
@@ -154,6 +162,7 @@ impl Execution {
             ExecutionState::Queued { .. }
             | ExecutionState::Starting { .. }
             | ExecutionState::Running { .. }
+            | ExecutionState::Interrupted
             | ExecutionState::Ending { .. } => None,
         }
     }
@@ -164,6 +173,7 @@ impl Execution {
         match self.state {
             ExecutionState::Starting { .. }
             | ExecutionState::Running { .. }
+            | ExecutionState::Interrupted
             | ExecutionState::Ending { .. } => true,
             ExecutionState::Queued { .. } | ExecutionState::Ended { .. } => false,
         }

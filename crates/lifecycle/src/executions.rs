@@ -2,8 +2,8 @@
 
 use crate::turn::Turn;
 use crate::{
-    Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live, Outcome,
-    Refusal, Ticket,
+    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live,
+    Outcome, Refusal, Ticket,
 };
 
 impl Turn<'_> {
@@ -27,9 +27,9 @@ impl Turn<'_> {
         if known >= places {
             return Err(Refusal::Busy { running: known, places });
         }
-        let start_by = self.now.after_ms(self.policy.queued_ms);
-        let state = ExecutionState::Queued { start_by };
-        self.sandbox.executions.push(Execution { id, kind, limits, asked_at: self.now, state });
+        let state = ExecutionState::Queued { start_by: self.queued_until() };
+        let asked_at = self.now;
+        self.sandbox.executions.push(Execution { id, kind, limits, asked_at, state, attempts: Vec::new() });
         self.record(Fact::ExecutionQueued { execution: id });
         Ok(())
     }
@@ -49,10 +49,7 @@ impl Turn<'_> {
         if !matches!(self.sandbox.life, Life::Wanted) {
             return;
         }
-        let last_cause = self.finished.last().and_then(Execution::outcome).map(|outcome| outcome.cause);
-        if let (true, true, Some(cause)) =
-            (self.policy.one_shot, self.sandbox.executions.is_empty(), last_cause)
-        {
+        if let Some(cause) = self.last_work_ended() {
             return self.end(cause, false);
         }
         let holds_work = |live: &Live| live.extension.is_some_and(|extension| extension.holds_work);
@@ -66,6 +63,12 @@ impl Turn<'_> {
         if let Some(live) = self.live() {
             live.idle_by = if empty { live.idle_by.or(idle_from_now) } else { None };
         }
+    }
+
+    /// How the last execution of a one-shot sandbox ended, in this turn.
+    pub(crate) fn last_work_ended(&self) -> Option<Cause> {
+        let last = self.finished.last().and_then(Execution::outcome)?;
+        (self.policy.one_shot && self.sandbox.executions.is_empty()).then_some(last.cause)
     }
 
     fn start_queued(&mut self) {
@@ -101,8 +104,9 @@ impl Turn<'_> {
         let deadline = limits.timeout_ms.map_or(expires_at, |ms| self.now.after_ms(ms).min(expires_at));
         let quiet_by = limits.inactivity_ms.map(|ms| self.now.after_ms(ms));
         let (started_at, watch) = (self.now, self.duty_until(deadline));
-        if let Some(execution) = self.find(id) {
-            execution.state = ExecutionState::Running { started_at, quiet_by, watch };
+        if let Some(index) = self.sandbox.executions.iter().position(|execution| execution.id == id) {
+            self.sandbox.executions[index].state = ExecutionState::Running { started_at, quiet_by, watch };
+            self.note_start(index);
         }
         self.record(Fact::ExecutionStarted { execution: id });
         if self.live().and_then(|live| live.accept_by.take()).is_some() {
@@ -113,7 +117,11 @@ impl Turn<'_> {
     pub(crate) fn execution_refused(&mut self, ticket: Ticket, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Starting { duty }) if self.awaits(&duty, ticket) => {
-                self.finish_execution(id, outcome)
+                if self.may_recover(outcome.cause) {
+                    self.fail(outcome.cause, outcome.detail.unwrap_or_default());
+                } else {
+                    self.finish_execution(id, outcome);
+                }
             }
             Some(_) | None => self.late(ticket, "execution refused"),
         }
@@ -122,15 +130,28 @@ impl Turn<'_> {
     pub(crate) fn execution_ended(&mut self, ticket: Ticket, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Running { watch, .. }) if self.awaits(&watch, ticket) => {
+                if !self.holds(Guard::ReportedIsFinal) && self.may_recover(Cause::Lost) {
+                    return self.fail(Cause::Lost, String::new());
+                }
                 self.finish_execution(id, outcome);
             }
             // Its outcome was decided before: this is only the proof that its process is gone.
-            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) => {
+            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) if self.is_first_try(id) => {
                 let holds = self.holds(Guard::OutcomeWrittenOnce);
                 self.finish_execution(id, if holds { decided } else { outcome });
             }
             Some(_) | None => self.late(ticket, "execution ended"),
         }
+    }
+
+    /// Whether nobody can have heard of this execution from an earlier body.
+    fn is_first_try(&self, id: ExecutionId) -> bool {
+        let own = self.sandbox.generation();
+        if !self.holds(Guard::EndsAreOfTheirTry) {
+            return true;
+        }
+        let execution = self.sandbox.executions.iter().find(|execution| execution.id == id);
+        execution.is_some_and(|execution| execution.attempts.iter().all(|attempt| attempt.generation == own))
     }
 
     pub(crate) fn execution_gone(&mut self, ticket: Ticket, id: ExecutionId) {
@@ -154,6 +175,14 @@ impl Turn<'_> {
                 }
                 self.record(Fact::ExecutionEnding { execution: id, cause });
             }
+            // Its body is being stopped already.
+            Some(ExecutionState::Interrupted) => {
+                let cause = outcome.cause;
+                if let Some(execution) = self.find(id) {
+                    execution.state = ExecutionState::Ending { outcome, kill: None };
+                }
+                self.record(Fact::ExecutionEnding { execution: id, cause });
+            }
             Some(ExecutionState::Ending { .. } | ExecutionState::Ended { .. }) | None => {}
         }
     }
@@ -171,7 +200,9 @@ impl Turn<'_> {
     pub(crate) fn end_what_runs(&mut self, outcome: &Outcome) {
         for execution in &mut self.sandbox.executions {
             match &mut execution.state {
-                ExecutionState::Starting { .. } | ExecutionState::Running { .. } => {
+                ExecutionState::Starting { .. }
+                | ExecutionState::Running { .. }
+                | ExecutionState::Interrupted => {
                     execution.state = ExecutionState::Ending { outcome: outcome.clone(), kill: None };
                 }
                 ExecutionState::Ending { kill, .. } => *kill = None,
@@ -187,7 +218,8 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn record_end(&mut self, execution: Execution, outcome: Outcome) {
+    pub(crate) fn record_end(&mut self, mut execution: Execution, outcome: Outcome) {
+        self.note_end(&mut execution, &outcome);
         self.record(Fact::ExecutionEnded { execution: execution.id, outcome: outcome.clone() });
         let state = ExecutionState::Ended { outcome, at: self.now };
         self.finished.push(Execution { state, ..execution });

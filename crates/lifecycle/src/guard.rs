@@ -55,10 +55,20 @@ pub enum Guard {
     ShorterLifeWaits,
     /// Only a body that waits in the pool is given up to make room.
     OnlyTheWaitingAreGivenUp,
+    /// The next try waits until the body of the last one is proven gone.
+    NextTryWaitsForAbsence,
+    /// A stop also ends what waits for its next try.
+    StopEndsTheTries,
+    /// What has reported its outcome is not tried again.
+    ReportedIsFinal,
+    /// There are so many tries and no more.
+    TriesAreBounded,
+    /// An end that an earlier try came to says nothing about this one.
+    EndsAreOfTheirTry,
 }
 
 impl Guard {
-    pub const ALL: [Guard; 25] = [
+    pub const ALL: [Guard; 30] = [
         Guard::OnlyAbsenceFrees,
         Guard::LaunchWaitsForAbsence,
         Guard::StopCoversStart,
@@ -84,6 +94,11 @@ impl Guard {
         Guard::GivenOutProven,
         Guard::ShorterLifeWaits,
         Guard::OnlyTheWaitingAreGivenUp,
+        Guard::NextTryWaitsForAbsence,
+        Guard::StopEndsTheTries,
+        Guard::ReportedIsFinal,
+        Guard::TriesAreBounded,
+        Guard::EndsAreOfTheirTry,
     ];
 }
 

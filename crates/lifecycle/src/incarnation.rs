@@ -10,8 +10,10 @@ impl Turn<'_> {
     /// Takes a lease on the next generation. The body is made once this is committed.
     pub(crate) fn launch(&mut self) {
         let generation = self.sandbox.generation().next();
+        self.begin_try();
         let duty = self.duty_until(self.sandbox.start_by);
         self.sandbox.launches += 1;
+        self.sandbox.rebooted = false;
         self.sandbox.lease = Lease::Starting { generation, step: StartStep::Launch, duty };
         self.record(Fact::LaunchBegan { generation });
     }
@@ -56,8 +58,10 @@ impl Turn<'_> {
     /// What was made of the body is stopped; then another try, or the end.
     pub(crate) fn start_failed(&mut self, cause: Cause, why: String) {
         let generation = self.sandbox.generation();
-        self.record(Fact::StartFailed { generation, cause, why });
-        if self.may_launch_again() {
+        self.record(Fact::StartFailed { generation, cause, why: why.clone() });
+        if self.policy.recovery.is_some() {
+            self.fail(cause, why);
+        } else if self.may_launch_again() {
             self.begin_stop(false);
         } else {
             self.end(cause, false);
@@ -65,7 +69,10 @@ impl Turn<'_> {
     }
 
     fn may_launch_again(&self) -> bool {
-        self.sandbox.launches < self.policy.launches && self.now < self.sandbox.start_by
+        match self.policy.recovery {
+            Some(recovery) => self.has_tries_left(recovery),
+            None => self.sandbox.launches < self.policy.launches && self.now < self.sandbox.start_by,
+        }
     }
 
     /// Ends the sandbox. A later wish can only make it quicker.
@@ -94,6 +101,10 @@ impl Turn<'_> {
     /// one cuts its grace short.
     pub(crate) fn begin_stop(&mut self, forced: bool) {
         match &self.sandbox.lease {
+            // Without a body, too: the receipt is of a look that comes after the wish.
+            Lease::LaunchWaiting { .. } if self.holds(Guard::StopEndsTheTries) => {
+                self.stop_attempt(1, forced);
+            }
             Lease::Starting { .. } | Lease::Live(_) => self.stop_attempt(1, forced),
             Lease::Stopping { attempt, forced: false, duty, .. } if forced => {
                 let (generation, attempt, deadline) = (self.sandbox.generation(), *attempt, duty.deadline);
@@ -107,6 +118,7 @@ impl Turn<'_> {
             // An orphan: found without a lease, and leased only to be stopped.
             Lease::Free { .. } if self.is_orphan() => self.stop_attempt(1, forced),
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
             | Lease::Quarantined { .. } => {}
@@ -168,12 +180,17 @@ impl Turn<'_> {
             next_look,
             look: None,
         };
+        // What could not be ended in all this time is not followed by another try whenever it happens to be gone.
+        if self.policy.recovery.is_some() {
+            self.decide_end(Cause::ProviderError);
+        }
     }
 
     /// The body is proven gone, or attested to be. What ran in it has ended with it.
     pub(crate) fn free(&mut self, receipt: Receipt, last: crate::Generation) {
         self.record(Fact::LeaseFreed { generation: last });
         self.sandbox.lease = Lease::Free { last };
+        self.queue_again(&receipt);
         if self.holds(Guard::NoExecutionOutlivesItsBody) {
             self.finish_what_ran(&receipt);
         }
@@ -192,6 +209,7 @@ impl Turn<'_> {
                 ExecutionState::Queued { .. }
                 | ExecutionState::Starting { .. }
                 | ExecutionState::Running { .. }
+                | ExecutionState::Interrupted
                 | ExecutionState::Ended { .. } => {
                     Outcome::lost(format!("the body of generation {} is gone", receipt.generation.0))
                 }
@@ -203,11 +221,14 @@ impl Turn<'_> {
     /// With nothing physical left: another try if it is still wanted, else the end.
     fn settle(&mut self, receipt: Receipt) {
         if matches!(self.sandbox.life, Life::Wanted) {
-            if self.may_launch_again() {
-                return self.launch();
-            }
-            let in_time = self.now < self.sandbox.start_by;
-            self.decide_end(if in_time { Cause::StartFailed } else { Cause::StartDeadline });
+            let cause = match self.last_work_ended() {
+                Some(cause) => cause,
+                None if self.may_launch_again() => return self.next_launch(),
+                None if self.is_over(self.sandbox.expires_at) => Cause::MaxLife,
+                None if self.is_over(self.sandbox.start_by) => Cause::StartDeadline,
+                None => Cause::StartFailed,
+            };
+            self.decide_end(cause);
         }
         if let Life::Ending { cause, .. } = self.sandbox.life {
             self.sandbox.life = Life::Ended { cause, at: self.now, receipt: Box::new(receipt) };

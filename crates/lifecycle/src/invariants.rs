@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{ExecutionKind, ExecutionState, Lease, Life, Policy, Sandbox};
+use crate::{Execution, ExecutionKind, ExecutionState, Lease, Life, Policy, Sandbox};
 
 /// The first rule that this sandbox breaks.
 #[must_use]
@@ -16,11 +16,23 @@ pub fn broken(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if sandbox.lease.is_free() && !ended {
         return Some("intent first: a free lease under a sandbox that has not ended");
     }
-    if !wanted && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)) {
+    if !wanted
+        && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_) | Lease::LaunchWaiting { .. })
+    {
         return Some("stop wins: the end is decided and the body is not being stopped");
     }
     if sandbox.lease.is_free() && !sandbox.executions.is_empty() {
         return Some("an execution outlives the body");
+    }
+    if !sandbox.lease.may_have_a_body() && sandbox.executions.iter().any(Execution::may_have_a_process) {
+        return Some("an execution outlives the body");
+    }
+    let interrupted = sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Interrupted));
+    if interrupted && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)) {
+        return Some("one body: what another body interrupted did not wait for its end");
+    }
+    if policy.recovery.is_some_and(|recovery| sandbox.launches > recovery.tries) {
+        return Some("tries are bounded: there were more than the policy allows");
     }
     if !wanted && sandbox.executions.iter().any(|e| !matches!(e.state, ExecutionState::Ending { .. })) {
         return Some("stop wins: an execution goes on although the end is decided");
@@ -71,7 +83,7 @@ pub fn broken_step(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
         return Some("tickets only grow");
     }
     if stop_attempts(&after.lease) < stop_attempts(&before.lease)
-        && !after.lease.is_free()
+        && after.lease.may_have_a_body()
         && after.generation() == before.generation()
     {
         return Some("again is safe: asking again reset the stop's backoff");
@@ -96,12 +108,13 @@ fn stop_attempts(lease: &Lease) -> u32 {
     match lease {
         Lease::Stopping { attempt, .. } => *attempt,
         Lease::StopWaiting { attempts, .. } | Lease::Quarantined { attempts, .. } => *attempts,
-        Lease::Free { .. } | Lease::Starting { .. } | Lease::Live(_) => 0,
+        Lease::Free { .. } | Lease::LaunchWaiting { .. } | Lease::Starting { .. } | Lease::Live(_) => 0,
     }
 }
 
 /// From these, proof of absence and the next launch are one step.
 fn may_launch_from(lease: &Lease) -> bool {
-    matches!(lease, Lease::Stopping { .. } | Lease::Quarantined { .. } | Lease::Free { .. })
+    !lease.may_have_a_body()
+        || matches!(lease, Lease::Stopping { .. } | Lease::Quarantined { .. })
         || matches!(lease, Lease::Starting { step: crate::StartStep::Identify, .. })
 }

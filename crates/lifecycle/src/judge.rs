@@ -11,6 +11,7 @@ impl Turn<'_> {
         match &mut self.sandbox.lease {
             Lease::Live(live) => Some(live),
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
@@ -70,12 +71,12 @@ impl Turn<'_> {
         live.health.next_check = next_check;
         if live.health.verdict == Verdict::Healthy {
             live.health.verdict = Verdict::Unhealthy { since: now, failure: failure.clone() };
-            self.record(Fact::BecameUnhealthy { failure });
+            self.record(Fact::BecameUnhealthy { failure: failure.clone() });
         }
         let is_old = self.now.ms_since(self.sandbox.created_at) >= self.policy.unhealthy_age_ms;
         // Nobody has anything to lose in the pool.
         if is_old || self.sandbox.pooled.is_some() {
-            self.end(Cause::ProbeFailed, false);
+            self.fail(Cause::ProbeFailed, format!("{failure:?}"));
         } else {
             // A body that is gone fails its probes too, and that is another story.
             self.check(CheckKind::Look);
@@ -91,10 +92,10 @@ impl Turn<'_> {
         live.health.next_check = later;
         let since = *live.health.doubt_since.get_or_insert(now);
         if since == now {
-            self.record(Fact::InDoubt { why });
+            self.record(Fact::InDoubt { why: why.clone() });
         }
         if now.ms_since(since) >= self.policy.doubt_ms {
-            self.end(Cause::ProviderError, false);
+            self.fail(Cause::ProviderError, why);
         }
     }
 
@@ -121,7 +122,10 @@ impl Turn<'_> {
                 self.record(Fact::UnexpectedBodies { generations });
                 // A keeper ends its body in time by itself, and the look may come before the deadline is noticed.
                 let is_over = self.is_over(self.sandbox.expires_at);
-                self.end(if is_over { Cause::MaxLife } else { Cause::ProviderError }, false);
+                self.fail(
+                    if is_over { Cause::MaxLife } else { Cause::ProviderError },
+                    "the body is not the one that was leased, or is not whole".into(),
+                );
             }
             Evidence::Unknown { why } => self.check_inconclusive(why),
         }
@@ -132,7 +136,7 @@ impl Turn<'_> {
         let receipt = self.receipt(checks);
         let generation = self.sandbox.generation();
         self.record(Fact::Reconciled { previous_status: "live".into() });
-        self.decide_end(cause);
+        self.fail_without_body(cause, "its body is gone".into());
         self.free(receipt, generation);
     }
 
@@ -146,6 +150,7 @@ impl Turn<'_> {
     fn judge_executions(&mut self, asked: Ticket, body: &BodySeen) {
         let believed: Vec<_> =
             self.sandbox.executions.iter().filter(|e| e.may_have_a_process()).map(|e| e.id).collect();
+        let mut lost = false;
         for id in believed {
             let seen = body.executions.iter().find(|seen| seen.execution == id).map(|seen| &seen.seen);
             let Some(execution) = self.sandbox.executions.iter().find(|e| e.id == id) else {
@@ -170,16 +175,25 @@ impl Turn<'_> {
                 (ExecutionState::Running { watch, .. }, None)
                     if watch.ticket < asked || !self.holds(Guard::LookKnowsItsTime) =>
                 {
-                    self.finish_execution(id, Outcome::lost("its sandbox does not know it"));
+                    if self.may_recover(Cause::Lost) {
+                        lost = true;
+                    } else {
+                        self.finish_execution(id, Outcome::lost("its sandbox does not know it"));
+                    }
                 }
                 (ExecutionState::Running { .. } | ExecutionState::Starting { .. }, None)
                 | (
                     ExecutionState::Queued { .. }
+                    | ExecutionState::Interrupted
                     | ExecutionState::Ending { .. }
                     | ExecutionState::Ended { .. },
                     _,
                 ) => {}
             }
+        }
+        // After what has ended: that is not run again.
+        if lost {
+            self.fail(Cause::Lost, "its sandbox does not know it".into());
         }
     }
 
@@ -204,7 +218,7 @@ impl Turn<'_> {
             live.accept_by = None;
             self.record(Fact::WorkAccepted { healed: true });
         } else if accept_by <= now {
-            self.end(Cause::StartDeadline, false);
+            self.fail(Cause::StartDeadline, "no work was accepted in time".into());
         }
     }
 

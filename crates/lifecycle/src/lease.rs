@@ -32,12 +32,19 @@ impl Generation {
 ///    │                ▼
 ///    └────────── Quarantined      (a look proves absence, or an operator attests to it)
 /// ```
+///
+/// Between two tries it is `LaunchWaiting`: proven absent, and the next launch has its time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lease {
     /// No body exists: `last` and everything before it is proven gone, or attested to be.
     Free {
         last: Generation,
+    },
+    /// No body exists, as if it were free; the next one is made at its time.
+    LaunchWaiting {
+        last: Generation,
+        next_at: Timestamp,
     },
     /// A body is being made, or was made and has not proven itself.
     Starting {
@@ -151,7 +158,7 @@ impl Lease {
     #[must_use]
     pub fn generation(&self) -> Generation {
         match self {
-            Self::Free { last } => *last,
+            Self::Free { last } | Self::LaunchWaiting { last, .. } => *last,
             Self::Live(live) => live.generation,
             Self::Starting { generation, .. }
             | Self::Stopping { generation, .. }
@@ -163,5 +170,11 @@ impl Lease {
     #[must_use]
     pub fn is_free(&self) -> bool {
         matches!(self, Self::Free { .. })
+    }
+
+    /// Whether a body may exist.
+    #[must_use]
+    pub fn may_have_a_body(&self) -> bool {
+        !matches!(self, Self::Free { .. } | Self::LaunchWaiting { .. })
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Guards, Timestamp};
+use crate::{Guards, Recovery, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +51,9 @@ pub struct Policy {
     pub one_shot: bool,
     /// The sandbox belongs to the node that made it, and ends with it.
     pub ends_with_owner: bool,
+    /// What its bodies fail is run again in the next one, effects it had or not. None: it ends with its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     #[serde(skip)]
     pub guards: Guards,
 }
@@ -81,6 +84,7 @@ impl Default for Policy {
             jobs: 64,
             one_shot: false,
             ends_with_owner: false,
+            recovery: None,
             guards: Guards::default(),
         }
     }

@@ -67,6 +67,7 @@ impl Turn<'_> {
         match &self.sandbox.lease {
             Lease::Live(live) if self.is_proven(live) => {}
             Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Live(_)
             | Lease::Stopping { .. }
@@ -104,8 +105,9 @@ impl Turn<'_> {
         sandbox.start_by = now.after_ms(self.policy.start_ms);
         sandbox.expires_at = now.after_ms(self.policy.max_life_ms);
         sandbox.grace_ms = self.policy.grace_ms;
-        // Should this body come to nothing, the user has every launch still before him.
-        sandbox.launches = 0;
+        // Should this body come to nothing, the user has every launch still before him. Where tries are counted, this
+        // is his first.
+        sandbox.launches = u32::from(self.policy.recovery.is_some());
         let ends_sooner = sandbox.expires_at < ended_at;
         let holds_work = ends_sooner && self.holds(Guard::ShorterLifeWaits);
         // Half of the time is left for another body.
@@ -150,7 +152,10 @@ impl Turn<'_> {
 
     /// The body is of no use to its user: as after a failed launch, another one is made.
     pub(crate) fn extension_failed(&mut self, why: String) {
-        self.end_what_runs(&Outcome::failed(Cause::ProviderError, "its body could not be given its time"));
+        if !self.may_recover(Cause::StartFailed) {
+            let why = "its body could not be given its time";
+            self.end_what_runs(&Outcome::failed(Cause::ProviderError, why));
+        }
         self.start_failed(Cause::StartFailed, why);
     }
 

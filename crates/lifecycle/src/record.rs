@@ -36,6 +36,17 @@ pub enum Fact {
         cause: Cause,
         why: String,
     },
+    /// A body has failed its sandbox, and another one is to be tried.
+    TryFailed {
+        generation: Generation,
+        cause: Cause,
+        why: String,
+    },
+    /// After so many tries the next one has its time.
+    NextTryWaits {
+        tries: u32,
+        at: Timestamp,
+    },
     BecameReady {
         generation: Generation,
     },

@@ -22,6 +22,7 @@ pub struct Sandbox {
     /// It waits in the pool and is nobody's sandbox yet. Once given out it never comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Box<Shape>>,
+    /// How many bodies were tried for the present wish: since it was created, given out or restarted.
     pub launches: u32,
     /// Bodies that were found after the end and had to be leased again to be stopped.
     pub strays: u32,
@@ -116,7 +117,10 @@ impl Sandbox {
                 push(*duty, Work::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
             }
             Lease::Quarantined { look: Some(duty), .. } => push(*duty, Work::Look),
-            Lease::Quarantined { look: None, .. } | Lease::Free { .. } | Lease::StopWaiting { .. } => {}
+            Lease::Quarantined { look: None, .. }
+            | Lease::Free { .. }
+            | Lease::LaunchWaiting { .. }
+            | Lease::StopWaiting { .. } => {}
         }
         for Execution { id, state, .. } in &self.executions {
             match state {
@@ -125,6 +129,7 @@ impl Sandbox {
                 ExecutionState::Ending { kill: Some(duty), .. } => push(*duty, Work::Kill { execution: *id }),
                 ExecutionState::Ending { kill: None, .. }
                 | ExecutionState::Queued { .. }
+                | ExecutionState::Interrupted
                 | ExecutionState::Ended { .. } => {}
             }
         }

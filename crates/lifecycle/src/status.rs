@@ -50,6 +50,14 @@ pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
         (Lease::Stopping { .. } | Lease::StopWaiting { .. }, Life::Wanted) => {
             plain(State::Provisioning, None, "the earlier body is being stopped".into())
         }
+        (Lease::LaunchWaiting { .. }, _) => {
+            let tries = sandbox.launches;
+            plain(
+                State::Provisioning,
+                None,
+                format!("after {tries} failed tries the next one waits for its time"),
+            )
+        }
         (Lease::Starting { step, .. }, _) => {
             plain(State::Provisioning, None, format!("{step:?} is under way"))
         }

@@ -5,6 +5,7 @@ mod counting;
 mod executions;
 mod health;
 mod pool;
+mod recovery;
 mod starting;
 mod stopping;
 

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_keeper::log::Reader;
+use pinfold_keeper::log::{Onset, Reader};
 use pinfold_keeper::wire::{self, Console, Reason, Request, Response};
 use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
-    Cause, Command, Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome, Timestamp,
+    Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome,
+    Timestamp,
 };
 use pinfold_provider::{
     AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
@@ -147,6 +148,20 @@ impl LinuxProvider {
     pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Reader {
         Reader::new(self.grounds.logs.join(sandbox.to_string()), &execution.to_string())
     }
+
+    /// After what bodies before this one have kept of the execution's output. They are gone, and write no more.
+    async fn onset_of_output(&self, body: Body, execution: ExecutionId) -> Result<Onset, ExecError> {
+        if body.generation <= Generation(1) {
+            return Ok(Onset::default());
+        }
+        let earlier = self.output_of(body.sandbox, execution);
+        let read = tokio::task::spawn_blocking(move || earlier.onset_of_the_next()).await;
+        let found = read.map_err(io::Error::other).and_then(|found| found);
+        found.map_err(|error| ExecError::Refused {
+            cause: Cause::ProviderError,
+            why: format!("what earlier tries wrote cannot be read: {error}"),
+        })
+    }
 }
 
 #[async_trait]
@@ -204,6 +219,7 @@ impl Provider for LinuxProvider {
             timeout_ms: exec.limits.timeout_ms,
             inactivity_ms: exec.limits.inactivity_ms,
             console: console(exec.command),
+            output: self.onset_of_output(body, exec.execution).await?,
         };
         match ask(&self.grounds.of(body), &Request::Exec(Box::new(request))).await {
             Ok(Response::Done) => Ok(()),

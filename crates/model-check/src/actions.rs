@@ -126,7 +126,7 @@ impl Small {
     }
 
     fn list_of_sandbox(&self, world: &World, plane: usize, place: u8, actions: &mut Vec<Action>) {
-        let lease_free = match &world.rows[usize::from(place)] {
+        let no_body = match &world.rows[usize::from(place)] {
             Row::Unborn => return actions.push(Action::Create { plane, place }),
             Row::Unreadable { .. } => return actions.push(Action::QuarantineUnreadable { plane, place }),
             Row::Forgotten { .. } => true,
@@ -142,10 +142,10 @@ impl Small {
                         actions.push(Action::Ask { plane, place, wish: *wish });
                     }
                 }
-                sandbox.lease.is_free()
+                !sandbox.lease.may_have_a_body()
             }
         };
-        if lease_free && let Some(thing) = world.things.iter().find(|thing| thing.place == place) {
+        if no_body && let Some(thing) = world.things.iter().find(|thing| thing.place == place) {
             actions.push(Action::LeaseStray { plane, place, generation: thing.generation });
         }
     }

@@ -158,8 +158,8 @@ impl Small {
 
 /// A lease that is freed, or passes on to the next generation, had no body left.
 fn check_freeing(world: &mut World, before: &Sandbox, decision: &Decision) {
-    let freed = !before.lease.is_free()
-        && (decision.after.lease.is_free() || decision.after.generation() > before.generation());
+    let freed = before.lease.may_have_a_body()
+        && (!decision.after.lease.may_have_a_body() || decision.after.generation() > before.generation());
     let attested = decision.trigger == Trigger::Attested;
     let left = world.bodies(decision.place).any(|body| body.generation <= before.generation());
     if freed && left && !attested {
@@ -175,6 +175,12 @@ fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Ev
     }));
     if !awaited && !proof && before != after {
         world.broken.note(Promise::StaleAnswersChangeNothing);
+    }
+    if let Event::ExecutionEnded { execution, .. } = event
+        && awaited
+        && after.executions.iter().any(|e| e.id == *execution)
+    {
+        world.broken.note(Promise::OutcomeIsWrittenOnce);
     }
     let Event::Looked { evidence: Evidence::Present(bodies), .. } = event else {
         return;
@@ -203,7 +209,7 @@ fn stop_under_way(sandbox: &Sandbox) -> Option<(u32, Option<Timestamp>)> {
         Lease::Stopping { attempt, duty, .. } => Some((*attempt, Some(duty.deadline))),
         Lease::StopWaiting { attempts, next_at, .. } => Some((*attempts, Some(*next_at))),
         Lease::Quarantined { attempts, .. } => Some((*attempts, None)),
-        Lease::Free { .. } | Lease::Starting { .. } | Lease::Live(_) => None,
+        Lease::Free { .. } | Lease::LaunchWaiting { .. } | Lease::Starting { .. } | Lease::Live(_) => None,
     }
 }
 

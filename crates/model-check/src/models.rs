@@ -1,6 +1,6 @@
 //! The worlds that are walked through. Each is small in another way, so that all of them can be exhausted.
 
-use pinfold_lifecycle::{Guards, Policy};
+use pinfold_lifecycle::{Guards, Policy, Recovery};
 
 use crate::{Bounds, Small, Wish};
 
@@ -30,6 +30,7 @@ fn hasty() -> Policy {
         jobs: 1,
         one_shot: false,
         ends_with_owner: false,
+        recovery: None,
         guards: Guards::default(),
     }
 }
@@ -233,6 +234,25 @@ pub fn claimers() -> Small {
     small("claimers", policy, bounds)
 }
 
+/// A run whose bodies fail it in every way: it is tried twice, stopped and cancelled at any point of that, while the
+/// only plane crashes and is started again.
+#[must_use]
+pub fn recovery() -> Small {
+    let recovery = Some(Recovery { tries: 2, backoff_ms: 1 });
+    let policy = Policy { one_shot: true, recovery, start_ms: 2, queued_ms: 1, ..hasty() };
+    let bounds = Bounds {
+        ticks: 3,
+        jobs: 3,
+        wishes: 2,
+        wish_list: &[Wish::Execute(1), Wish::Cancel(1), Wish::Stop],
+        faults: 1,
+        crashes: 1,
+        processes_end: true,
+        ..calm()
+    };
+    small("recovery", policy, bounds)
+}
+
 #[must_use]
 pub fn all() -> Vec<Small> {
     vec![
@@ -247,5 +267,6 @@ pub fn all() -> Vec<Small> {
         unreadable(),
         pool(),
         claimers(),
+        recovery(),
     ]
 }

@@ -78,6 +78,11 @@ fn without(guard: Guard) -> Mutant {
         Guard::GivenOutProven => (Promise::GivenOutProven, models::pool()),
         Guard::ShorterLifeWaits => (Promise::ItsEndIsKept, models::pool()),
         Guard::OnlyTheWaitingAreGivenUp => (Promise::OnlyTheStoppedEnds, models::claimers()),
+        Guard::NextTryWaitsForAbsence => (Promise::OnlyEvidenceFrees, models::recovery()),
+        Guard::StopEndsTheTries => (Promise::StopWins, models::recovery()),
+        Guard::ReportedIsFinal => (Promise::OutcomeIsWrittenOnce, models::recovery()),
+        Guard::TriesAreBounded => (Promise::TriesAreBounded, models::recovery()),
+        Guard::EndsAreOfTheirTry => (Promise::NoProcessWithoutItsExecution, models::recovery()),
     };
     Mutant::without(guard, promise, small)
 }

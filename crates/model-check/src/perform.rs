@@ -238,14 +238,23 @@ impl Small {
     /// How long an execution may wait in its present state, counted from its wish or the last time it ran.
     pub(crate) fn wait_limit(&self, sandbox: &Sandbox, number: usize) -> Option<(Promise, u64)> {
         let execution = sandbox.executions.iter().find(|e| usize::try_from(e.id.0) == Ok(number))?;
+        // Where there are tries, each has its own time; the stop and the wait before it have theirs.
+        let (tried, queued_ms) = match self.policy.recovery {
+            Some(_) => (
+                matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)),
+                self.policy.start_ms + self.policy.queued_ms,
+            ),
+            None => (true, self.policy.queued_ms),
+        };
         match execution.state {
             ExecutionState::Queued { .. } | ExecutionState::Starting { .. } => {
-                Some((Promise::QueuedEnds, self.policy.queued_ms))
+                tried.then_some((Promise::QueuedEnds, queued_ms))
             }
             ExecutionState::Ending { kill: Some(_), .. } => {
-                Some((Promise::StopEnds, self.policy.queued_ms + self.policy.kill_ms))
+                Some((Promise::StopEnds, queued_ms + self.policy.kill_ms))
             }
             ExecutionState::Running { .. }
+            | ExecutionState::Interrupted
             | ExecutionState::Ending { kill: None, .. }
             | ExecutionState::Ended { .. } => None,
         }

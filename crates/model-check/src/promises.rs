@@ -53,6 +53,7 @@ promises! {
     GivenOutOnce = "given out once",
     GivenOutProven = "given out means proven",
     ItsEndIsKept = "its end is kept",
+    TriesAreBounded = "tries are bounded",
     RowsAreSound = "rows are sound",
 }
 
@@ -70,11 +71,13 @@ impl Promise {
         match self {
             Self::IntentFirst => nothing_without_lease(world) && row_keeps(self, small, world),
             Self::OnlyEvidenceFrees => places(world).all(|place| {
-                row(world, place)
-                    .sandbox()
-                    .is_none_or(|sandbox| !sandbox.lease.is_free() || world.bodies(place).next().is_none())
+                row(world, place).sandbox().is_none_or(|sandbox| {
+                    sandbox.lease.may_have_a_body() || world.bodies(place).next().is_none()
+                })
             }),
-            Self::OneBody => places(world).all(|place| world.bodies(place).count() <= 1),
+            Self::OneBody => {
+                places(world).all(|place| world.bodies(place).count() <= 1) && row_keeps(self, small, world)
+            }
             Self::FailClosed => places(world)
                 .filter(|place| matches!(row(world, *place), Row::Forgotten { .. }))
                 .all(|place| world.bodies(place).next().is_none()),
@@ -91,9 +94,11 @@ impl Promise {
                     && pooled(world) == u64::from(world.totals.pooled)
             }
             Self::ItsEndIsKept => places(world).all(|place| nothing_runs_past_its_end(world, place)),
-            Self::RowsAreSound | Self::StopWins | Self::NoWaitWithoutADeadline | Self::GivenOutOnce => {
-                row_keeps(self, small, world)
-            }
+            Self::RowsAreSound
+            | Self::StopWins
+            | Self::NoWaitWithoutADeadline
+            | Self::GivenOutOnce
+            | Self::TriesAreBounded => row_keeps(self, small, world),
             Self::GivenOutProven
             | Self::OutcomeIsWrittenOnce
             | Self::OnlyTheStoppedEnds
@@ -128,7 +133,7 @@ fn nothing_without_lease(world: &World) -> bool {
         let memory = &world.memory[usize::from(thing.place)];
         let leased = match row(world, thing.place) {
             Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } => {
-                !sandbox.lease.is_free() && sandbox.generation() == thing.generation
+                sandbox.lease.may_have_a_body() && sandbox.generation() == thing.generation
             }
             Row::Unborn | Row::Forgotten { .. } => false,
         };

@@ -2,7 +2,8 @@
 //! times are written for people. Without this the spaces would be some ten times larger.
 
 use pinfold_lifecycle::{
-    Duty, Effect, Event, Execution, ExecutionState, Lease, Life, Sandbox, StartStep, Ticket, Timestamp,
+    Attempt, Duty, Effect, Event, Execution, ExecutionState, Lease, Life, Sandbox, StartStep, Ticket,
+    Timestamp,
 };
 
 use crate::World;
@@ -124,7 +125,7 @@ fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
                 visit(duty, Answer::Tells);
             }
         }
-        Lease::Free { .. } | Lease::StopWaiting { .. } => {}
+        Lease::Free { .. } | Lease::LaunchWaiting { .. } | Lease::StopWaiting { .. } => {}
     }
     for Execution { state, .. } in &mut sandbox.executions {
         match state {
@@ -133,6 +134,7 @@ fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
             }
             ExecutionState::Running { watch, .. } => visit(watch, Answer::Tells),
             ExecutionState::Queued { .. }
+            | ExecutionState::Interrupted
             | ExecutionState::Ending { kill: None, .. }
             | ExecutionState::Ended { .. } => {}
         }
@@ -179,6 +181,15 @@ fn blur_times(sandbox: &mut Sandbox) {
         execution.asked_at = long_ago;
         if let ExecutionState::Running { started_at, .. } = &mut execution.state {
             *started_at = long_ago;
+        }
+        for Attempt { started_at, end, receipt, .. } in &mut execution.attempts {
+            *started_at = started_at.map(|_| long_ago);
+            if let Some(end) = end {
+                end.at = long_ago;
+            }
+            if let Some(receipt) = receipt {
+                receipt.verified_at = long_ago;
+            }
         }
     }
 }

@@ -45,6 +45,21 @@ fn a_body_that_is_given_to_two_is_caught() {
 }
 
 #[test]
+fn a_try_that_does_not_wait_for_the_last_body_and_one_after_a_stop_are_caught() {
+    let mutants = mutants::all();
+    for (guard, promise) in
+        [(Guard::NextTryWaitsForAbsence, "only evidence frees"), (Guard::StopEndsTheTries, "stop wins")]
+    {
+        let hasty = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(guard)).unwrap();
+
+        let findings = hasty.try_out();
+
+        let broken: Vec<_> = findings.breaches.iter().map(|(promise, _)| *promise).collect();
+        assert!(broken.contains(&promise), "{guard:?}: {broken:?}");
+    }
+}
+
+#[test]
 fn a_counterexample_is_told_step_by_step() {
     let mutants = mutants::all();
     let early =

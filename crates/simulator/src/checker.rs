@@ -99,7 +99,9 @@ impl Checker {
 
     /// Somebody is given a body from the pool: the first one, and it is proven.
     pub(crate) fn given_out(&self, transition: &Transition, policy: &Policy) {
-        let (sandbox, now) = (&transition.sandbox, self.clock.now());
+        let sandbox = &transition.sandbox;
+        // It was proven when that was decided: a node may fall asleep before it commits.
+        let now = transition.records.last().map_or_else(|| self.clock.now(), |record| record.at);
         let (first, proven) = {
             let mut seen = self.lock();
             let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
@@ -123,10 +125,9 @@ impl Checker {
             let seen = self.lock();
             for physical in &alive {
                 let Body { sandbox, generation } = physical.body;
-                let leased = seen
-                    .known
-                    .get(&sandbox)
-                    .is_some_and(|(known, _)| !known.lease.is_free() && known.generation() == generation);
+                let leased = seen.known.get(&sandbox).is_some_and(|(known, _)| {
+                    known.lease.may_have_a_body() && known.generation() == generation
+                });
                 let outlives = seen
                     .known
                     .get(&sandbox)
@@ -213,6 +214,9 @@ impl Seen {
         let mut broken = invariants::broken(next, &policy).map(str::to_owned);
         if let Some((before, _)) = &before {
             broken = broken.or(invariants::broken_step(before, next).map(str::to_owned));
+        }
+        if let Some(again) = next.executions.iter().find(|e| self.outcomes.contains_key(&e.id)) {
+            broken = broken.or(Some(format!("{} has its outcome and goes on", again.id)));
         }
         for execution in &transition.finished {
             let outcome = execution.outcome().cloned();

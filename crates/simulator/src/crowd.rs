@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, RunAsk, Stop};
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, SandboxId,
-    Spec,
+    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, Recovery,
+    SandboxId, Spec,
 };
 use pinfold_store::{CreateError, IdempotencyKey};
 
@@ -206,6 +206,10 @@ impl User {
             unhealthy_age_ms: chance.one_of(&[5_000, 60_000]).unwrap_or(5_000),
             idle_ms: chance.hits(700).then_some(30_000),
             one_shot: chance.hits(200),
+            recovery: chance.hits(400).then(|| Recovery {
+                tries: u32::try_from(chance.between(1, 4)).unwrap_or(1),
+                backoff_ms: chance.below(4_000),
+            }),
             ..short_times(self.common.guards)
         }
     }

@@ -10,6 +10,7 @@ mod histories;
 mod nodes;
 mod pool;
 mod retention;
+mod tries;
 mod unreadable;
 pub mod world;
 
@@ -20,6 +21,7 @@ pub use histories::*;
 pub use nodes::*;
 pub use pool::*;
 pub use retention::*;
+pub use tries::*;
 pub use unreadable::*;
 pub use world::World;
 
@@ -84,6 +86,8 @@ macro_rules! conformance {
             the_pool_leaves_the_last_place_to_whoever_asks,
             what_ends_unclaimed_was_never_a_sandbox,
             what_waits_is_found_by_its_shape_the_oldest_first,
+            the_next_try_is_due_and_its_place_stays_taken,
+            every_try_is_read_back_with_its_receipt,
             what_is_due_comes_in_the_order_of_its_deadlines,
             the_next_deadline_is_the_earliest_of_all,
             effects_follow_the_state,

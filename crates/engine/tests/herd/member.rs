@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pinfold_engine::{Clock, Config, CreateAsk, Engine, HostCensus, HostClock, Parts, RandomIds, Stop};
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionKind, ExecutionLimits, Guards, Policy, SandboxId, Timestamp,
+    Cause, Command, ExecutionKind, ExecutionLimits, Guards, Policy, Recovery, SandboxId, Timestamp,
 };
 use pinfold_provider::fake::{Call, FakeProvider, FakeWorld, Fault, Forecast, Weather};
 use pinfold_store::{Filter, Row, SqliteStore, Store};
@@ -77,6 +77,7 @@ async fn create(engine: &Engine) {
         kill_ms: 3_000,
         side_by_side: 3,
         queue_length: 3,
+        recovery: fastrand::bool().then_some(Recovery { tries: 3, backoff_ms: 50 }),
         ..Policy::default()
     };
     if let Ok(id) = engine.create(CreateAsk { policy, ..CreateAsk::default() }).await {

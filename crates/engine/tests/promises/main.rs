@@ -17,6 +17,7 @@ mod pool;
 mod pool_troubles;
 mod poor_disks;
 mod reconciling;
+mod recovery;
 mod seams;
 mod stage;
 mod stops;

@@ -84,9 +84,9 @@ impl Keeper {
                 self.running.insert(id.clone(), execution);
                 Response::Done
             }
-            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(id, 127, &why),
+            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(exec, 127, &why),
             Err(NotStarted { reason: Reason::NotExecutable, why }) => {
-                self.ended_as_a_shell_would(id, 126, &why)
+                self.ended_as_a_shell_would(exec, 126, &why)
             }
             Err(NotStarted { reason, why }) => {
                 self.void.insert(id.clone());
@@ -96,7 +96,7 @@ impl Keeper {
     }
 
     fn start(&mut self, exec: &Exec) -> Result<Execution, NotStarted> {
-        let log = self.log_of(&exec.execution)?;
+        let log = self.log_of(exec)?;
         let devices = self.devices.as_ref().ok_or_else(|| refused("there is no world"))?;
         let given = (devices, &self.inheritance.work.counters, self.inheritance.limits);
         Execution::start(exec, log, self.place(), given, now_ms()).map_err(|(error, left)| {
@@ -114,24 +114,26 @@ impl Keeper {
     }
 
     /// A command that is not there is the command's own failure: it ends with the code that says so.
-    fn ended_as_a_shell_would(&mut self, id: &str, code: i32, why: &str) -> Response {
+    fn ended_as_a_shell_would(&mut self, exec: &Exec, code: i32, why: &str) -> Response {
         self.count_one();
-        if let Ok(mut log) = self.log_of(id) {
+        if let Ok(mut log) = self.log_of(exec) {
             // What cannot be said is still told by the code.
             let _ = log.append(Stream::Stderr, wall_ms(), format!("pinfold: {why}\n").as_bytes());
             self.operations += log.pieces();
         }
-        self.ended.insert(id.to_owned(), Ended { by: EndedBy::Itself, code: Some(code), signal: None });
+        let id = exec.execution.clone();
+        self.ended.insert(id, Ended { by: EndedBy::Itself, code: Some(code), signal: None });
         Response::Done
     }
 
     /// Ids are names of files and groups, and no paths.
-    fn log_of(&self, id: &str) -> Result<Writer, NotStarted> {
+    fn log_of(&self, exec: &Exec) -> Result<Writer, NotStarted> {
+        let id = &exec.execution;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if id.is_empty() || !id.bytes().all(is_plain) {
             return Err(refused("its id is not a plain name"));
         }
-        Ok(Writer::begin(self.inheritance.output.try_clone()?, id, ring())?)
+        Ok(Writer::begin(self.inheritance.output.try_clone()?, id, ring(), exec.output)?)
     }
 
     /// Counting processes one by one takes long where there are many, and groups know better.

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use super::{Entry, Gap, HEADER, LONGEST, Piece, SEGMENT_HEADER, Stream, segment_name};
+use super::{Entry, Gap, HEADER, LONGEST, Onset, Piece, SEGMENT_HEADER, Stream, segment_name};
 
 /// Reads from where it left off. The keeper may take segments away at any time: what is open is read to its end.
 pub struct Reader {
@@ -58,6 +58,18 @@ impl Reader {
         }
     }
 
+    /// Where the writer of another body goes on, once the one of these pieces writes no more. Half a piece that it may
+    /// have left is nobody's.
+    pub fn onset_of_the_next(mut self) -> io::Result<Onset> {
+        while self.next()?.is_some() {}
+        let left = self.segments_left()?;
+        let Some((oldest, last)) = left.iter().min().zip(left.iter().max()) else {
+            return Ok(Onset::default());
+        };
+        let (oldest, segment) = (*oldest, last.saturating_add(1));
+        Ok(Onset { oldest, segment, seq: self.next_seq, bytes: self.bytes_read })
+    }
+
     /// The segment of this number, or the first after it that is left.
     fn open_from(&self, number: u64) -> io::Result<Option<Segment>> {
         let open = |number: u64| match File::open(self.directory.join(segment_name(&self.execution, number)))
@@ -69,28 +81,27 @@ impl Reader {
         if let Some(segment) = open(number)? {
             return Ok(Some(segment));
         }
-        match self.first_left(number)? {
+        match self.segments_left()?.into_iter().filter(|left| *left >= number).min() {
             Some(left) => open(left),
             None => Ok(None),
         }
     }
 
-    fn first_left(&self, from: u64) -> io::Result<Option<u64>> {
+    fn segments_left(&self) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let mut first: Option<u64> = None;
+        let mut numbers = Vec::new();
         for entry in entries {
             let name = entry?.file_name().into_string().unwrap_or_default();
             let rest = name.strip_prefix(&self.execution).and_then(|rest| rest.strip_prefix('.'));
-            let number = rest.and_then(|rest| rest.strip_suffix(".log")).and_then(|it| it.parse().ok());
-            if let Some(number) = number.filter(|number| *number >= from) {
-                first = Some(first.map_or(number, |first| first.min(number)));
-            }
+            let number =
+                rest.and_then(|rest| rest.strip_suffix(".log")).and_then(|it| it.parse::<u64>().ok());
+            numbers.extend(number);
         }
-        Ok(first)
+        Ok(numbers)
     }
 
     fn take(&mut self) -> io::Result<Option<Entry>> {

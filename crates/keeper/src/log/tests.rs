@@ -9,7 +9,7 @@ use super::*;
 const SMALL: Ring = Ring { segments: 3, segment_bytes: 100 };
 
 fn writer(directory: &Path, ring: Ring) -> Writer {
-    Writer::begin(File::open(directory).unwrap().into(), "exe", ring).unwrap()
+    Writer::begin(File::open(directory).unwrap().into(), "exe", ring, Onset::default()).unwrap()
 }
 
 fn piece(seq: u64, bytes: &[u8]) -> Entry {
@@ -77,8 +77,60 @@ fn a_reader_that_comes_late_is_told_exactly_what_made_room() {
 fn another_execution_whose_name_begins_alike_is_not_read() {
     let directory = tempfile::tempdir().unwrap();
     let open = || File::open(directory.path()).unwrap().into();
-    let mut other = Writer::begin(open(), "exe_2", Ring::DEFAULT).unwrap();
+    let mut other = Writer::begin(open(), "exe_2", Ring::DEFAULT, Onset::default()).unwrap();
     other.append(Stream::Stdout, 7, b"other").unwrap();
 
     assert_eq!(Reader::new(directory.path(), "exe").next().unwrap(), None);
+}
+
+#[test]
+fn the_writer_of_another_body_goes_on_where_the_last_one_broke_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut reader = Reader::new(directory.path(), "exe");
+    let mut first = writer(directory.path(), SMALL);
+    for _ in 1..=20 {
+        first.append(Stream::Stdout, 7, &[b'x'; 30]).unwrap();
+    }
+    all(&mut reader);
+    // It was killed in the middle of a piece.
+    first.file.write_all(&[9, 0]).unwrap();
+
+    let onset = Reader::new(directory.path(), "exe").onset_of_the_next().unwrap();
+    let open = File::open(directory.path()).unwrap();
+    let mut second = Writer::begin(open.into(), "exe", SMALL, onset).unwrap();
+    second.append(Stream::Stdout, 7, b"again").unwrap();
+    let late = all(&mut Reader::new(directory.path(), "exe"));
+
+    assert_eq!((second.pieces(), second.written), (1, 5));
+    assert_eq!(all(&mut reader), [piece(21, b"again")]);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
+    assert_eq!(late[late.len() - 2..], [piece(20, &[b'x'; 30]), piece(21, b"again")]);
+}
+
+#[test]
+fn what_another_body_wrote_makes_room_for_what_comes_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut reader = Reader::new(directory.path(), "exe");
+    for expected in [1, 51, 101] {
+        let onset = Reader::new(directory.path(), "exe").onset_of_the_next().unwrap();
+        let open = File::open(directory.path()).unwrap();
+        let mut next = Writer::begin(open.into(), "exe", SMALL, onset).unwrap();
+        assert_eq!((onset.seq, onset.bytes), (expected, (expected - 1) * 30));
+
+        for seq in expected..expected + 50 {
+            next.append(Stream::Stdout, 7, &[b'x'; 30]).unwrap();
+            assert_eq!(all(&mut reader), [piece(seq, &[b'x'; 30])]);
+        }
+
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
+    }
+}
+
+#[test]
+fn where_nothing_was_written_the_next_writer_begins_at_the_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+
+    let onset = Reader::new(directory.path(), "exe").onset_of_the_next().unwrap();
+
+    assert_eq!(onset, Onset::default());
 }
