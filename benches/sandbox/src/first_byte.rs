@@ -12,10 +12,19 @@ use tokio::io::unix::AsyncFd;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the kernel tells of changes by. To let go of it takes the kernel milliseconds, which are nobody's to count:
-/// keep it until the figure is taken.
+/// What the kernel tells of changes by. To let go of it takes the kernel milliseconds, which are nobody's to count: it is
+/// done on a thread of its own, where it holds up nobody.
 pub(crate) struct Notes {
-    _descriptor: AsyncFd<OwnedFd>,
+    descriptor: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        if let Some(descriptor) = self.descriptor.take() {
+            let descriptor = descriptor.into_inner();
+            std::thread::spawn(move || drop(descriptor));
+        }
+    }
 }
 
 /// The directory is the one that the log is in; it need not be there yet.
@@ -35,7 +44,7 @@ async fn wait(mut log: Reader, directory: &Path) -> Result<Notes> {
             watched = watch(notes.get_ref(), directory)?;
         }
         if log.next()?.is_some() {
-            return Ok(Notes { _descriptor: notes });
+            return Ok(Notes { descriptor: Some(notes) });
         }
         let mut told = notes.readable().await?;
         while rustix::io::read(notes.get_ref(), &mut [0; 4096]).is_ok() {}

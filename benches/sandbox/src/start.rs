@@ -236,6 +236,10 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
     breakdown.print();
     let mut whole = Figures::default();
     lives.iter().for_each(|life| whole.add(life.whole));
-    println!("{AT_ONCE} at once: {:.0}/s, whole life p50 {}", rate(lives.len(), took), milliseconds(whole.p50()));
+    println!(
+        "{AT_ONCE} at once: {:.0}/s, whole life p50 {}",
+        rate(lives.len(), took),
+        milliseconds(whole.p50())
+    );
     Ok(())
 }

@@ -1,9 +1,8 @@
 //! The ground for what matters only while this host is up: marks, sockets, notes, id ranges. A disk makes and removes
-//! each of these small files at many times what memory takes (ext4 also passes over every inode that was freed in the
-//! last minutes), and no body outlives the host. So root keeps them on a filesystem in memory, behind links where they
-//! would be on the disk. An ordinary user's own, which a logout takes away, is no place for them.
-//!
-//! Who uses it holds a shared lock on the note that says where it is; the last one takes it away if nothing is in it.
+//! each of these small files at many times what memory takes, and no body outlives the host. So root keeps them on a
+//! filesystem in memory, behind links where they would be on the disk. An ordinary user's own, which a logout takes
+//! away, is no place for them. Who uses it holds a shared lock on the note that says where it is; the last one takes it
+//! away if nothing is in it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -59,13 +58,8 @@ impl Volatile {
 
     fn in_memory(data: &Path, home: &Path) -> io::Result<Self> {
         let path = data.join("volatile");
-        let mut note = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        let mut note =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let mut patience = Patience::of(INSTANTS);
         loop {
             if take(&note, FlockOperation::NonBlockingLockShared)? {
@@ -174,7 +168,8 @@ fn link(to: &Path, at: &Path) -> io::Result<()> {
 
 /// None for who is not root, and where the host has none.
 fn home() -> Option<&'static Path> {
-    let is_in_memory = |path: &&Path| statfs(*path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(TMPFS));
+    let is_in_memory =
+        |path: &&Path| statfs(*path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(TMPFS));
     getuid().is_root().then(|| HOMES.iter().map(Path::new).find(is_in_memory)).flatten()
 }
 

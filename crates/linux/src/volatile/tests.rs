@@ -1,3 +1,5 @@
+//! Ground in memory: made by the first, whole after any crash, gone with the last, and never taken for another.
+
 use super::*;
 
 /// Only root has a ground in memory, and only where the host has one.

@@ -99,7 +99,8 @@ impl Db {
     }
 
     fn begins_at_once(&mut self) -> bool {
-        let begun = connect::be_patient(&mut self.connection, Patience(0)).and_then(|()| self.execute("BEGIN IMMEDIATE"));
+        let begun = connect::be_patient(&mut self.connection, Patience(0))
+            .and_then(|()| self.execute("BEGIN IMMEDIATE"));
         // Without its patience it would only give up sooner.
         let _ = connect::be_patient(&mut self.connection, self.patience);
         begun.is_ok()

@@ -21,7 +21,9 @@ pub(crate) fn leftovers(stage: &Stage, ids: Option<std::ops::Range<u32>>) -> Vec
     let mut groups = Vec::new();
     groups_named(Path::new("/sys/fs/cgroup"), &format!("pinfold.{:032x}", stage.instance), 0, &mut groups);
     // The base itself goes with the provider.
-    left.extend(groups.iter().flat_map(|base| subgroups(base)).map(|group| format!("cgroup {}", group.display())));
+    left.extend(
+        groups.iter().flat_map(|base| subgroups(base)).map(|group| format!("cgroup {}", group.display())),
+    );
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let data = stage.data().display().to_string();
     left.extend(mounts.lines().filter(|line| line.contains(&data)).map(|line| format!("mount {line}")));
@@ -47,7 +49,10 @@ pub(crate) fn processes_with(ids: &std::ops::Range<u32>) -> Vec<u32> {
 
 fn subgroups(group: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Bases are at the top of a hierarchy or below the group of whoever made them.
