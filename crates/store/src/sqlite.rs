@@ -21,6 +21,7 @@ mod runs;
 mod schema;
 mod settle;
 mod text;
+mod tokens;
 mod unreadable;
 mod write;
 mod writer;

@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TOKENS];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -130,4 +130,16 @@ ALTER TABLE sandboxes ADD COLUMN pooled INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE sandboxes ADD COLUMN waits_in TEXT; -- the shape it may be claimed for
 CREATE INDEX sandboxes_waiting ON sandboxes (waits_in, id) WHERE waits_in IS NOT NULL;
 CREATE INDEX sandboxes_pooled  ON sandboxes (id) WHERE settled_at IS NULL AND pooled = 1;
+";
+
+// Only a hash of what is shown is kept: who reads the store cannot get in with it.
+const TOKENS: &str = "
+CREATE TABLE tokens (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    role       TEXT NOT NULL,
+    hash       BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER
+) WITHOUT ROWID;
 ";
