@@ -40,7 +40,6 @@ pub enum ErrorCode {
     UnknownSandbox,
     UnknownExecution,
     UnknownToken,
-    UnknownImage,
     UnknownFile,
     /// What was asked for cannot be done in the state that things are in.
     WrongState,

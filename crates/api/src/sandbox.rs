@@ -54,7 +54,7 @@ pub struct LimitsWish {
 }
 
 /// What holds for a sandbox. None: no limit of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Limits {
     pub memory_mb: Option<u64>,
     pub cpu_millis: Option<u32>,
