@@ -1,6 +1,6 @@
 //! The description of the API, made from the routes themselves.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Json;
 use axum::extract::State;
@@ -66,6 +66,9 @@ pub fn document() -> OpenApi {
 
 /// What all routes of a group have in common is said here instead of at each of them.
 pub(super) fn furnish(mut document: OpenApi, role: Role) -> OpenApi {
+    // The router's way to say that slashes belong to it is not the document's.
+    let paths = std::mem::take(&mut document.paths.paths);
+    document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
             operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
@@ -96,6 +99,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 /// This description.
 #[utoipa::path(get, path = "/openapi.json", tag = "server",
     responses((status = 200, description = "An OpenAPI document", body = Object)))]
-async fn openapi(State(_): State<Arc<Service>>) -> Json<OpenApi> {
-    Json(document())
+async fn openapi(State(_): State<Arc<Service>>) -> Json<&'static OpenApi> {
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(document);
+    Json(&DOCUMENT)
 }
