@@ -28,6 +28,7 @@ pub struct CreateSandbox {
     pub network: Option<String>,
     /// Kept by an emergency cleanup.
     pub critical: bool,
+    #[serde(deserialize_with = "crate::object")]
     pub limits: LimitsWish,
 }
 

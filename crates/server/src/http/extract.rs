@@ -13,6 +13,7 @@ use axum::response::IntoResponse;
 use pinfold_api::ErrorCode;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
+use serde_path_to_error::{Path, Track};
 
 use crate::Failure;
 
@@ -37,10 +38,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         // Leaving all of it out is a way to ask for nothing in particular.
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         let mut json = serde_json::Deserializer::from_slice(text);
-        let value = serde_path_to_error::deserialize(&mut json).map_err(named)?;
+        let value = read(&mut json)?;
         json.end().map_err(|error| Failure::bad_input("body", error))?;
         Ok(Self(value))
     }
+}
+
+fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(json: D) -> Result<T, Failure> {
+    let mut track = Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
+    pinfold_api::object(tracked).map_err(|error| named(&track.path(), &error))
 }
 
 fn is_json(request: &Request) -> bool {
@@ -62,9 +69,8 @@ fn unread(rejection: BytesRejection) -> Failure {
 }
 
 /// Where in the document it is. An unknown field has no place yet; its message has its name.
-fn named<E: Display>(error: serde_path_to_error::Error<E>) -> Failure {
-    let path = error.path().to_string();
-    let told = error.inner().to_string();
+fn named(path: &Path, error: &impl Display) -> Failure {
+    let (path, told) = (path.to_string(), error.to_string());
     let unknown = told.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
     let missing = told.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     let is_root = path == "." || path.is_empty();
@@ -85,7 +91,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let text = parts.uri.query().unwrap_or_default();
         let query = serde_html_form::Deserializer::from_bytes(text.as_bytes());
-        serde_path_to_error::deserialize(query).map(Self).map_err(named)
+        let read = serde_path_to_error::deserialize(query);
+        read.map(Self).map_err(|error| named(error.path(), error.inner()))
     }
 }
 
@@ -130,8 +137,8 @@ mod tests {
 
     fn field_of<T: DeserializeOwned>(body: &str) -> String {
         let mut json = serde_json::Deserializer::from_str(body);
-        let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut json) else { panic!("{body} was read") };
-        named(error).detail.details["field"].as_str().unwrap().to_owned()
+        let Err(failure) = read::<T, _>(&mut json) else { panic!("{body} was read") };
+        failure.detail.details["field"].as_str().unwrap().to_owned()
     }
 
     #[test]
@@ -142,6 +149,8 @@ mod tests {
             (r#"{"limits": {"memory_mb": -1}}"#, "limits.memory_mb"),
             (r#"{"labels": {"a": 1}}"#, "labels.a"),
             (r#"{"name": 7}"#, "name"),
+            (r#"{"limits": [64]}"#, "limits"),
+            ("[]", "body"),
             ("[", "body"),
             ("", "body"),
         ] {
