@@ -14,15 +14,17 @@ mod token;
 
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
-pub use execution::{ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest};
+pub use execution::{
+    ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
+};
 pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
 pub use resources::Resources;
 pub use sandbox::{
-    CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State, Stats,
-    Status, StopPending,
+    CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
+    Stats, Status, StopPending,
 };
 pub use token::{NewToken, Role, Token, TokenCreated};
 

@@ -133,7 +133,8 @@ impl Announced {
         let said = ServerFile { address: format!("http://{address}"), pid: std::process::id(), started_at };
         let failed = || format!("could not write `{}`", path.display());
         let draft = path.with_extension(format!("draft.{}", said.pid));
-        let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        let file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
         file.and_then(|mut file| file.write_all(&serde_json::to_vec(&said)?)).with_context(failed)?;
         std::fs::rename(&draft, &path).with_context(failed)?;
         Ok(Self { path })

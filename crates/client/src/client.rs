@@ -8,8 +8,8 @@ use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use pinfold_api::{
-    CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, ExecRequest, ExecResult, Execution, OutputPage, Receipt,
-    Sandbox, SandboxSummary, Stats, StopPending,
+    CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, ExecRequest, ExecResult, Execution, OutputPage,
+    Receipt, Sandbox, SandboxSummary, Stats, StopPending,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -57,10 +57,17 @@ impl Default for ServerConfig {
 
 /// Every group of routes there is.
 fn groups() -> Vec<Group> {
-    [sandboxes::groups(), executions::groups(), output::groups(), files::groups(), tokens::groups(), openapi::groups()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        sandboxes::groups(),
+        executions::groups(),
+        output::groups(),
+        files::groups(),
+        tokens::groups(),
+        openapi::groups(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {

@@ -26,7 +26,7 @@ pub use create::Creation;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
-pub use sandboxes::{Page, Wanted, WaitFor};
+pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
 pub use tokens::{Caller, FirstTokenError};
 pub use words::moment;

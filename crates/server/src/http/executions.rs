@@ -64,9 +64,9 @@ struct WaitQuery {
 /// Whether the answer is to be a stream of events.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted.flat_map(|value| value.split(',')).any(|one| {
-        one.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
-    })
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|one| one.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
 /// Run a command: with its result at the end, or with `Accept: text/event-stream` as a stream of numbered events

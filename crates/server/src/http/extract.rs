@@ -56,7 +56,9 @@ fn is_json(request: &Request) -> bool {
         && !request.headers().contains_key("transfer-encoding");
     match given {
         None => is_empty,
-        Some(given) => given.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json"),
+        Some(given) => {
+            given.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+        }
     }
 }
 
@@ -76,7 +78,11 @@ fn named(path: &Path, error: &impl Display) -> Failure {
     let is_root = path == "." || path.is_empty();
     let field = match unknown.or(missing) {
         Some(name) if is_root || path == name || path.ends_with(&format!(".{name}")) => {
-            if is_root { name.to_owned() } else { path }
+            if is_root {
+                name.to_owned()
+            } else {
+                path
+            }
         }
         Some(name) => format!("{path}.{name}"),
         None if is_root => "body".to_owned(),
@@ -104,7 +110,11 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        part_of_path(parts, state, "id").await?.parse().map(Self).map_err(|error| Failure::bad_input("id", error))
+        part_of_path(parts, state, "id")
+            .await?
+            .parse()
+            .map(Self)
+            .map_err(|error| Failure::bad_input("id", error))
     }
 }
 

@@ -14,8 +14,8 @@ use utoipa::openapi::{Components, Content, InfoBuilder, OpenApi, Ref, RefOr, Res
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
-use super::groups::{Group, QUICK};
 use super::chores;
+use super::groups::{Group, QUICK};
 use crate::Service;
 
 const BEARER: &str = "bearer";

@@ -71,10 +71,20 @@ mod tests {
 
     #[test]
     fn only_its_own_names_and_addresses_are_answered() {
-        for host in ["localhost", "LOCALHOST:7463", "127.0.0.1:7463", "[::1]:7463", "10.0.0.7", "pinfold.example"] {
+        for host in
+            ["localhost", "LOCALHOST:7463", "127.0.0.1:7463", "[::1]:7463", "10.0.0.7", "pinfold.example"]
+        {
             assert!(is_answered(host, None), "{host}");
         }
-        for host in ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7463", "a b", "@", "0x7f.1"] {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7463",
+            "a b",
+            "@",
+            "0x7f.1",
+        ] {
             assert!(!is_answered(host, None), "{host}");
         }
     }
@@ -82,7 +92,9 @@ mod tests {
     #[test]
     fn only_pages_of_its_own_are_answered() {
         assert!(is_answered("localhost:7463", Some("http://localhost:7463")));
-        for origin in ["http://localhost:3000", "http://evil.example", "null", "", "http://localhost:7463.evil.example"] {
+        for origin in
+            ["http://localhost:3000", "http://evil.example", "null", "", "http://localhost:7463.evil.example"]
+        {
             assert!(!is_answered("localhost:7463", Some(origin)), "{origin}");
         }
     }

@@ -8,7 +8,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json as Answer};
 use pinfold_api::{
-    CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary, Stats, StopPending,
+    CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary, Stats,
+    StopPending,
 };
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::Role;
@@ -158,7 +159,10 @@ async fn stats(State(service): State<Arc<Service>>) -> Result<Answer<Stats>, Fai
 /// Everything about one sandbox, also after its end.
 #[utoipa::path(get, path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath),
     responses((status = 200, description = "As of now", body = Sandbox)))]
-async fn show(State(service): State<Arc<Service>>, Id(id): Id<SandboxId>) -> Result<Answer<Sandbox>, Failure> {
+async fn show(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+) -> Result<Answer<Sandbox>, Failure> {
     service.sandbox(id).await.map(Answer)
 }
 

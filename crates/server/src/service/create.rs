@@ -73,7 +73,8 @@ impl Service {
     }
 
     fn key(&self, owner: TokenId, key: &str, wish: &CreateSandbox) -> Result<IdempotencyKey, Failure> {
-        let is_plain = !key.is_empty() && key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_plain =
+            !key.is_empty() && key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain {
             let why = format!("1 to {LONGEST_KEY} printable characters without spaces are allowed");
             return Err(Failure::bad_input(pinfold_api::IDEMPOTENCY_KEY, why));
@@ -141,8 +142,12 @@ fn check(wish: &CreateSandbox) -> Result<(), Failure> {
 
 pub(super) fn check_workdir(workdir: Option<&str>) -> Result<(), Failure> {
     match workdir {
-        Some(path) if !path.starts_with('/') => Err(Failure::bad_input("workdir", "it does not begin with `/`")),
-        Some(path) if path.contains('\0') => Err(Failure::bad_input("workdir", "it contains a NUL character")),
+        Some(path) if !path.starts_with('/') => {
+            Err(Failure::bad_input("workdir", "it does not begin with `/`"))
+        }
+        Some(path) if path.contains('\0') => {
+            Err(Failure::bad_input("workdir", "it contains a NUL character"))
+        }
         Some(_) | None => Ok(()),
     }
 }

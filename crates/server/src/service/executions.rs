@@ -4,8 +4,8 @@ use pinfold_api::{self as api, ErrorCode, ExecRequest, ExecResult};
 use pinfold_engine::Waited;
 use pinfold_lifecycle::profile::{DEFAULT, Wishes};
 use pinfold_lifecycle::{
-    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, SandboxId,
-    Timestamp,
+    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome,
+    SandboxId, Timestamp,
 };
 use pinfold_provider::{Provider, SignalError};
 use pinfold_store::{HistoryRow, Seq, Store, Stored, StoredExecution};
@@ -39,8 +39,7 @@ impl Service {
         let limits = limits(request, &stored)?;
         let since = self.host.store.changes(Seq::LATEST).await?.seen;
         let kind = if request.background { ExecutionKind::Job } else { ExecutionKind::Run };
-        let execution =
-            self.host.engine.execute(id, command(request), kind, limits, request.queue).await?;
+        let execution = self.host.engine.execute(id, command(request), kind, limits, request.queue).await?;
         Ok(Started { sandbox: id, execution, since })
     }
 
@@ -157,8 +156,7 @@ fn check(request: &ExecRequest) -> Result<(), Failure> {
 
 /// Checked as for a new sandbox, against this one's own life.
 fn limits(request: &ExecRequest, stored: &Stored) -> Result<ExecutionLimits, Failure> {
-    let execution =
-        ExecutionLimits { timeout_ms: request.timeout_ms, inactivity_ms: request.inactivity_ms };
+    let execution = ExecutionLimits { timeout_ms: request.timeout_ms, inactivity_ms: request.inactivity_ms };
     DEFAULT.with(&Wishes { execution, ..Wishes::default() }, &stored.policy).map_err(|error| {
         let mut failure = Failure::from(error);
         let of_itself = |field: &str| field.trim_start_matches("limits.").to_owned();
@@ -268,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_known_by_name_or_number() {
-        for (given, number) in [("TERM", Some(15)), ("sigkill", Some(9)), ("10", Some(10)), ("64", Some(64))] {
+        for (given, number) in [("TERM", Some(15)), ("sigkill", Some(9)), ("10", Some(10)), ("64", Some(64))]
+        {
             assert_eq!(signal_number(given), number, "{given}");
         }
         for wrong in ["", "0", "65", "-9", "NOPE", "SIG"] {

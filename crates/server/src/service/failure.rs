@@ -44,7 +44,8 @@ impl Failure {
     /// A fault of ours: what happened is for the log.
     #[must_use]
     pub fn internal(hidden: impl fmt::Display) -> Self {
-        let told = Self::new(ErrorCode::Internal, "the server failed; its log tells more, under this request's id");
+        let told =
+            Self::new(ErrorCode::Internal, "the server failed; its log tells more, under this request's id");
         Self { hidden: Some(hidden.to_string()), ..told }
     }
 
@@ -72,8 +73,11 @@ impl Failure {
 
     pub(super) fn gone(cause: Cause) -> Self {
         let cause = words::cause(cause);
-        Self::new(ErrorCode::SandboxGone, format!("the sandbox has ended or is being ended: {}", spelled(cause)))
-            .with("cause", json!(cause))
+        Self::new(
+            ErrorCode::SandboxGone,
+            format!("the sandbox has ended or is being ended: {}", spelled(cause)),
+        )
+        .with("cause", json!(cause))
     }
 }
 

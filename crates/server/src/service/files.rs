@@ -12,7 +12,13 @@ const MOST_ENTRIES: usize = 10_000;
 
 impl Service {
     /// From a place on, no more than `most` bytes.
-    pub async fn read_file(&self, id: SandboxId, path: &str, from: u64, most: u64) -> Result<Content, Failure> {
+    pub async fn read_file(
+        &self,
+        id: SandboxId,
+        path: &str,
+        from: u64,
+        most: u64,
+    ) -> Result<Content, Failure> {
         let body = self.body_at_work(id).await?;
         Ok(self.host.provider.read(body, path.as_bytes(), from, most).await?)
     }
@@ -32,13 +38,17 @@ impl Service {
     pub async fn list_files(&self, id: SandboxId, path: &str) -> Result<FileListing, Failure> {
         let body = self.body_at_work(id).await?;
         let listing = self.host.provider.list(body, path.as_bytes(), MOST_ENTRIES).await?;
-        let mut entries: Vec<_> =
-            listing.entries.iter().map(|it| entry(&it.name, &it.metadata)).collect();
+        let mut entries: Vec<_> = listing.entries.iter().map(|it| entry(&it.name, &it.metadata)).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(FileListing { path: path.to_owned(), entries, more: listing.more })
     }
 
-    pub async fn remove_file(&self, id: SandboxId, path: &str, recursive: bool) -> Result<FileRemoved, Failure> {
+    pub async fn remove_file(
+        &self,
+        id: SandboxId,
+        path: &str,
+        recursive: bool,
+    ) -> Result<FileRemoved, Failure> {
         let body = self.body_at_work(id).await?;
         let removed = self.host.provider.remove(body, path.as_bytes(), recursive).await?;
         Ok(FileRemoved { path: path.to_owned(), removed })

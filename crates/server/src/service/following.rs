@@ -43,7 +43,8 @@ impl Service {
     pub async fn output(&self, id: ExecutionId, after: u64) -> Result<OutputPage, Failure> {
         let stored = self.stored_execution(id).await?;
         let mut events = Events::after(self.output_of(stored.sandbox, id), after);
-        let mut page = OutputPage { execution_id: id.to_string(), events: Vec::new(), next: after, ended: false };
+        let mut page =
+            OutputPage { execution_id: id.to_string(), events: Vec::new(), next: after, ended: false };
         let mut bytes = 0;
         while bytes < PAGE_BYTES {
             let Some((event, length)) = events.next().map_err(Failure::internal)? else {
@@ -62,7 +63,11 @@ impl Service {
     }
 
     /// Follows it to its end, or as long as somebody reads.
-    pub async fn follow(self: &Arc<Self>, id: ExecutionId, after: u64) -> Result<mpsc::Receiver<OutputEvent>, Failure> {
+    pub async fn follow(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        after: u64,
+    ) -> Result<mpsc::Receiver<OutputEvent>, Failure> {
         let sandbox = self.stored_execution(id).await?.sandbox;
         let (sender, receiver) = mpsc::channel(AHEAD);
         let service = self.clone();

@@ -19,7 +19,10 @@ impl Service {
         let sandbox = &stored.sandbox;
         if let Life::Ended { at, receipt, .. } = &sandbox.life {
             let duration_ms = at.ms_since(sandbox.created_at);
-            return Ok(Resources { duration_ms, ..in_all(receipt.used.unwrap_or_default(), moment(receipt.verified_at)) });
+            return Ok(Resources {
+                duration_ms,
+                ..in_all(receipt.used.unwrap_or_default(), moment(receipt.verified_at))
+            });
         }
         let (began, before) = (self.now(), self.host.engine.usage(id).await?);
         tokio::time::sleep(BETWEEN).await;

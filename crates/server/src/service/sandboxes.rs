@@ -57,7 +57,8 @@ impl Filters {
 
     fn include(&self, row: &Row, wanted: &Wanted, now: Timestamp) -> bool {
         let Row::Readable(stored) = row else {
-            let asks_for_more = self.agent_type.is_some() || !wanted.labels.is_empty() || wanted.task_id.is_some();
+            let asks_for_more =
+                self.agent_type.is_some() || !wanted.labels.is_empty() || wanted.task_id.is_some();
             return !asks_for_more && self.state.is_none_or(|state| state == State::Unknown);
         };
         let Stored { sandbox, spec, policy, .. } = &**stored;
@@ -155,7 +156,9 @@ impl Service {
     pub async fn sandbox(&self, id: SandboxId) -> Result<Sandbox, Failure> {
         let row = self.row(id).await?;
         let usage = match &row {
-            Row::Readable(stored) if matches!(stored.sandbox.lease, Lease::Live(_)) => self.used_so_far(id).await,
+            Row::Readable(stored) if matches!(stored.sandbox.lease, Lease::Live(_)) => {
+                self.used_so_far(id).await
+            }
             Row::Readable(_) | Row::Unreadable(_) => None,
         };
         Ok(view::sandbox(&row, usage, self.now()))

@@ -127,7 +127,8 @@ fn id_in(shown: &str) -> Option<TokenId> {
 /// Whole or not at all, and never for others to read.
 fn write_secret(path: &Path, secret: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("draft.{}", std::process::id()));
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     writeln!(file, "{secret}")?;
     file.sync_all()?;
     std::fs::rename(&draft, path)

@@ -237,7 +237,7 @@ fn flags(stored: &Stored) -> Vec<String> {
         ("quarantined", matches!(sandbox.lease, Lease::Quarantined { .. })),
         ("stray", sandbox.strays > 0),
     ];
-    flags.into_iter().filter_map(|(flag, holds)| holds.then(|| flag.to_owned())).collect()
+    flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag.to_owned()).collect()
 }
 
 fn links(id: SandboxId) -> api::Links {

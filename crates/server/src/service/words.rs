@@ -2,7 +2,8 @@
 
 use pinfold_api as api;
 use pinfold_lifecycle::{
-    Cause, ExecutionId, ExecutionState, Finding, Lease, Outcome, OutcomeKind, SandboxId, State, Timestamp, Used,
+    Cause, ExecutionId, ExecutionState, Finding, Lease, Outcome, OutcomeKind, SandboxId, State, Timestamp,
+    Used,
 };
 use pinfold_provider::FileKind;
 use pinfold_store::Role;

@@ -22,8 +22,16 @@ fn operations() -> Vec<Operation> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let kind = if path.starts_with("/api/exec") { "exe" } else if path.starts_with("/api/tok") { "tok" } else { "sbx" };
-            let path = path.replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb")).replace("{path}", "etc/hosts");
+            let kind = if path.starts_with("/api/exec") {
+                "exe"
+            } else if path.starts_with("/api/tok") {
+                "tok"
+            } else {
+                "sbx"
+            };
+            let path = path
+                .replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb"))
+                .replace("{path}", "etc/hosts");
             let role = operation.get("x-required-role").map(|role| role.as_str().unwrap().to_owned());
             found.push(Operation { method: method.to_uppercase(), path, role });
         }
@@ -48,7 +56,11 @@ async fn without_a_valid_token_nothing_answers_but_the_sign_of_life() {
                     assert_eq!((answer.status, path.as_str()), (200, "/healthz"));
                     continue;
                 }
-                assert_eq!((answer.status, answer.code()), (401, ErrorCode::Unauthorized), "{method} {path} {token:?}");
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (401, ErrorCode::Unauthorized),
+                    "{method} {path} {token:?}"
+                );
                 assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
             }
         }
@@ -76,9 +88,17 @@ async fn every_operation_is_refused_to_roles_below_its_own() {
             for (held, token) in tokens.iter().enumerate() {
                 let answer = ground.ask_as(Some(token), method.parse().unwrap(), &path, None).await;
                 if held < needed {
-                    assert_eq!((answer.status, answer.code()), (403, ErrorCode::Forbidden), "{method} {path} {held}");
+                    assert_eq!(
+                        (answer.status, answer.code()),
+                        (403, ErrorCode::Forbidden),
+                        "{method} {path} {held}"
+                    );
                 } else {
-                    assert!(answer.status != 401 && answer.status != 403, "{method} {path} {held}: {}", answer.status);
+                    assert!(
+                        answer.status != 401 && answer.status != 403,
+                        "{method} {path} {held}: {}",
+                        answer.status
+                    );
                     assert!(answer.status < 500, "{method} {path}: {}", answer.status);
                 }
             }
@@ -91,7 +111,8 @@ async fn every_operation_is_refused_to_roles_below_its_own() {
 async fn a_token_is_told_once_and_revoked_for_good() {
     on_server(|ground| async move {
         let (id, secret) = ground.token("viewer").await;
-        let look = async || ground.ask_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await;
+        let look =
+            async || ground.ask_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await;
         assert_eq!(look().await.status, 200);
 
         let revoked = ground.delete(&format!("/api/tokens/{id}")).await;
@@ -132,7 +153,9 @@ async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
     };
     on_server_with(config, |ground| async move {
         let (_, other) = ground.token("viewer").await;
-        let ask = async |token: &str| ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await;
+        let ask = async |token: &str| {
+            ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+        };
 
         let mut answers = Vec::new();
         for _ in 0..8 {
@@ -157,7 +180,8 @@ async fn the_description_is_whole_and_served() {
         assert_eq!(served, serde_json::to_value(document()).unwrap());
         let text = served.to_string();
         for (at, _) in text.match_indices("#/components/schemas/") {
-            let name: String = text[at + 21..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let name: String =
+                text[at + 21..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             assert!(served["components"]["schemas"].get(&name).is_some(), "{name}");
         }
         for (path, item) in served["paths"].as_object().unwrap() {

@@ -17,7 +17,12 @@ async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
             ("POST", create, json!({ "limits": { "memory": 5 } }), "limits.memory"),
             ("POST", create, json!({ "limits": { "memory_mb": 1 } }), "limits.memory_mb"),
             ("POST", create, json!({ "limits": { "memory_mb": -1 } }), "limits.memory_mb"),
-            ("POST", create, json!({ "limits": { "timeout_ms": 5_000, "max_life_ms": 1_000 } }), "limits.timeout_ms"),
+            (
+                "POST",
+                create,
+                json!({ "limits": { "timeout_ms": 5_000, "max_life_ms": 1_000 } }),
+                "limits.timeout_ms",
+            ),
             ("POST", create, json!({ "limits": { "processes": 0 } }), "limits.processes"),
             ("POST", create, json!({ "agent_type": "POET" }), "agent_type"),
             ("POST", create, json!({ "image": "nowhere" }), "image"),
@@ -82,8 +87,10 @@ async fn bodies_that_are_no_json_or_too_large_are_refused() {
         };
         let large = json!({ "name": "x".repeat(5 << 20) }).to_string();
 
-        let (text, broken) = (send("text/plain", "{}".into()).await, send("application/json", "{".into()).await);
-        let (two, large) = (send("application/json", "{}{}".into()).await, send("application/json", large).await);
+        let (text, broken) =
+            (send("text/plain", "{}".into()).await, send("application/json", "{".into()).await);
+        let (two, large) =
+            (send("application/json", "{}{}".into()).await, send("application/json", large).await);
 
         assert_eq!((text.status, text.code()), (415, ErrorCode::UnsupportedMediaType));
         assert_eq!((broken.status, broken.code()), (400, ErrorCode::BadInput));

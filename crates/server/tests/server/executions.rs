@@ -33,7 +33,10 @@ async fn a_command_in_the_background_is_fed_and_read_later() {
         let last = json!({ "base64": "dHdvCg==", "close": true });
         let last = ground.post(&format!("{path}/stdin"), last).await.json();
 
-        assert_eq!((&first["accepted"], &again["accepted"], &last["accepted"]), (&json!(4), &json!(4), &json!(8)));
+        assert_eq!(
+            (&first["accepted"], &again["accepted"], &last["accepted"]),
+            (&json!(4), &json!(4), &json!(8))
+        );
         ground.until("its end", &path, |it| it["cause"].is_string().then_some(())).await;
         let output = ground.get(&format!("{path}/output")).await.json();
         let texts = output["events"].as_array().unwrap().iter().filter_map(|it| it["text"].as_str());

@@ -14,7 +14,8 @@ async fn files_are_written_read_listed_and_removed() {
         let id = ground.sandbox().await;
         let files = format!("/api/sandbox/{id}/files");
         let put = async |path: &str, content: Vec<u8>| {
-            let request = Request::put(ground.url(path)).header("authorization", format!("Bearer {}", ground.admin));
+            let request =
+                Request::put(ground.url(path)).header("authorization", format!("Bearer {}", ground.admin));
             ground.send(request.body(Full::new(Bytes::from(content))).unwrap()).await
         };
         let content: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
@@ -27,7 +28,10 @@ async fn files_are_written_read_listed_and_removed() {
         assert_eq!(&part.bytes[..], [255, 0, 1]);
         assert_eq!(ground.sh(&id, "stat -c %a '/workspace/a file'").await["stdout"], "640\n");
         let list = ground.get(&format!("{files}/workspace?list=1")).await.json();
-        assert_eq!((&list["entries"][0]["name"], &list["entries"][0]["size"]), (&json!("a file"), &json!(3_000_000)));
+        assert_eq!(
+            (&list["entries"][0]["name"], &list["entries"][0]["size"]),
+            (&json!("a file"), &json!(3_000_000))
+        );
         let removed = ground.delete(&format!("{files}/workspace/a%20file")).await;
         assert_eq!((removed.status, &removed.json()["removed"]), (200, &json!(1)));
     })

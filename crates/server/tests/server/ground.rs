@@ -96,8 +96,7 @@ impl Ground {
         };
         // No test here imports an image.
         let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-        let host =
-            HostConfig { data: data.path().to_owned(), nursery, unpacker, engine: Config::default() };
+        let host = HostConfig { data: data.path().to_owned(), nursery, unpacker, engine: Config::default() };
         let service = Arc::new(Service::new(Host::begin(host).await.unwrap()));
         service.ensure_first_token().await.unwrap();
         let admin = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
@@ -105,9 +104,10 @@ impl Ground {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let served = service.clone();
-        let task = tokio::spawn(async move {
-            serve(served, listener, &config, async { drop(stopped.await) }).await
-        });
+        let task =
+            tokio::spawn(
+                async move { serve(served, listener, &config, async { drop(stopped.await) }).await },
+            );
         let connections = Connections::builder(TokioExecutor::new()).build(HttpConnector::new());
         let running = Mutex::new(Some(Running { stop, task }));
         Self { address, admin, data, service, connections, running }

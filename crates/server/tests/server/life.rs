@@ -17,9 +17,14 @@ async fn a_sandbox_is_made_used_and_proven_gone() {
 
         let ran = ground.post(&format!("{path}/exec"), sh("echo out; echo err >&2; exit 3")).await;
         let result = ran.json();
-        assert_eq!((ran.status, &result["exit_code"], &result["cause"]), (200, &json!(3), &json!("exit_nonzero")));
+        assert_eq!(
+            (ran.status, &result["exit_code"], &result["cause"]),
+            (200, &json!(3), &json!("exit_nonzero"))
+        );
         assert_eq!((&result["stdout"], &result["stderr"]), (&json!("out\n"), &json!("err\n")));
-        assert!(result["started_at"].is_string() && result["ended_at"].is_string() && result["usage"].is_object());
+        assert!(
+            result["started_at"].is_string() && result["ended_at"].is_string() && result["usage"].is_object()
+        );
 
         let gone = ground.delete(&format!("{path}?force=1")).await;
         let receipt = gone.json();
@@ -49,7 +54,8 @@ async fn a_sandbox_is_made_used_and_proven_gone() {
 async fn stats_add_up_from_the_first_sandbox_to_the_last() {
     on_server(|ground| async move {
         let sums = |stats: Value| {
-            ["active", "present", "total_created", "total_destroyed"].map(|name| stats[name].as_u64().unwrap())
+            ["active", "present", "total_created", "total_destroyed"]
+                .map(|name| stats[name].as_u64().unwrap())
         };
         let before = sums(ground.get("/api/sandbox/stats").await.json());
         let id = ground.sandbox().await;
@@ -71,7 +77,9 @@ async fn who_does_not_wait_is_told_where_to_look() {
         let path = made.header("location").unwrap().to_owned();
         let ready = ground.get(&format!("{path}/wait?state=ready&wait=30")).await;
         assert_eq!((ready.status, &ready.json()["status"]["state"]), (200, &json!("ready")));
-        ground.sh_in_background(path.rsplit('/').next().unwrap(), sh("trap '' TERM; while :; do sleep 1; done")).await;
+        ground
+            .sh_in_background(path.rsplit('/').next().unwrap(), sh("trap '' TERM; while :; do sleep 1; done"))
+            .await;
 
         let ending = ground.delete(&format!("{path}?wait=0")).await;
 

@@ -25,7 +25,11 @@ async fn a_rebound_name_and_a_page_from_elsewhere_get_nothing() {
                 ("origin", "null"),
             ] {
                 let answer = ask(header, value, path).await;
-                assert_eq!((answer.status, answer.code()), (403, ErrorCode::ForeignOrigin), "{header} {value} {path}");
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (403, ErrorCode::ForeignOrigin),
+                    "{header} {value} {path}"
+                );
             }
         }
         let own = format!("http://{}", ground.address);

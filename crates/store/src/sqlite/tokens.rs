@@ -33,8 +33,9 @@ impl<R: Runs> Tokens for R {
 }
 
 pub(super) fn add(connection: &Connection, token: &Token) -> Result<(), WriteError> {
-    let mut statement = connection
-        .prepare_cached(&format!("INSERT OR IGNORE INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "INSERT OR IGNORE INTO tokens ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+    ))?;
     let added = statement.execute((
         token.id.to_string(),
         &token.name,
@@ -50,14 +51,13 @@ pub(super) fn add(connection: &Connection, token: &Token) -> Result<(), WriteErr
 }
 
 pub(super) fn revoke(connection: &Connection, id: TokenId, at: Timestamp) -> Result<bool, WriteError> {
-    let mut statement = connection
-        .prepare_cached("UPDATE tokens SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?;
+    let mut statement =
+        connection.prepare_cached("UPDATE tokens SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?;
     Ok(statement.execute((id.to_string(), at.0))? > 0)
 }
 
 fn find(connection: &Connection, id: TokenId) -> rusqlite::Result<Option<Token>> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1"))?;
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tokens WHERE id = ?1"))?;
     statement.query_row([id.to_string()], token).optional()
 }
 
