@@ -19,7 +19,7 @@ pub use execution::{
 };
 pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
 pub use object::object;
-pub use output::{Output, OutputEvent, OutputPage};
+pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
 pub use resources::Resources;
 pub use sandbox::{

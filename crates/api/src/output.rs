@@ -99,3 +99,11 @@ pub struct OutputPage {
     /// Nothing comes after these.
     pub ended: bool,
 }
+
+/// One event of a stream: its number, its name, and an [`OutputEvent`] as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServerSentEvent {
+    pub id: String,
+    pub event: String,
+    pub data: String,
+}

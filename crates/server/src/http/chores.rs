@@ -32,7 +32,7 @@ struct Alive {
 }
 
 /// Whether the server answers at all. Needs no token.
-#[utoipa::path(get, path = "/healthz", tag = "server",
+#[utoipa::path(get, operation_id = "healthz", path = "/healthz", tag = "server",
     responses((status = 200, description = "It does", body = Alive)))]
 async fn healthz() -> Json<Alive> {
     Json(Alive { status: "ok" })

@@ -8,7 +8,8 @@ use axum::http::header::{ACCEPT, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use pinfold_api::{
-    EXECUTION_ID, ExecRequest, ExecResult, Execution, SignalRequest, StdinAnswer, StdinRequest,
+    EXECUTION_ID, ExecRequest, ExecResult, Execution, ServerSentEvent, SignalRequest, StdinAnswer,
+    StdinRequest,
 };
 use pinfold_lifecycle::{ExecutionId, SandboxId};
 use pinfold_store::Role;
@@ -40,6 +41,7 @@ const CANCEL_WAIT_S: u64 = 15;
 #[expect(dead_code, reason = "describes what `Id` reads")]
 struct SandboxPath {
     /// The sandbox.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
@@ -49,6 +51,7 @@ struct SandboxPath {
 #[expect(dead_code, reason = "describes what `Id` reads")]
 struct ExecutionPath {
     /// The execution.
+    #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
@@ -72,11 +75,11 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
 /// Run a command: with its result at the end, or with `Accept: text/event-stream` as a stream of numbered events
 /// `stdout`, `stderr`, `gap`, `exit` and `error`. It runs on when the connection breaks; `X-Execution-Id` says where
 /// to read on.
-#[utoipa::path(post, path = "/api/sandbox/{id}/exec", tag = "executions", params(SandboxPath, WaitQuery),
+#[utoipa::path(post, operation_id = "exec", path = "/api/sandbox/{id}/exec", tag = "executions", params(SandboxPath, WaitQuery),
     request_body = ExecRequest,
     responses(
         (status = 200, description = "It has ended, or its events follow",
-            content((ExecResult = "application/json"), (String = "text/event-stream")),
+            content((ExecResult = "application/json"), (ServerSentEvent = "text/event-stream")),
             headers(("X-Execution-Id" = String, description = "The execution"))),
         (status = 202, description = "It waits or runs: it was asked to in the background, or takes longer", body = Execution)))]
 async fn exec(
@@ -116,7 +119,7 @@ fn accepted(execution: Execution) -> Response {
 }
 
 /// The executions of a sandbox, the oldest first, also after its end.
-#[utoipa::path(get, path = "/api/sandbox/{id}/executions", tag = "executions", params(SandboxPath),
+#[utoipa::path(get, operation_id = "list_executions", path = "/api/sandbox/{id}/executions", tag = "executions", params(SandboxPath),
     responses((status = 200, description = "All of them", body = Vec<Execution>)))]
 async fn list(
     State(service): State<Arc<Service>>,
@@ -126,7 +129,7 @@ async fn list(
 }
 
 /// One execution.
-#[utoipa::path(get, path = "/api/executions/{id}", tag = "executions", params(ExecutionPath),
+#[utoipa::path(get, operation_id = "get_execution", path = "/api/executions/{id}", tag = "executions", params(ExecutionPath),
     responses((status = 200, description = "As of now", body = Execution)))]
 async fn show(
     State(service): State<Arc<Service>>,
@@ -136,7 +139,7 @@ async fn show(
 }
 
 /// End an execution with all its processes. One that has ended is as good as one that is ended.
-#[utoipa::path(delete, path = "/api/executions/{id}", tag = "executions", params(ExecutionPath, WaitQuery),
+#[utoipa::path(delete, operation_id = "cancel_execution", path = "/api/executions/{id}", tag = "executions", params(ExecutionPath, WaitQuery),
     responses(
         (status = 200, description = "It has ended", body = Execution),
         (status = 202, description = "It is being ended", body = Execution)))]
@@ -152,7 +155,7 @@ async fn cancel(
 }
 
 /// Send a signal to an execution's first process and its group.
-#[utoipa::path(post, path = "/api/executions/{id}/signal", tag = "executions", params(ExecutionPath),
+#[utoipa::path(post, operation_id = "signal_execution", path = "/api/executions/{id}/signal", tag = "executions", params(ExecutionPath),
     request_body = SignalRequest,
     responses((status = 204, description = "It was sent")))]
 async fn signal(
@@ -165,7 +168,7 @@ async fn signal(
 }
 
 /// Feed an execution that was asked for with `stdin`, `interactive` or `tty`.
-#[utoipa::path(post, path = "/api/executions/{id}/stdin", tag = "executions", params(ExecutionPath),
+#[utoipa::path(post, operation_id = "feed_execution", path = "/api/executions/{id}/stdin", tag = "executions", params(ExecutionPath),
     request_body = StdinRequest,
     responses((status = 200, description = "As much as there was room for was accepted", body = StdinAnswer)))]
 async fn feed(

@@ -57,6 +57,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Place {
 #[expect(dead_code, reason = "describes what `Place` reads")]
 struct FilePath {
     /// The sandbox.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
     /// From the sandbox's root, slashes and all.
     path: String,
@@ -76,7 +77,7 @@ struct ReadQuery {
 }
 
 /// Read a file, or list a directory with `?list=1`.
-#[utoipa::path(get, path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, ReadQuery),
+#[utoipa::path(get, operation_id = "read_file", path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, ReadQuery),
     responses((status = 200, description = "The content, or the list",
         content((Vec<u8> = "application/octet-stream"), (FileListing = "application/json")))))]
 async fn read(
@@ -111,7 +112,7 @@ struct WriteQuery {
 }
 
 /// Write a file, whole or not at all. What was there under this name is replaced.
-#[utoipa::path(put, path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, WriteQuery),
+#[utoipa::path(put, operation_id = "write_file", path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, WriteQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "It is written", body = FileWritten)))]
 async fn write(
@@ -166,7 +167,7 @@ struct RemoveQuery {
 }
 
 /// Remove a file or a directory.
-#[utoipa::path(delete, path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, RemoveQuery),
+#[utoipa::path(delete, operation_id = "remove_file", path = "/api/sandbox/{id}/files/{*path}", tag = "files", params(FilePath, RemoveQuery),
     responses((status = 200, description = "It is removed", body = FileRemoved)))]
 async fn remove(
     State(service): State<Arc<Service>>,

@@ -73,3 +73,34 @@ async fn in_time(State(within): State<Duration>, request: Request, next: Next) -
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_in_time_is_given_up() {
+        let router: Router = Router::new()
+            .route("/", get(std::future::pending::<()>))
+            .route_layer(from_fn_with_state(QUICK, in_time));
+
+        let response = router.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+
+        assert_eq!(response.status(), 503);
+    }
+
+    #[tokio::test]
+    async fn who_was_not_recognised_has_no_role() {
+        let router: Router = Router::new()
+            .route("/", get(|| async {}))
+            .route_layer(from_fn_with_state(Role::Viewer, has_role));
+
+        let response = router.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+
+        assert_eq!(response.status(), 403);
+    }
+}

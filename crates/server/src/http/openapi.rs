@@ -97,7 +97,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 /// This description.
-#[utoipa::path(get, path = "/openapi.json", tag = "server",
+#[utoipa::path(get, operation_id = "openapi", path = "/openapi.json", tag = "server",
     responses((status = 200, description = "An OpenAPI document", body = Object)))]
 async fn openapi(State(_): State<Arc<Service>>) -> Json<&'static OpenApi> {
     static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(document);

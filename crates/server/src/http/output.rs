@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
-use pinfold_api::{OutputEvent, OutputPage};
+use pinfold_api::{OutputEvent, OutputPage, ServerSentEvent};
 use pinfold_lifecycle::ExecutionId;
 use pinfold_store::Role;
 use serde::Deserialize;
@@ -36,6 +36,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 #[expect(dead_code, reason = "describes what `Id` reads")]
 struct ExecutionPath {
     /// The execution.
+    #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
@@ -52,10 +53,10 @@ struct OutputQuery {
 
 /// What an execution wrote, after a number: what is there now, or with `?follow=1` or `Accept: text/event-stream` all
 /// that comes. Also after its end, and after that of its sandbox.
-#[utoipa::path(get, path = "/api/executions/{id}/output", tag = "executions", params(ExecutionPath, OutputQuery,
+#[utoipa::path(get, operation_id = "read_output", path = "/api/executions/{id}/output", tag = "executions", params(ExecutionPath, OutputQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, as browsers send it")),
     responses((status = 200, description = "Events",
-        content((OutputPage = "application/json"), (String = "text/event-stream")))))]
+        content((OutputPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
 async fn output(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,

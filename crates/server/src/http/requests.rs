@@ -63,3 +63,37 @@ fn said(panic: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("panicked: {}", text.unwrap_or_else(|| "without a word".to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use pinfold_api::{ErrorBody, ErrorCode};
+    use tower::ServiceExt;
+    use tower_http::catch_panic::CatchPanicLayer;
+
+    use super::*;
+
+    async fn panics() {
+        panic!("a secret");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_with_an_id_and_nothing_of_what_it_said() {
+        let router = Router::new()
+            .route("/", get(panics))
+            .layer(CatchPanicLayer::custom(after_panic))
+            .layer(from_fn(account_for));
+
+        let response = router.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+
+        assert_eq!(response.status(), 500);
+        assert!(response.headers().contains_key(REQUEST_ID));
+        assert!(response.extensions().get::<Hidden>().unwrap().0.contains("a secret"));
+        let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+        assert!(!String::from_utf8_lossy(&body).contains("secret"));
+        assert_eq!(serde_json::from_slice::<ErrorBody>(&body).unwrap().error.code, ErrorCode::Internal);
+    }
+}

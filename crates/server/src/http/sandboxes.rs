@@ -44,6 +44,7 @@ const MOST_LISTED: u64 = 1_000;
 #[expect(dead_code, reason = "describes what `Id` reads")]
 struct SandboxPath {
     /// The sandbox.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
@@ -72,7 +73,7 @@ struct CreateQuery {
 }
 
 /// Make a sandbox, and wait until it is ready.
-#[utoipa::path(post, path = "/api/sandbox", tag = "sandboxes",
+#[utoipa::path(post, operation_id = "create_sandbox", path = "/api/sandbox", tag = "sandboxes",
     params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
         description = "The same key with the same wish gives the same sandbox for a day")),
     request_body = CreateSandbox,
@@ -116,13 +117,14 @@ struct ListQuery {
     #[serde(default)]
     label: Vec<String>,
     /// Where the page begins: what `X-Next-Cursor` said.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u64>,
 }
 
 /// List sandboxes.
-#[utoipa::path(get, path = "/api/sandbox/list", tag = "sandboxes", params(ListQuery),
+#[utoipa::path(get, operation_id = "list_sandboxes", path = "/api/sandbox/list", tag = "sandboxes", params(ListQuery),
     responses((status = 200, description = "In the order of their making", body = Vec<SandboxSummary>,
         headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
 async fn list(
@@ -150,14 +152,14 @@ fn label(given: &str) -> Result<(String, String), Failure> {
 }
 
 /// What all sandboxes come to.
-#[utoipa::path(get, path = "/api/sandbox/stats", tag = "sandboxes",
+#[utoipa::path(get, operation_id = "sandbox_stats", path = "/api/sandbox/stats", tag = "sandboxes",
     responses((status = 200, description = "As of now", body = Stats)))]
 async fn stats(State(service): State<Arc<Service>>) -> Result<Answer<Stats>, Failure> {
     service.stats().await.map(Answer)
 }
 
 /// Everything about one sandbox, also after its end.
-#[utoipa::path(get, path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath),
+#[utoipa::path(get, operation_id = "get_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath),
     responses((status = 200, description = "As of now", body = Sandbox)))]
 async fn show(
     State(service): State<Arc<Service>>,
@@ -167,7 +169,7 @@ async fn show(
 }
 
 /// What a sandbox uses, measured now.
-#[utoipa::path(get, path = "/api/sandbox/{id}/resources", tag = "sandboxes", params(SandboxPath),
+#[utoipa::path(get, operation_id = "sandbox_resources", path = "/api/sandbox/{id}/resources", tag = "sandboxes", params(SandboxPath),
     responses((status = 200, description = "Measured from its processes, or what they used in all", body = Resources)))]
 async fn resources(
     State(service): State<Arc<Service>>,
@@ -188,7 +190,7 @@ struct WaitQuery {
 }
 
 /// Wait until a sandbox is in a state.
-#[utoipa::path(get, path = "/api/sandbox/{id}/wait", tag = "sandboxes", params(SandboxPath, WaitQuery),
+#[utoipa::path(get, operation_id = "wait_for_sandbox", path = "/api/sandbox/{id}/wait", tag = "sandboxes", params(SandboxPath, WaitQuery),
     responses(
         (status = 200, description = "It is", body = Sandbox),
         (status = 202, description = "It is not yet", body = Sandbox)))]
@@ -217,7 +219,7 @@ struct StopQuery {
 }
 
 /// End a sandbox, and wait for the proof that it is gone. Asking again gives the same receipt.
-#[utoipa::path(delete, path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath, StopQuery),
+#[utoipa::path(delete, operation_id = "stop_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath, StopQuery),
     responses(
         (status = 200, description = "It is proven gone", body = Receipt),
         (status = 202, description = "It is being ended; `location` says where to look", body = StopPending)))]

@@ -27,18 +27,19 @@ pub(super) fn groups() -> Vec<Group> {
 #[expect(dead_code, reason = "describes what `Id` reads")]
 struct TokenPath {
     /// The token's id, not the token itself.
+    #[param(pattern = "^tok_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
 /// All tokens, those that were revoked too.
-#[utoipa::path(get, path = "/api/tokens", tag = "tokens",
+#[utoipa::path(get, operation_id = "list_tokens", path = "/api/tokens", tag = "tokens",
     responses((status = 200, description = "The oldest first", body = Vec<Token>)))]
 async fn list(State(service): State<Arc<Service>>) -> Result<Answer<Vec<Token>>, Failure> {
     service.tokens().await.map(Answer)
 }
 
 /// Make a token.
-#[utoipa::path(post, path = "/api/tokens", tag = "tokens", request_body = NewToken,
+#[utoipa::path(post, operation_id = "create_token", path = "/api/tokens", tag = "tokens", request_body = NewToken,
     responses((status = 201, description = "The one answer that tells its secret", body = TokenCreated)))]
 async fn create(
     State(service): State<Arc<Service>>,
@@ -49,7 +50,7 @@ async fn create(
 }
 
 /// Revoke a token, from now on and for all servers on the same store.
-#[utoipa::path(delete, path = "/api/tokens/{id}", tag = "tokens", params(TokenPath),
+#[utoipa::path(delete, operation_id = "revoke_token", path = "/api/tokens/{id}", tag = "tokens", params(TokenPath),
     responses((status = 200, description = "It is revoked", body = Token)))]
 async fn revoke(State(service): State<Arc<Service>>, Id(id): Id<TokenId>) -> Result<Answer<Token>, Failure> {
     seen_through(async move { service.revoke_token(id).await }).await.map(Answer)

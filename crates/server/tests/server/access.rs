@@ -1,5 +1,6 @@
 //! Tokens and roles, over every operation there is.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 
@@ -184,8 +185,13 @@ async fn the_description_is_whole_and_served() {
                 text[at + 21..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             assert!(served["components"]["schemas"].get(&name).is_some(), "{name}");
         }
+        let mut names = BTreeSet::new();
         for (path, item) in served["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
+                assert!(
+                    names.insert(operation["operationId"].to_string()),
+                    "{method} {path} has another's name"
+                );
                 for (status, response) in operation["responses"].as_object().unwrap() {
                     assert_ne!(response["description"], json!(""), "{method} {path} {status}");
                     assert!(response["description"].is_string(), "{method} {path} {status}");
