@@ -117,8 +117,8 @@ impl Ground {
         let running = self.running.lock().unwrap().take();
         if let Some(Running { stop, task }) = running {
             drop(stop);
-            self.service.shutdown(OnExit::Stop, END_MS).await.unwrap();
             task.await.unwrap().unwrap();
+            self.service.shutdown(OnExit::Stop, END_MS).await.unwrap();
         }
     }
 
