@@ -13,7 +13,7 @@ use crate::documents::{self, SandboxDocument};
 use crate::failure::Failure;
 use crate::find::find;
 use crate::following::Story;
-use crate::host::{Host, data_directory};
+use crate::host::{Host, begin, data_directory};
 use crate::options::SandboxOptions;
 use crate::progress::Progress;
 
@@ -39,7 +39,7 @@ const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     let (spec, policy) = options.sandbox.ask(place)?;
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let sandbox = host.engine.create(CreateAsk { spec, policy, key: None }).await?;
     if !options.no_wait {
         wait_until_ready(&host, sandbox).await?;
@@ -84,7 +84,7 @@ fn leave_to_another(place: &Place, sandbox: SandboxId) -> anyhow::Result<()> {
 
 /// The engine adopts what the creator left, and goes when the sandbox is ready or gone.
 pub(crate) async fn tend(place: &Place, tended: &Tended) -> anyhow::Result<ExitCode> {
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     if host.store.load(tended.sandbox).await?.is_some() {
         wait_until_ready(&host, tended.sandbox).await?;
     }

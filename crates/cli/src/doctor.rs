@@ -14,7 +14,7 @@ use crate::Place;
 use crate::documents::{self, SandboxDocument, moment, word};
 use crate::exit;
 use crate::find::find;
-use crate::host::{Host, data_directory};
+use crate::host::{begin, data_directory};
 use crate::progress::Progress;
 use crate::table::{harmless, lay_out};
 
@@ -120,7 +120,7 @@ struct ProbeDocument {
 }
 
 async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let row = find(&host.store, given).await?;
     let now = host.clock.now();
     let sandbox = SandboxDocument::of(&row, now);

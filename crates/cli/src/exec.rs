@@ -16,7 +16,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::find::find;
 use crate::following::{Interrupt, Story, between, explanation, follow, wall_ms};
-use crate::host::Host;
+use crate::host::{Host, begin};
 use crate::output::{Follower, Sink};
 use crate::quantities::{milliseconds, pair};
 
@@ -45,7 +45,7 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let stored = match find(&host.store, &options.sandbox).await? {
         Row::Readable(stored) => stored,
         Row::Unreadable(row) => anyhow::bail!("the record of {} cannot be read: {}", row.id, row.why),

@@ -1,52 +1,37 @@
-//! An engine in this very process, on the store and the sandboxes of a data directory.
+//! The engine of a command that works without a server, and where everything is kept.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use pinfold_engine::{Clock, Config, Engine, HostCensus, HostClock, Parts, RandomIds};
-use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_store::{SqliteStore, Store};
+use pinfold_engine::Config;
+use pinfold_images::{UNPACK, Unpacker};
+use pinfold_linux::NurseryProgram;
+use pinfold_server::HostConfig;
+
+pub(crate) use pinfold_server::Host;
 
 use crate::Place;
-use crate::image::find_layers;
 
 /// The hidden command under which this program is its own nursery.
 pub(crate) const NURSERY: &str = "__nursery";
 
-pub(crate) struct Host {
-    pub(crate) engine: Engine,
-    pub(crate) provider: Arc<LinuxProvider>,
-    pub(crate) store: Arc<SqliteStore>,
-    pub(crate) clock: Arc<HostClock>,
+pub(crate) async fn begin(place: &Place) -> anyhow::Result<Host> {
+    let data = data_directory(place.data_dir.as_ref())?;
+    Ok(Host::begin(config(&data)?).await?)
 }
 
-impl Host {
-    pub(crate) async fn begin(place: &Place) -> anyhow::Result<Self> {
-        let data = &data_directory(place.data_dir.as_ref())?;
-        std::fs::create_dir_all(data).with_context(|| format!("could not make `{}`", data.display()))?;
-        let census = HostCensus::take()?;
-        let clock = Arc::new(HostClock::anchored(data, census.boot_id())?);
-        let store = Arc::new(SqliteStore::open(&data.join("store"))?);
-        let program = std::env::current_exe().context("could not find this program's own file")?;
-        let now = clock.clone();
-        let provider = LinuxProvider::open(LinuxConfig {
-            data: data.join("linux"),
-            instance: store.instance(),
-            nursery: NurseryProgram { program, arguments: vec![NURSERY.into()] },
-            clock: Arc::new(move || now.now()),
-        })?;
-        let provider = Arc::new(provider.with_images(find_layers(place)));
-        let parts = Parts {
-            store: store.clone(),
-            provider: provider.clone(),
-            clock: clock.clone(),
-            ids: Arc::new(RandomIds),
-            census: Arc::new(census),
-        };
-        let engine = Engine::begin(parts, Config::default()).await?;
-        Ok(Self { engine, provider, store, clock })
-    }
+pub(crate) fn config(data: &Path) -> anyhow::Result<HostConfig> {
+    let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
+    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine: Config::default() })
+}
+
+/// Archives are unpacked by this very program, confined.
+pub(crate) fn unpacker() -> anyhow::Result<Unpacker> {
+    Ok(Unpacker { program: own_program()?, arguments: vec![UNPACK.into()] })
+}
+
+fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("could not find this program's own file")
 }
 
 /// Where everything is kept when nobody says otherwise.

@@ -2,19 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::Context;
-use pinfold_images::{ImageId, Images, LAYER_IDS_FIRST, UNPACK, Unpacker};
+use pinfold_images::{ImageId, Images};
 use pinfold_lifecycle::Timestamp;
-use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer};
 use pinfold_store::{Filter, Row, SqliteStore};
 use serde::Serialize;
 
 use crate::Place;
 use crate::documents::{self, moment};
 use crate::find::all;
-use crate::host::data_directory;
+use crate::host::{data_directory, unpacker};
 use crate::progress::Progress;
 use crate::table::{harmless, lay_out};
 
@@ -72,25 +69,8 @@ pub(crate) async fn run(place: &Place, asked: &Image) -> anyhow::Result<ExitCode
 
 /// The images of the data directory.
 pub(crate) fn images(place: &Place) -> anyhow::Result<Images> {
-    let program = std::env::current_exe().context("could not find this program's own file")?;
     let directory = data_directory(place.data_dir.as_ref())?.join("images");
-    Ok(Images::open(directory, Unpacker { program, arguments: vec![UNPACK.into()] })?)
-}
-
-/// Layers are written with the ids that they are mounted with.
-const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
-
-/// How a provider finds what an image of the data directory is made of. Nothing is opened before it is asked.
-pub(crate) fn find_layers(place: &Place) -> Arc<FindLayers> {
-    // An ordinary user has but one id, and its layers are its own.
-    let first_id = rustix::process::getuid().is_root().then_some(LAYER_IDS_FIRST);
-    let place = place.clone();
-    Arc::new(move |name| {
-        let images = images(&place).map_err(std::io::Error::other)?;
-        let found = images.find(name).and_then(|image| images.layers(&image.id));
-        let layers = found.map_err(std::io::Error::other)?;
-        Ok(layers.into_iter().map(|path| Layer { path, first_id }).collect())
-    })
+    Ok(Images::open(directory, unpacker()?)?)
 }
 
 async fn import(place: &Place, images: Images, source: PathBuf, name: String) -> anyhow::Result<()> {

@@ -22,6 +22,7 @@ mod reconcile;
 #[cfg(test)]
 mod reference;
 mod run;
+mod serve;
 mod stop;
 mod table;
 
@@ -68,6 +69,8 @@ enum Command {
     Exec(exec::Options),
     /// End sandboxes, and print the proof that they are gone
     Stop(stop::Options),
+    /// Serve sandboxes over HTTP, until this process is asked to end
+    Serve(serve::Options),
     /// List sandboxes
     Ps(ps::Options),
     /// Compare what is recorded with what is there, and repair the difference
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Create(options) => (in_runtime(create::run(&place, options)), exit::FAILED),
         Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
+        Command::Serve(options) => (in_server_runtime(serve::run(&place, options)), exit::FAILED),
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
@@ -122,6 +126,11 @@ fn main() -> ExitCode {
 fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(work)
+}
+
+/// With a thread for each core.
+fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 
 /// What was typed is no command. Whoever asked for JSON gets it.

@@ -11,7 +11,7 @@ use crate::Place;
 use crate::documents::{self, SandboxDocument, word};
 use crate::failure::Failure;
 use crate::find::all;
-use crate::host::Host;
+use crate::host::{Host, begin};
 use crate::quantities::pair;
 use crate::table::{age, harmless, lay_out};
 
@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     let wanted = wanted(options)?;
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let sandboxes = sandboxes(&host, wanted.filter).await?;
     host.engine.shutdown(OnExit::Keep, 0).await?;
     let shown: Vec<_> = sandboxes.into_iter().filter(|sandbox| wanted.includes(sandbox)).collect();

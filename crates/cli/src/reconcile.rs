@@ -12,7 +12,7 @@ use crate::Place;
 use crate::documents;
 use crate::exit;
 use crate::find::all;
-use crate::host::Host;
+use crate::host::{Host, begin};
 use crate::progress::Progress;
 use crate::quantities::milliseconds;
 use crate::table::harmless;
@@ -49,7 +49,7 @@ struct BodyDocument {
 }
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let waiting = Progress::of("comparing and repairing");
     let how = if options.dry_run { Reconcile::DryRun } else { Reconcile::Repair };
     let report = host.engine.reconcile(how).await?;

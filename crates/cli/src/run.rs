@@ -11,7 +11,7 @@ use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument,
 use crate::exit;
 use crate::failure::Failure;
 use crate::following::{Interrupt, Story, between, explanation, follow, wall_ms};
-use crate::host::Host;
+use crate::host::begin;
 use crate::options::SandboxOptions;
 use crate::output::{Follower, Sink};
 use crate::progress::Progress;
@@ -34,7 +34,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     options.console.check(place.json)?;
     let (spec, policy) = options.sandbox.ask(place)?;
     let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let began_ms = wall_ms();
     let command = options.console.furnish(Command { argv: options.command.clone(), ..Command::default() });
     let run = RunAsk { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };

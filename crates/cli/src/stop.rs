@@ -12,7 +12,7 @@ use crate::documents::{self, ReceiptDocument, word};
 use crate::exit;
 use crate::failure::{Failure, code_of};
 use crate::find::find;
-use crate::host::Host;
+use crate::host::{Host, begin};
 use crate::progress::Progress;
 use crate::quantities::milliseconds;
 use crate::table::{harmless, lay_out};
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 type Ended = anyhow::Result<ReceiptDocument>;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let host = Host::begin(place).await?;
+    let host = begin(place).await?;
     let mut asked = Vec::new();
     // All of them are asked to end before the first one is waited for.
     for given in &options.sandboxes {

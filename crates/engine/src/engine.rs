@@ -286,7 +286,7 @@ impl Engine {
     }
 
     /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long.
-    pub async fn shutdown(self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
         let until = self.inner.clock.now().after_ms(wait_ms);
         self.inner.pool.close();
         if on_exit == OnExit::Stop {

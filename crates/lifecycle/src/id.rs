@@ -89,6 +89,7 @@ macro_rules! typed_id {
 
 typed_id!(SandboxId, "sbx_", "One isolated place for one agent.");
 typed_id!(ExecutionId, "exe_", "One command in a sandbox.");
+typed_id!(TokenId, "tok_", "What somebody shows to be let in. Not the secret itself.");
 typed_id!(NodeId, "nod_", "One run of one process that has an engine. A restarted process is another node.");
 
 #[cfg(test)]

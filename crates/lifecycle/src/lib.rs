@@ -39,7 +39,7 @@ pub use event::{Event, step};
 pub use evidence::{BodySeen, Evidence, ExecutionSeen, ProbeFailure, Probed, Seen, StopOutcome};
 pub use execution::{Execution, ExecutionKind, ExecutionLimits, ExecutionState, Outcome, OutcomeKind};
 pub use guard::{Guard, Guards};
-pub use id::{ExecutionId, IdError, NodeId, SandboxId};
+pub use id::{ExecutionId, IdError, NodeId, SandboxId, TokenId};
 pub use lease::{Check, CheckKind, Generation, Health, Lease, Live, StartStep, StopFailure, Verdict};
 pub use policy::Policy;
 pub use pool::{Extension, Shape, create_pooled};

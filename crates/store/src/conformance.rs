@@ -10,6 +10,7 @@ mod histories;
 mod nodes;
 mod pool;
 mod retention;
+mod tokens;
 mod tries;
 mod unreadable;
 pub mod world;
@@ -21,6 +22,7 @@ pub use histories::*;
 pub use nodes::*;
 pub use pool::*;
 pub use retention::*;
+pub use tokens::*;
 pub use tries::*;
 pub use unreadable::*;
 pub use world::World;
@@ -29,11 +31,13 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::Store;
+use crate::{Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
     fn store(&self) -> Arc<dyn Store>;
+
+    fn tokens(&self) -> Arc<dyn Tokens>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -111,6 +115,10 @@ macro_rules! conformance {
             an_unreadable_row_can_be_quarantined,
             an_unreadable_row_is_never_pruned,
             executions_of_an_unreadable_row_end_as_lost,
+            a_token_is_read_back_as_it_was,
+            a_second_token_with_the_same_id_is_refused,
+            a_token_is_revoked_once_and_for_all,
+            tokens_are_listed_the_oldest_first,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

@@ -10,6 +10,7 @@ mod node;
 mod rows;
 mod sqlite;
 mod store;
+mod token;
 
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
@@ -19,3 +20,4 @@ pub use rows::{
 };
 pub use sqlite::{Counts, Fault, InlineStore, Patience, SqliteStore};
 pub use store::Store;
+pub use token::{Role, Token, Tokens};

@@ -22,6 +22,7 @@ mod runs;
 mod schema;
 mod settle;
 mod text;
+mod tokens;
 mod unreadable;
 mod write;
 mod writer;

@@ -63,7 +63,7 @@ fn an_older_program_refuses_a_newer_schema() {
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     assert!(error.to_string().contains("use the newer program"));
     assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
-    tamper(directory.path(), "PRAGMA user_version = 2");
+    tamper(directory.path(), "PRAGMA user_version = 3");
     assert_eq!(count(directory.path()), 50);
 }
 
@@ -76,7 +76,7 @@ fn a_program_that_is_running_notices_a_newer_schema() {
     let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
 
     assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
-    tamper(directory.path(), "PRAGMA user_version = 2");
+    tamper(directory.path(), "PRAGMA user_version = 3");
     assert_eq!(count(directory.path()), 50);
 }
 
@@ -88,7 +88,8 @@ fn a_store_from_before_the_warm_pool_is_brought_forward() {
         "DROP INDEX sandboxes_waiting; DROP INDEX sandboxes_pooled;
          ALTER TABLE sandboxes DROP COLUMN waits_in; ALTER TABLE sandboxes DROP COLUMN pooled;
          ALTER TABLE ledger DROP COLUMN pooled;
-         DELETE FROM schema_migrations WHERE version = 2; PRAGMA user_version = 1",
+         DROP TABLE tokens;
+         DELETE FROM schema_migrations WHERE version >= 2; PRAGMA user_version = 1",
     );
 
     assert_eq!(count(directory.path()), 50);

@@ -11,4 +11,5 @@ mod input;
 mod limits;
 mod ps;
 mod run;
+mod serve;
 mod stop;

@@ -115,6 +115,8 @@ pub(super) enum Unfit {
     NoCommand(pinfold_lifecycle::ExecutionId),
     #[error("the id of the execution {0} was used before")]
     UsedExecution(pinfold_lifecycle::ExecutionId),
+    #[error("the id of the token {0} was used before")]
+    UsedToken(pinfold_lifecycle::TokenId),
     #[error("it cannot be written as text")]
     Text(#[source] serde_json::Error),
 }

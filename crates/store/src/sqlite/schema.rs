@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -135,3 +135,15 @@ CREATE INDEX sandboxes_pooled  ON sandboxes (id) WHERE settled_at IS NULL AND po
 // A state may wait between two tries, and an execution carries its earlier ones in its own. No table differs; but a
 // program that does not know of this would take such a row for damaged, so it has to find the schema newer than itself.
 const TRIES: &str = "-- states may wait between two tries\n";
+
+// Only a hash of what is shown is kept: who reads the store cannot get in with it.
+const TOKENS: &str = "
+CREATE TABLE tokens (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL,
+    role       TEXT NOT NULL,
+    hash       BLOB NOT NULL,
+    created_at INTEGER NOT NULL,
+    revoked_at INTEGER
+) WITHOUT ROWID;
+";

@@ -1,12 +1,12 @@
 //! The requests that write, and what each comes to within a transaction that it shares with others.
 
-use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp};
+use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp, TokenId};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{commit, create, pool, prune, read};
-use crate::{Change, Claim, Created, NewSandbox, Node, Retention, Version};
+use super::{commit, create, pool, prune, read, tokens};
+use crate::{Change, Claim, Created, NewSandbox, Node, Retention, Token, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -17,6 +17,8 @@ pub(super) enum Write {
     Beat { node: Node, now: Timestamp },
     Leave(NodeId),
     Prune { retention: Retention, limit: usize },
+    AddToken(Box<Token>),
+    RevokeToken { id: TokenId, at: Timestamp },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(super) enum Wrote {
     Beaten,
     Left(bool),
     Pruned(usize),
+    TokenAdded,
+    Revoked(bool),
 }
 
 impl Write {
@@ -43,6 +47,8 @@ impl Write {
             Self::Prune { retention, limit } => {
                 prune::run(connection, ledger, *retention, *limit).map(Wrote::Pruned)
             }
+            Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
+            Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
         }
     }
 }

@@ -1,0 +1,34 @@
+//! Why something ended.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The one durable cause of an end, from a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    Completed,
+    ExitNonzero,
+    StoppedByUser,
+    TimeLimit,
+    Inactivity,
+    Idle,
+    MaxLife,
+    MemoryLimit,
+    CpuLimit,
+    NetworkLimit,
+    DiskLimit,
+    ProcessLimit,
+    OutputLimit,
+    StartDeadline,
+    StartFailed,
+    ProbeFailed,
+    Cancelled,
+    CallerGone,
+    Shutdown,
+    Orphan,
+    Lost,
+    HostRestarted,
+    EvictedEmergency,
+    ProviderError,
+}

@@ -1,0 +1,38 @@
+//! What goes over the wire between Pinfold and those who use it: JSON in snake_case, moments in RFC 3339 UTC, ids with
+//! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
+
+mod cause;
+mod error;
+mod execution;
+mod files;
+mod object;
+mod output;
+mod receipt;
+mod resources;
+mod sandbox;
+mod token;
+
+pub use cause::Cause;
+pub use error::{ErrorBody, ErrorCode, ErrorDetail};
+pub use execution::{
+    ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
+};
+pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
+pub use object::object;
+pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
+pub use receipt::{Attestation, Check, Finding, Receipt, Used};
+pub use resources::Resources;
+pub use sandbox::{
+    CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
+    Stats, Status, StopPending,
+};
+pub use token::{NewToken, Role, Token, TokenCreated};
+
+/// How the next page of a list is asked for: what this header says goes into `?cursor=`.
+pub const NEXT_CURSOR: &str = "x-next-cursor";
+/// On every answer, and in every line of the server's log about it.
+pub const REQUEST_ID: &str = "x-request-id";
+/// On the answer to a request to run a command, before its output.
+pub const EXECUTION_ID: &str = "x-execution-id";
+/// A create with the same key and the same wish gives the same sandbox.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -1,0 +1,58 @@
+//! What a stop proves.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Cause;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Receipt {
+    pub sandbox_id: String,
+    pub generation: u64,
+    pub cause: Cause,
+    #[schema(format = DateTime)]
+    pub verified_at: String,
+    pub checks: Vec<Check>,
+    pub freed_bytes: u64,
+    /// None: nobody measured it before it went.
+    pub usage: Option<Used>,
+    /// Set where an operator's word stands in for a look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attested: Option<Attestation>,
+}
+
+/// One kind of thing that was looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Check {
+    /// `processes`, `cgroups`, `mounts`, and whatever else a provider owns.
+    pub kind: String,
+    pub result: Finding,
+    pub means: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    Absent,
+    Present,
+    Unknown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Attestation {
+    pub by: String,
+    pub reason: String,
+    #[schema(format = DateTime)]
+    pub at: String,
+}
+
+/// What was used in all. None: not counted here, which is not the same as nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Used {
+    pub cpu_ms: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    pub io_read_bytes: Option<u64>,
+    pub io_written_bytes: Option<u64>,
+}

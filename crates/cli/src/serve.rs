@@ -1,0 +1,155 @@
+//! `pinfold serve`: sandboxes for whoever asks over HTTP, until this process is asked to end.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use pinfold_client::ServerFile;
+use pinfold_engine::OnExit;
+use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::service::moment;
+use pinfold_server::{Host, Service};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::Place;
+use crate::failure::Failure;
+use crate::host::{config, data_directory};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7463")]
+    listen: SocketAddr,
+    /// Listen on an address that others can reach, although tokens then travel unencrypted
+    #[arg(long)]
+    without_tls: bool,
+    /// A name by which this server is reached, besides `localhost` and addresses; may be given again
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<String>,
+    /// What becomes of sandboxes when the server ends
+    #[arg(long, value_enum, default_value = "keep")]
+    on_exit: Fate,
+    /// How the log on standard error is written
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// What is logged, such as `info`, `warn` or `pinfold_engine=debug`
+    #[arg(long, value_name = "FILTER", env = "PINFOLD_LOG", default_value = "info")]
+    log: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Fate {
+    /// The next server or command takes them over
+    Keep,
+    /// They are ended, and proven gone
+    Stop,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// How long sandboxes have to end before the server does.
+const STOP_MS: u64 = 60_000;
+
+pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+    check(options)?;
+    begin_log(options)?;
+    let data = data_directory(place.data_dir.as_ref())?;
+    let stopped = asked_to_end()?;
+    let listener = TcpListener::bind(options.listen).await;
+    let listener = listener.with_context(|| format!("could not listen on {}", options.listen))?;
+    let address = listener.local_addr().context("could not see the address that is listened on")?;
+    let service = Arc::new(Service::new(Host::begin(config(&data)?).await?));
+    service.ensure_first_token().await?;
+    let announced = Announced::write(&data, address, moment(service.now()))?;
+    tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");
+    let config = ServerConfig { names: options.names.clone(), ..ServerConfig::default() };
+    let served = serve(service.clone(), listener, &config, stopped).await;
+    drop(announced);
+    tracing::info!("ending");
+    let on_exit = match options.on_exit {
+        Fate::Keep => OnExit::Keep,
+        Fate::Stop => OnExit::Stop,
+    };
+    service.shutdown(on_exit, STOP_MS).await?;
+    served.context("could not go on serving")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(options: &Options) -> Result<(), Failure> {
+    if options.listen.ip().is_loopback() || options.without_tls {
+        return Ok(());
+    }
+    let why = format!(
+        "{} can be reached by others, and nothing would be encrypted; put a proxy with TLS in front of \
+         127.0.0.1, or say --without-tls",
+        options.listen
+    );
+    Err(Failure::BadField { field: "listen", why })
+}
+
+fn begin_log(options: &Options) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&options.log)
+        .map_err(|error| Failure::BadField { field: "log", why: error.to_string() })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let begun = match options.log_format {
+        LogFormat::Text => log.with_ansi(false).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
+    begun.map_err(|error| anyhow::anyhow!("could not begin the log: {error}"))
+}
+
+/// Resolves with the first signal that asks this program to end.
+fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let wait_for = |kind| signal(kind).context("could not wait for signals");
+    let mut interrupted = wait_for(SignalKind::interrupt())?;
+    let mut terminated = wait_for(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    })
+}
+
+/// Where commands find this server, for as long as it is there.
+struct Announced {
+    path: PathBuf,
+}
+
+impl Announced {
+    fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
+        let path = data.join(ServerFile::NAME);
+        let said = ServerFile { address: format!("http://{address}"), pid: std::process::id(), started_at };
+        let failed = || format!("could not write `{}`", path.display());
+        let draft = path.with_extension(format!("draft.{}", said.pid));
+        let file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        file.and_then(|mut file| file.write_all(&serde_json::to_vec(&said)?)).with_context(failed)?;
+        std::fs::rename(&draft, &path).with_context(failed)?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Announced {
+    /// Unless another server has come meanwhile and says so in the same place.
+    fn drop(&mut self) {
+        let data = self.path.parent().unwrap_or(Path::new("/"));
+        if let Ok(Some(said)) = ServerFile::read(data)
+            && said.pid == std::process::id()
+        {
+            // Commands see that the process is gone, too.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

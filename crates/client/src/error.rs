@@ -1,0 +1,20 @@
+//! What can go wrong between here and the server, and what the server says.
+
+use pinfold_api::ErrorDetail;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("`{url}` is no address of a server; write http://HOST:PORT")]
+    BadUrl { url: String },
+    #[error("could not ask the server")]
+    Ask(#[source] Source),
+    #[error("the answer broke off")]
+    BrokeOff(#[source] Source),
+    #[error("the answer cannot be understood")]
+    Misunderstood(#[source] Source),
+    /// The server answered, and refused.
+    #[error("{}", detail.message)]
+    Refused { status: u16, detail: Box<ErrorDetail> },
+}

@@ -1,0 +1,11 @@
+//! The HTTP API of Pinfold from Rust. Start reading at [`Client`].
+
+mod client;
+mod error;
+mod events;
+mod found;
+
+pub use client::{Answered, Client};
+pub use error::ClientError;
+pub use events::Events;
+pub use found::{FindError, ServerFile};

@@ -1,0 +1,110 @@
+//! An engine in this very process, on the store and the sandboxes of a data directory.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pinfold_engine::{
+    AnchorError, BeginError, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts, RandomIds,
+};
+use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
+use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
+use pinfold_store::{OpenError, SqliteStore, Store};
+
+/// Where everything is, and which programs help.
+#[derive(Clone)]
+pub struct HostConfig {
+    pub data: PathBuf,
+    /// How keepers are born, and how archives are unpacked.
+    pub nursery: NurseryProgram,
+    pub unpacker: Unpacker,
+    pub engine: Config,
+}
+
+pub struct Host {
+    pub engine: Engine,
+    pub provider: Arc<LinuxProvider>,
+    pub store: Arc<SqliteStore>,
+    pub clock: Arc<HostClock>,
+    pub data: PathBuf,
+    images: ImagesPlace,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("could not make `{}`", path.display())]
+    MakeDirectory { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Census(#[from] HostCensusError),
+    #[error(transparent)]
+    Clock(#[from] AnchorError),
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error(transparent)]
+    Provider(#[from] pinfold_linux::OpenError),
+    #[error(transparent)]
+    Begin(#[from] BeginError),
+}
+
+/// Layers are written with the ids that they are mounted with.
+const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
+
+impl Host {
+    pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
+        let HostConfig { data, nursery, unpacker, engine } = config;
+        std::fs::create_dir_all(&data)
+            .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
+        let census = HostCensus::take()?;
+        let clock = Arc::new(HostClock::anchored(&data, census.boot_id())?);
+        let store = Arc::new(SqliteStore::open(&data.join("store"))?);
+        let now = clock.clone();
+        let provider = LinuxProvider::open(LinuxConfig {
+            data: data.join("linux"),
+            instance: store.instance(),
+            nursery,
+            clock: Arc::new(move || now.now()),
+        })?;
+        let images = ImagesPlace { directory: data.join("images"), unpacker };
+        let provider = Arc::new(provider.with_images(images.find_layers()));
+        let parts = Parts {
+            store: store.clone(),
+            provider: provider.clone(),
+            clock: clock.clone(),
+            ids: Arc::new(RandomIds),
+            census: Arc::new(census),
+        };
+        let engine = Engine::begin(parts, engine).await?;
+        Ok(Self { engine, provider, store, clock, data, images })
+    }
+
+    /// What sandboxes can be made from, besides this host itself.
+    pub fn images(&self) -> Result<Images, pinfold_images::OpenError> {
+        self.images.open()
+    }
+}
+
+/// Where images are. Nothing is opened before somebody asks.
+#[derive(Clone)]
+struct ImagesPlace {
+    directory: PathBuf,
+    unpacker: Unpacker,
+}
+
+impl ImagesPlace {
+    fn open(&self) -> Result<Images, pinfold_images::OpenError> {
+        Images::open(&self.directory, self.unpacker.clone())
+    }
+
+    /// How a provider finds what an image is made of.
+    fn find_layers(&self) -> Arc<FindLayers> {
+        // An ordinary user has but one id, and its layers are its own.
+        let first_id = rustix::process::getuid().is_root().then_some(LAYER_IDS_FIRST);
+        let place = self.clone();
+        Arc::new(move |name| {
+            let images = place.open().map_err(io::Error::other)?;
+            let found = images.find(name).and_then(|image| images.layers(&image.id));
+            let layers = found.map_err(io::Error::other)?;
+            Ok(layers.into_iter().map(|path| Layer { path, first_id }).collect())
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! The service on the network: routes by resource, one file each, and the layers that every request passes.
+//! `assemble` shows the order of the layers, the outermost last.
+
+mod answer;
+mod auth;
+mod chores;
+mod executions;
+mod extract;
+mod files;
+mod groups;
+mod listen;
+mod openapi;
+mod origin;
+mod output;
+mod requests;
+mod sandboxes;
+mod tokens;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use pinfold_api::ErrorCode;
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use listen::serve;
+pub use openapi::document;
+
+use crate::{Failure, Service};
+use auth::Doorkeeper;
+use groups::Group;
+use origin::Names;
+
+/// How the server behaves towards those who ask.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Names beside `localhost` and addresses that this server answers to.
+    pub names: Vec<String>,
+    /// Requests of one token in a second, and at once.
+    pub rate: NonZeroU32,
+    pub burst: NonZeroU32,
+    pub connections: usize,
+}
+
+const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+/// Of a request that is read as a whole.
+const BODY_BYTES: usize = 4 << 20;
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { names: Vec::new(), rate: RATE, burst: BURST, connections: 4_096 }
+    }
+}
+
+/// Every group of routes there is.
+fn groups() -> Vec<Group> {
+    [
+        sandboxes::groups(),
+        executions::groups(),
+        output::groups(),
+        files::groups(),
+        tokens::groups(),
+        openapi::groups(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
+    let doorkeeper = Arc::new(Doorkeeper::new(service.clone(), config));
+    let names = Arc::new(Names::new(&config.names));
+    let guarded = groups().into_iter().fold(Router::new(), |all, group| all.merge(group.into_router()));
+    guarded
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn_with_state(doorkeeper, auth::let_in))
+        .merge(chores::public())
+        .with_state(service)
+        .layer(from_fn_with_state(names, origin::check))
+        .layer(CatchPanicLayer::custom(requests::after_panic))
+        .layer(from_fn(requests::account_for))
+}
+
+async fn unknown_route() -> Failure {
+    Failure::new(ErrorCode::UnknownRoute, "there is nothing here; `/openapi.json` says what there is")
+}
+
+async fn method_not_allowed() -> Failure {
+    Failure::new(ErrorCode::MethodNotAllowed, "this cannot be asked here; `/openapi.json` says what can")
+}

@@ -1,0 +1,57 @@
+//! Failures as answers: the one table from codes to statuses.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use pinfold_api::{ErrorBody, ErrorCode};
+
+use crate::Failure;
+
+/// What the log is told and the caller is not.
+#[derive(Debug, Clone)]
+pub(super) struct Hidden(pub(super) String);
+
+pub(super) fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::BadInput => StatusCode::BAD_REQUEST,
+        ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
+        ErrorCode::Forbidden | ErrorCode::ForeignOrigin => StatusCode::FORBIDDEN,
+        ErrorCode::UnknownRoute
+        | ErrorCode::UnknownSandbox
+        | ErrorCode::UnknownExecution
+        | ErrorCode::UnknownToken
+        | ErrorCode::UnknownFile => StatusCode::NOT_FOUND,
+        ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::WrongState => StatusCode::CONFLICT,
+        ErrorCode::SandboxGone => StatusCode::GONE,
+        ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorCode::StartFailed | ErrorCode::CannotBeDone | ErrorCode::KeyReused => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        ErrorCode::SandboxBusy | ErrorCode::LimitReached | ErrorCode::RateLimited => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        ErrorCode::TimedOut | ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Failure { detail, hidden } = self;
+        let (code, retry_after_ms) = (detail.code, detail.retry_after_ms);
+        let mut response = (status_of(code), Json(ErrorBody { error: detail })).into_response();
+        let headers = response.headers_mut();
+        if let Some(ms) = retry_after_ms {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
+        }
+        if code == ErrorCode::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(hidden) = hidden {
+            response.extensions_mut().insert(Hidden(hidden));
+        }
+        response
+    }
+}

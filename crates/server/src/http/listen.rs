@@ -1,0 +1,85 @@
+//! Connections: so many at once, heads that come in time, and an orderly end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+use super::{ServerConfig, assemble};
+use crate::Service;
+
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(15);
+/// How long connections have to come to their end when the server does.
+const DRAIN: Duration = Duration::from_secs(10);
+/// After a failed accept: too many open files, mostly, and those are given back by others.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// Serves until `stopped`, and then lets what is under way come to its end. Streams are told to come back later.
+pub async fn serve(
+    service: Arc<Service>,
+    listener: TcpListener,
+    config: &ServerConfig,
+    stopped: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let router = assemble(service.clone(), config);
+    let places = Arc::new(Semaphore::new(config.connections));
+    let closing = watch::Sender::new(false);
+    let mut head = http1::Builder::new();
+    head.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let mut stopped = std::pin::pin!(stopped);
+    loop {
+        let place = tokio::select! {
+            () = &mut stopped => break,
+            place = places.clone().acquire_owned() => place.map_err(io::Error::other)?,
+        };
+        let stream = tokio::select! {
+            () = &mut stopped => break,
+            accepted = accept(&listener) => accepted,
+        };
+        let answering = TowerToHyperService::new(router.clone());
+        let connection = head.serve_connection(TokioIo::new(stream), answering).with_upgrades();
+        let mut closing = closing.subscribe();
+        tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            // A connection that breaks off is its other end's business.
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    service.close_streams();
+    closing.send_replace(true);
+    let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
+    if tokio::time::timeout(DRAIN, places.acquire_many(all)).await.is_err() {
+        tracing::warn!("some connections did not come to their end in time");
+    }
+    Ok(())
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Answers are small and whole; waiting for more to send with them only delays them.
+                let _ = stream.set_nodelay(true);
+                return stream;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+}

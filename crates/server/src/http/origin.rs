@@ -1,0 +1,101 @@
+//! Only requests that are meant for this server: a name that somebody made to lead here, or a page from elsewhere,
+//! gets nothing.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use pinfold_api::ErrorCode;
+
+use crate::Failure;
+
+/// The names this server answers to. An address is never a name that somebody else can point here.
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    pub(super) fn new(further: &[String]) -> Self {
+        let further = further.iter().map(|name| name.to_ascii_lowercase());
+        Self(std::iter::once("localhost".to_owned()).chain(further).collect())
+    }
+
+    fn include(&self, authority: &Authority) -> bool {
+        let host = authority.host().to_ascii_lowercase();
+        let plain = host.trim_start_matches('[').trim_end_matches(']');
+        plain.parse::<IpAddr>().is_ok() || self.0.contains(&host)
+    }
+
+    fn judge(&self, request: &Request) -> Result<(), Failure> {
+        let foreign = |told: &str| Failure::new(ErrorCode::ForeignOrigin, told);
+        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+        let named = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));
+        let host = named.and_then(|host| host.parse::<Authority>().ok());
+        let host = host.filter(|host| self.include(host));
+        let host = host.ok_or_else(|| foreign("this server does not answer to the name in Host"))?;
+        match text(ORIGIN) {
+            Some(origin) if !is_of(origin, &host) => Err(foreign("a page of another origin asks")),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Whether the page comes from the very host and port that is asked.
+fn is_of(origin: &str, host: &Authority) -> bool {
+    let asked = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    asked.is_some_and(|asked| asked.eq_ignore_ascii_case(host.as_str()))
+}
+
+pub(super) async fn check(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
+    match names.judge(&request) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn is_answered(host: &str, origin: Option<&str>) -> bool {
+        let mut request = Request::builder().uri("/healthz").header(HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        Names::new(&["pinfold.example".to_owned()]).judge(&request.body(Body::empty()).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn only_its_own_names_and_addresses_are_answered() {
+        for host in
+            ["localhost", "LOCALHOST:7463", "127.0.0.1:7463", "[::1]:7463", "10.0.0.7", "pinfold.example"]
+        {
+            assert!(is_answered(host, None), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7463",
+            "a b",
+            "@",
+            "0x7f.1",
+        ] {
+            assert!(!is_answered(host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_pages_of_its_own_are_answered() {
+        assert!(is_answered("localhost:7463", Some("http://localhost:7463")));
+        for origin in
+            ["http://localhost:3000", "http://evil.example", "null", "", "http://localhost:7463.evil.example"]
+        {
+            assert!(!is_answered("localhost:7463", Some(origin)), "{origin}");
+        }
+    }
+}

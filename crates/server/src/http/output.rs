@@ -1,0 +1,94 @@
+//! `/api/executions/{id}/output`: what a command wrote, in pages or as a stream that can be taken up again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{Stream, unfold};
+use pinfold_api::{OutputEvent, OutputPage, ServerSentEvent};
+use pinfold_lifecycle::ExecutionId;
+use pinfold_store::Role;
+use serde::Deserialize;
+use tokio::sync::mpsc::Receiver;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use super::executions::wants_events;
+use super::extract::{Id, Query, flag};
+use super::groups::{Group, QUICK};
+use crate::{Failure, Service};
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![Group::of(Role::Viewer, QUICK).routes(routes!(output))]
+}
+
+/// A sign of life for whoever sits in between and drops connections that say nothing.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes what `Id` reads")]
+struct ExecutionPath {
+    /// The execution.
+    #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    id: String,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct OutputQuery {
+    /// The number of the last event that was read.
+    after: Option<u64>,
+    /// Stream it, as `Accept: text/event-stream` does.
+    #[serde(default, deserialize_with = "flag")]
+    follow: bool,
+}
+
+/// What an execution wrote, after a number: what is there now, or with `?follow=1` or `Accept: text/event-stream` all
+/// that comes. Also after its end, and after that of its sandbox.
+#[utoipa::path(get, operation_id = "read_output", path = "/api/executions/{id}/output", tag = "executions", params(ExecutionPath, OutputQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, as browsers send it")),
+    responses((status = 200, description = "Events",
+        content((OutputPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
+async fn output(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<ExecutionId>,
+    Query(query): Query<OutputQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let after = match (query.after, last_event(&headers)?) {
+        (Some(after), _) => after,
+        (None, seen) => seen.unwrap_or(0),
+    };
+    if query.follow || wants_events(&headers) {
+        return Ok(stream(service.follow(id, after).await?).into_response());
+    }
+    let page: OutputPage = service.output(id, after).await?;
+    Ok(Answer(page).into_response())
+}
+
+fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+    let Some(given) = headers.get("last-event-id") else { return Ok(None) };
+    let number = given.to_str().ok().and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(|| Failure::bad_input("last-event-id", "it is not the number of an event"))
+}
+
+pub(super) fn stream(events: Receiver<OutputEvent>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let events = unfold(events, |mut events| async move {
+        let event = events.recv().await?;
+        Some((Ok(on_the_wire(&event)), events))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+}
+
+fn on_the_wire(event: &OutputEvent) -> Event {
+    let data = serde_json::to_string(event).unwrap_or_default();
+    Event::default().id(event.seq().to_string()).event(event.name()).data(data)
+}

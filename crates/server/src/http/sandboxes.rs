@@ -1,0 +1,239 @@
+//! `/api/sandbox`: make, list, look at, wait for and end sandboxes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json as Answer};
+use pinfold_api::{
+    CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary, Stats,
+    StopPending,
+};
+use pinfold_lifecycle::SandboxId;
+use pinfold_store::Role;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use super::extract::{Id, Json, Query, flag};
+use super::groups::{Group, LONGEST_WAIT_S, PATIENT, QUICK};
+use crate::service::{Caller, Creation, Stopped, WaitFor, Wanted};
+use crate::{Failure, Service};
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        Group::of(Role::Viewer, QUICK)
+            .routes(routes!(list))
+            .routes(routes!(stats))
+            .routes(routes!(show))
+            .routes(routes!(resources)),
+        Group::of(Role::Viewer, PATIENT).routes(routes!(wait)),
+        Group::of(Role::Operator, PATIENT).routes(routes!(create)).routes(routes!(stop)),
+    ]
+}
+
+const START_WAIT_S: u64 = 60;
+const STOP_WAIT_S: u64 = 30;
+const MOST_LISTED: u64 = 1_000;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes what `Id` reads")]
+struct SandboxPath {
+    /// The sandbox.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    id: String,
+}
+
+/// Seconds as milliseconds, within what a request may take.
+pub(super) fn wait_ms(asked: Option<u64>, otherwise: u64) -> Result<u64, Failure> {
+    match asked.unwrap_or(otherwise) {
+        seconds if seconds <= LONGEST_WAIT_S => Ok(seconds * 1_000),
+        _ => Err(Failure::bad_input("wait", format!("0 to {LONGEST_WAIT_S} seconds are allowed"))),
+    }
+}
+
+/// Work that is seen through also when whoever asked for it has gone.
+pub(super) async fn seen_through<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(Failure::internal(error)))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct CreateQuery {
+    /// How many seconds to wait until it is ready.
+    #[param(maximum = 3600)]
+    wait: Option<u64>,
+}
+
+/// Make a sandbox, and wait until it is ready.
+#[utoipa::path(post, operation_id = "create_sandbox", path = "/api/sandbox", tag = "sandboxes",
+    params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
+        description = "The same key with the same wish gives the same sandbox for a day")),
+    request_body = CreateSandbox,
+    responses(
+        (status = 201, description = "It is ready", body = Sandbox),
+        (status = 202, description = "It is being made", body = Sandbox)))]
+async fn create(
+    State(service): State<Arc<Service>>,
+    Extension(caller): Extension<Caller>,
+    Query(query): Query<CreateQuery>,
+    headers: HeaderMap,
+    Json(wish): Json<CreateSandbox>,
+) -> Result<Response, Failure> {
+    let wait_ms = wait_ms(query.wait, START_WAIT_S)?;
+    let key = match headers.get(IDEMPOTENCY_KEY) {
+        Some(key) => {
+            let why = |error| Failure::bad_input(IDEMPOTENCY_KEY, error);
+            Some(key.to_str().map_err(why)?.to_owned())
+        }
+        None => None,
+    };
+    let made = seen_through(async move {
+        service.create(&wish, key.as_deref().map(|key| (caller.token, key)), wait_ms).await
+    });
+    let (status, sandbox) = match made.await? {
+        Creation::Ready(sandbox) => (StatusCode::CREATED, sandbox),
+        Creation::Pending(sandbox) => (StatusCode::ACCEPTED, sandbox),
+    };
+    Ok((status, [(LOCATION, sandbox.links.own.clone())], Answer(sandbox)).into_response())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// A state, or `all`. Without it: what has not ended.
+    status: Option<String>,
+    agent_type: Option<String>,
+    task_id: Option<String>,
+    /// `NAME=VALUE`; may be given again.
+    #[serde(default)]
+    label: Vec<String>,
+    /// Where the page begins: what `X-Next-Cursor` said.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    cursor: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u64>,
+}
+
+/// List sandboxes.
+#[utoipa::path(get, operation_id = "list_sandboxes", path = "/api/sandbox/list", tag = "sandboxes", params(ListQuery),
+    responses((status = 200, description = "In the order of their making", body = Vec<SandboxSummary>,
+        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+async fn list(
+    State(service): State<Arc<Service>>,
+    Query(query): Query<ListQuery>,
+) -> Result<Response, Failure> {
+    let limit = query.limit.unwrap_or(MOST_LISTED);
+    if !(1..=MOST_LISTED).contains(&limit) {
+        return Err(Failure::bad_input("limit", format!("1 to {MOST_LISTED} are allowed")));
+    }
+    let after = query.cursor.as_deref().map(str::parse::<SandboxId>).transpose();
+    let after = after.map_err(|error| Failure::bad_input("cursor", error))?;
+    let labels = query.label.iter().map(|given| label(given)).collect::<Result<_, _>>()?;
+    let wanted =
+        Wanted { status: query.status, agent_type: query.agent_type, labels, task_id: query.task_id };
+    let page = service.list(&wanted, after, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+    let next = page.next.map(|id| [(NEXT_CURSOR, id.to_string())]);
+    Ok((next, Answer(page.sandboxes)).into_response())
+}
+
+fn label(given: &str) -> Result<(String, String), Failure> {
+    let pair = given.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| Failure::bad_input("label", format!("`{given}` is not NAME=VALUE")))
+}
+
+/// What all sandboxes come to.
+#[utoipa::path(get, operation_id = "sandbox_stats", path = "/api/sandbox/stats", tag = "sandboxes",
+    responses((status = 200, description = "As of now", body = Stats)))]
+async fn stats(State(service): State<Arc<Service>>) -> Result<Answer<Stats>, Failure> {
+    service.stats().await.map(Answer)
+}
+
+/// Everything about one sandbox, also after its end.
+#[utoipa::path(get, operation_id = "get_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath),
+    responses((status = 200, description = "As of now", body = Sandbox)))]
+async fn show(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+) -> Result<Answer<Sandbox>, Failure> {
+    service.sandbox(id).await.map(Answer)
+}
+
+/// What a sandbox uses, measured now.
+#[utoipa::path(get, operation_id = "sandbox_resources", path = "/api/sandbox/{id}/resources", tag = "sandboxes", params(SandboxPath),
+    responses((status = 200, description = "Measured from its processes, or what they used in all", body = Resources)))]
+async fn resources(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+) -> Result<Answer<Resources>, Failure> {
+    service.resources(id).await.map(Answer)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WaitQuery {
+    /// A state, or `gone`. What has become ready counts as ready while it works.
+    state: String,
+    /// How many seconds to wait.
+    #[param(maximum = 3600)]
+    wait: Option<u64>,
+}
+
+/// Wait until a sandbox is in a state.
+#[utoipa::path(get, operation_id = "wait_for_sandbox", path = "/api/sandbox/{id}/wait", tag = "sandboxes", params(SandboxPath, WaitQuery),
+    responses(
+        (status = 200, description = "It is", body = Sandbox),
+        (status = 202, description = "It is not yet", body = Sandbox)))]
+async fn wait(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+    Query(query): Query<WaitQuery>,
+) -> Result<Response, Failure> {
+    let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
+    Ok(match service.wait(id, WaitFor::parse(&query.state)?, wait_ms).await? {
+        Some(sandbox) => Answer(sandbox).into_response(),
+        None => (StatusCode::ACCEPTED, Answer(service.sandbox(id).await?)).into_response(),
+    })
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct StopQuery {
+    /// End it at once instead of asking its processes first.
+    #[serde(default, deserialize_with = "flag")]
+    force: bool,
+    /// How many seconds to wait for the proof.
+    #[param(maximum = 3600)]
+    wait: Option<u64>,
+}
+
+/// End a sandbox, and wait for the proof that it is gone. Asking again gives the same receipt.
+#[utoipa::path(delete, operation_id = "stop_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath, StopQuery),
+    responses(
+        (status = 200, description = "It is proven gone", body = Receipt),
+        (status = 202, description = "It is being ended; `location` says where to look", body = StopPending)))]
+async fn stop(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+    Query(query): Query<StopQuery>,
+) -> Result<Response, Failure> {
+    let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
+    let stopped = seen_through(async move { service.stop(id, query.force, wait_ms).await });
+    Ok(match stopped.await? {
+        Stopped::Gone(receipt) => Answer(receipt).into_response(),
+        Stopped::Pending(pending) => {
+            (StatusCode::ACCEPTED, [(LOCATION, pending.location.clone())], Answer(pending)).into_response()
+        }
+    })
+}

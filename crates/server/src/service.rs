@@ -1,0 +1,89 @@
+//! The one translation between what the lifecycle knows and what the API says. HTTP calls it; a command without a
+//! server calls it in its own process.
+
+mod create;
+mod executions;
+mod failure;
+mod files;
+mod following;
+mod input;
+mod resources;
+mod sandboxes;
+mod stop;
+mod tokens;
+mod view;
+mod words;
+
+use std::path::Path;
+
+use pinfold_engine::{ApplyError, Clock, OnExit};
+use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_provider::Body;
+use pinfold_store::{Row, Store, Stored};
+use tokio::sync::watch;
+
+pub use create::Creation;
+pub use executions::{Ran, Started};
+pub use failure::Failure;
+pub use following::FollowEnd;
+pub use sandboxes::{Page, WaitFor, Wanted};
+pub use stop::Stopped;
+pub use tokens::{Caller, FirstTokenError};
+pub use words::moment;
+
+use crate::Host;
+
+pub struct Service {
+    host: Host,
+    /// Whether this process is about to end: who follows something is told to come back later.
+    closing: watch::Sender<bool>,
+}
+
+/// The far end of time: what is waited for has a deadline of its own.
+const FAR: Timestamp = Timestamp(i64::MAX);
+
+impl Service {
+    #[must_use]
+    pub fn new(host: Host) -> Self {
+        Self { host, closing: watch::Sender::new(false) }
+    }
+
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.host.data
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.host.clock.now()
+    }
+
+    /// Ends all streams.
+    pub fn close_streams(&self) {
+        self.closing.send_replace(true);
+    }
+
+    async fn closing(&self) {
+        // The sender lives as long as this does.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+        self.close_streams();
+        self.host.engine.shutdown(on_exit, wait_ms).await
+    }
+
+    async fn row(&self, id: SandboxId) -> Result<Row, Failure> {
+        self.host.store.load(id).await?.ok_or_else(|| Failure::unknown_sandbox(id))
+    }
+
+    async fn stored(&self, id: SandboxId) -> Result<Box<Stored>, Failure> {
+        match self.row(id).await? {
+            Row::Readable(stored) => Ok(stored),
+            Row::Unreadable(row) => Err(Failure::unreadable(&row)),
+        }
+    }
+}
+
+fn body_of(stored: &Stored) -> Body {
+    Body { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
+}

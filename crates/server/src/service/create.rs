@@ -1,0 +1,191 @@
+//! A wish for a sandbox, from what the API says to what the engine is asked.
+
+use std::collections::BTreeMap;
+
+use pinfold_api::{CreateSandbox, ErrorCode, LimitsWish, Sandbox};
+use pinfold_engine::{CreateAsk, Waited};
+use pinfold_images::{FindError, HOST, Image};
+use pinfold_lifecycle::profile::{self, Wishes};
+use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, SandboxId, Spec, TokenId};
+use pinfold_store::{IdempotencyKey, Seq, Store};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Failure, Service, words};
+
+const LONGEST_NAME: usize = 128;
+const LONGEST_KEY: usize = 255;
+const DAY_MS: u64 = 24 * 3_600_000;
+/// How long the proof that a failed start left nothing may take.
+const PROOF_MS: u64 = 10_000;
+
+/// How far a create has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Creation {
+    Ready(Box<Sandbox>),
+    /// It goes on by itself.
+    Pending(Box<Sandbox>),
+}
+
+impl Service {
+    /// Makes a sandbox, and waits so long until it is ready. A key is its owner's own: nobody gets another's sandbox
+    /// with it.
+    pub async fn create(
+        &self,
+        wish: &CreateSandbox,
+        key: Option<(TokenId, &str)>,
+        wait_ms: u64,
+    ) -> Result<Creation, Failure> {
+        let (spec, policy) = self.ask(wish)?;
+        let key = key.map(|(owner, key)| self.key(owner, key, wish)).transpose()?;
+        let id = self.host.engine.create(CreateAsk { spec, policy, key }).await?;
+        let until = self.now().after_ms(wait_ms);
+        match self.host.engine.wait_ready(id, until).await? {
+            Waited::Met(Ok(())) => Ok(Creation::Ready(Box::new(self.sandbox(id).await?))),
+            Waited::DeadlinePassed => Ok(Creation::Pending(Box::new(self.sandbox(id).await?))),
+            Waited::Met(Err(cause)) => self.ended_early(id, cause).await,
+        }
+    }
+
+    /// It was ready before, where this is asked again; or it never became so.
+    async fn ended_early(&self, id: SandboxId, cause: Cause) -> Result<Creation, Failure> {
+        let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
+        let facts = || history.iter().rev().map(|row| &row.record.fact);
+        if facts().any(|fact| matches!(fact, Fact::BecameReady { .. })) {
+            return Ok(Creation::Ready(Box::new(self.sandbox(id).await?)));
+        }
+        self.host.engine.wait_gone(id, PROOF_MS).await?;
+        let why = facts().find_map(|fact| match fact {
+            Fact::StartFailed { why, .. } => Some(why.clone()),
+            _ => None,
+        });
+        let failure = match cause {
+            Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError => {
+                Failure::new(ErrorCode::StartFailed, "the sandbox did not become ready")
+            }
+            other => Failure::gone(other),
+        };
+        let failure = failure.with("sandbox_id", id.to_string()).with("cause", json!(words::cause(cause)));
+        Err(match why {
+            Some(why) => failure.with("why", why),
+            None => failure,
+        })
+    }
+
+    fn key(&self, owner: TokenId, key: &str, wish: &CreateSandbox) -> Result<IdempotencyKey, Failure> {
+        let is_plain =
+            !key.is_empty() && key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_plain {
+            let why = format!("1 to {LONGEST_KEY} printable characters without spaces are allowed");
+            return Err(Failure::bad_input(pinfold_api::IDEMPOTENCY_KEY, why));
+        }
+        let request = serde_json::to_vec(wish).map_err(Failure::internal)?;
+        let digest = Sha256::digest(&request);
+        Ok(IdempotencyKey {
+            key: format!("{owner}:{key}"),
+            request: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            expires_at: self.now().after_ms(DAY_MS),
+        })
+    }
+
+    /// What is asked of the engine.
+    pub fn ask(&self, wish: &CreateSandbox) -> Result<(Spec, Policy), Failure> {
+        check(wish)?;
+        let profile = profile::named(wish.agent_type.as_deref().unwrap_or("default"))?;
+        let policy = Policy::default();
+        let given = profile.with(&wishes(&wish.limits), &policy)?;
+        let image = self.image(wish.image.as_deref())?;
+        let workdir = wish.workdir.clone();
+        let spec = Spec {
+            name: wish.name.clone(),
+            agent_type: profile.is_agent.then(|| profile.name.to_owned()),
+            task_id: wish.task_id.clone(),
+            labels: wish.labels.clone(),
+            critical: wish.critical,
+            env: env(image.as_ref(), &wish.env),
+            workdir: workdir.or(image.as_ref().and_then(|image| image.settings.working_directory.clone())),
+            image: image.map(|image| image.id.to_string()),
+            limits: given.limits,
+            execution: given.execution,
+        };
+        Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
+    }
+
+    /// It is kept by its id, so that a name that is given to another image later changes nothing.
+    fn image(&self, asked: Option<&str>) -> Result<Option<Image>, Failure> {
+        let Some(asked) = asked.filter(|asked| *asked != HOST) else { return Ok(None) };
+        match self.host.images().map_err(Failure::internal)?.find(asked) {
+            Ok(image) => Ok(Some(image)),
+            Err(error @ FindError::Shelf { .. }) => Err(Failure::internal(error)),
+            Err(error) => Err(Failure::bad_input("image", error)),
+        }
+    }
+}
+
+fn check(wish: &CreateSandbox) -> Result<(), Failure> {
+    match &wish.name {
+        Some(name) if name.is_empty() => return Err(Failure::bad_input("name", "it is empty")),
+        Some(name) if name.len() > LONGEST_NAME => {
+            return Err(Failure::bad_input("name", "it is longer than 128 bytes"));
+        }
+        Some(name) if name.starts_with(SandboxId::PREFIX) => {
+            return Err(Failure::bad_input("name", "names that begin with `sbx_` look like ids"));
+        }
+        Some(_) | None => {}
+    }
+    if wish.network.as_ref().is_some_and(|network| network != "none") {
+        return Err(Failure::bad_input("network", "only `none` is available in this version"));
+    }
+    check_environment(&wish.env)?;
+    check_workdir(wish.workdir.as_deref())
+}
+
+pub(super) fn check_workdir(workdir: Option<&str>) -> Result<(), Failure> {
+    match workdir {
+        Some(path) if !path.starts_with('/') => {
+            Err(Failure::bad_input("workdir", "it does not begin with `/`"))
+        }
+        Some(path) if path.contains('\0') => {
+            Err(Failure::bad_input("workdir", "it contains a NUL character"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+pub(super) fn check_environment(env: &BTreeMap<String, String>) -> Result<(), Failure> {
+    for (name, value) in env {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Failure::bad_input("env", format!("`{name}` is no name of a variable")));
+        }
+        if value.contains('\0') {
+            return Err(Failure::bad_input("env", format!("the value of `{name}` contains a NUL character")));
+        }
+    }
+    Ok(())
+}
+
+fn wishes(limits: &LimitsWish) -> Wishes {
+    Wishes {
+        limits: Limits {
+            memory_mb: limits.memory_mb,
+            cpu_millis: limits.cpu_millis,
+            cpu_time_ms: limits.cpu_time_ms,
+            network_requests: limits.network_requests,
+            disk_mb: limits.disk_mb,
+            processes: limits.processes,
+            output_mb: limits.output_mb,
+            ..Limits::default()
+        },
+        execution: ExecutionLimits { timeout_ms: limits.timeout_ms, inactivity_ms: limits.inactivity_ms },
+        idle_ms: limits.idle_ms,
+        max_life_ms: limits.max_life_ms,
+    }
+}
+
+/// What the image sets, unless it is said otherwise.
+fn env(image: Option<&Image>, asked: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let of_image = image.into_iter().flat_map(|image| &image.settings.env);
+    let of_image = of_image.filter_map(|pair| pair.split_once('='));
+    let of_image = of_image.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    of_image.chain(asked.clone()).collect()
+}

@@ -1,0 +1,235 @@
+//! What a command writes, from its log: whole, in pages, or followed as it comes. Numbers are those of the log, so
+//! that any reader can come back, also after the end and to another process.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pinfold_api::{Output, OutputEvent, OutputPage};
+use pinfold_engine::Waited;
+use pinfold_keeper::log::{Entry, Gap, Piece, Reader, Stream};
+use pinfold_lifecycle::{ExecutionId, Outcome, SandboxId, Timestamp};
+use tokio::sync::mpsc;
+
+use super::executions::told;
+use super::words::moment;
+use super::{FAR, Failure, Service};
+
+/// How soon output is looked for again: quickly after some came, and less and less while none does.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const SLOWEST_LOOK: Duration = Duration::from_millis(50);
+/// Events that wait for a slow reader. More wait in the log.
+const AHEAD: usize = 64;
+/// Of output, in one page.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Why a stream has no more events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowEnd {
+    /// The execution's end was told.
+    Told,
+    ReaderGone,
+    Failed,
+}
+
+impl Service {
+    pub(super) fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Reader {
+        self.host.provider.output_of(sandbox, execution)
+    }
+
+    /// What is there now, after a number.
+    pub async fn output(&self, id: ExecutionId, after: u64) -> Result<OutputPage, Failure> {
+        let stored = self.stored_execution(id).await?;
+        let mut events = Events::after(self.output_of(stored.sandbox, id), after);
+        let mut page =
+            OutputPage { execution_id: id.to_string(), events: Vec::new(), next: after, ended: false };
+        let mut bytes = 0;
+        while bytes < PAGE_BYTES {
+            let Some((event, length)) = events.next().map_err(Failure::internal)? else {
+                // The end was known before all was read, so nothing comes in between.
+                if let Some(outcome) = stored.execution.outcome() {
+                    page.events.extend(events.exit(id, outcome));
+                    page.ended = true;
+                }
+                break;
+            };
+            bytes += length;
+            page.events.push(event);
+        }
+        page.next = page.events.last().map_or(after, OutputEvent::seq);
+        Ok(page)
+    }
+
+    /// Follows it to its end, or as long as somebody reads.
+    pub async fn follow(
+        self: &Arc<Self>,
+        id: ExecutionId,
+        after: u64,
+    ) -> Result<mpsc::Receiver<OutputEvent>, Failure> {
+        let sandbox = self.stored_execution(id).await?.sandbox;
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let service = self.clone();
+        tokio::spawn(async move { service.pump(sandbox, id, after, &sender).await });
+        Ok(receiver)
+    }
+
+    async fn pump(
+        &self,
+        sandbox: SandboxId,
+        id: ExecutionId,
+        after: u64,
+        reader: &mpsc::Sender<OutputEvent>,
+    ) -> FollowEnd {
+        let mut events = Events::after(self.output_of(sandbox, id), after);
+        let mut ended = std::pin::pin!(self.host.engine.wait_execution(sandbox, id, FAR));
+        let mut pause = FIRST_LOOK;
+        loop {
+            let outcome = tokio::select! {
+                biased;
+                () = reader.closed() => return FollowEnd::ReaderGone,
+                () = self.closing() => {
+                    return events.give_up(reader, "the server is being stopped; come back and read on").await;
+                }
+                outcome = &mut ended => Some(outcome),
+                () = tokio::time::sleep(pause) => None,
+            };
+            let came = match events.pass_on(reader).await {
+                Ok(came) => came,
+                Err(PassOnError::ReaderGone) => return FollowEnd::ReaderGone,
+                Err(PassOnError::Log(error)) => return events.give_up(reader, &error.to_string()).await,
+            };
+            match outcome {
+                Some(Ok(Waited::Met(outcome))) => {
+                    if let Some(event) = events.exit(id, &outcome) {
+                        // Who is gone does not need it.
+                        let _ = reader.send(event).await;
+                    }
+                    return FollowEnd::Told;
+                }
+                Some(Ok(Waited::DeadlinePassed)) | None => {}
+                Some(Err(error)) => return events.give_up(reader, &error.to_string()).await,
+            }
+            pause = if came { FIRST_LOOK } else { (pause * 2).min(SLOWEST_LOOK) };
+        }
+    }
+}
+
+enum PassOnError {
+    ReaderGone,
+    Log(io::Error),
+}
+
+/// The events of one log after a number.
+struct Events {
+    log: Reader,
+    after: u64,
+    /// The last number that is in the log, as far as it was read.
+    last: u64,
+}
+
+impl Events {
+    fn after(log: Reader, after: u64) -> Self {
+        Self { log, after, last: 0 }
+    }
+
+    /// With the number of bytes in it.
+    fn next(&mut self) -> io::Result<Option<(OutputEvent, usize)>> {
+        while let Some(entry) = self.log.next()? {
+            match entry {
+                Entry::Piece(piece) => {
+                    self.last = piece.seq;
+                    if piece.seq > self.after {
+                        let length = piece.bytes.len();
+                        return Ok(Some((of_piece(piece), length)));
+                    }
+                }
+                Entry::Gap(Gap { from_seq, to_seq, bytes }) => {
+                    self.last = to_seq;
+                    if to_seq > self.after {
+                        let from_seq = from_seq.max(self.after + 1);
+                        return Ok(Some((OutputEvent::Gap { seq: to_seq, from_seq, bytes }, 0)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says whether there was something.
+    async fn pass_on(&mut self, reader: &mpsc::Sender<OutputEvent>) -> Result<bool, PassOnError> {
+        let mut came = false;
+        while let Some((event, _)) = self.next().map_err(PassOnError::Log)? {
+            reader.send(event).await.map_err(|_| PassOnError::ReaderGone)?;
+            came = true;
+        }
+        Ok(came)
+    }
+
+    /// The end comes after the last that is in the log, always with the same number. None: it was read before.
+    fn exit(&self, id: ExecutionId, outcome: &Outcome) -> Option<OutputEvent> {
+        let seq = self.last + 1;
+        let told = told(outcome);
+        (seq > self.after).then(|| OutputEvent::Exit {
+            seq,
+            execution_id: id.to_string(),
+            state: told.state,
+            exit_code: told.exit_code,
+            cause: told.cause,
+            detail: told.detail,
+        })
+    }
+
+    /// The number is that of the last event, so that reading on after it misses nothing.
+    async fn give_up(&self, reader: &mpsc::Sender<OutputEvent>, why: &str) -> FollowEnd {
+        let seq = self.last.max(self.after);
+        let _ = reader.send(OutputEvent::Error { seq, message: why.to_owned() }).await;
+        FollowEnd::Failed
+    }
+}
+
+fn of_piece(piece: Piece) -> OutputEvent {
+    let Piece { seq, at_ms, stream, bytes } = piece;
+    let at = moment(Timestamp(at_ms));
+    let (text, base64) = text_or_base64(bytes);
+    match stream {
+        Stream::Stdout => OutputEvent::Stdout { seq, at, text, base64 },
+        Stream::Stderr => OutputEvent::Stderr { seq, at, text, base64 },
+    }
+}
+
+fn text_or_base64(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(error) => (None, Some(STANDARD.encode(error.as_bytes()))),
+    }
+}
+
+/// All that is kept of what a command wrote.
+#[derive(Default)]
+pub(super) struct Transcript {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    lost_bytes: u64,
+}
+
+impl Transcript {
+    pub(super) fn of(mut log: Reader) -> io::Result<Self> {
+        let mut all = Self::default();
+        while let Some(entry) = log.next()? {
+            match entry {
+                Entry::Piece(Piece { stream: Stream::Stdout, bytes, .. }) => all.stdout.extend(bytes),
+                Entry::Piece(Piece { stream: Stream::Stderr, bytes, .. }) => all.stderr.extend(bytes),
+                Entry::Gap(gap) => all.lost_bytes += gap.bytes,
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) fn into_output(self) -> Output {
+        let (stdout, stdout_base64) = text_or_base64(self.stdout);
+        let (stderr, stderr_base64) = text_or_base64(self.stderr);
+        Output { stdout, stdout_base64, stderr, stderr_base64, lost_bytes: self.lost_bytes }
+    }
+}

@@ -1,0 +1,157 @@
+//! Who may come in. A token is `pft_`, its id and 256 random bits; the store has a hash of it, so that nobody who
+//! reads the store can come in with what he reads.
+
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use pinfold_api as api;
+use pinfold_engine::{Ids, RandomIds};
+use pinfold_lifecycle::TokenId;
+use pinfold_store::{Role, StoreError, Token, Tokens};
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::words::{self, moment};
+use super::{Failure, Service};
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    pub token: TokenId,
+    pub role: Role,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FirstTokenError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("could not write the first token to `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the system has no random numbers")]
+    Random(#[source] io::Error),
+}
+
+const PREFIX: &str = "pft_";
+const SECRET_BYTES: usize = 32;
+const LONGEST_NAME: usize = 128;
+const FIRST_FILE: &str = "admin.token";
+
+impl Service {
+    /// None: it is no token, or was revoked. What is wrong with it is nobody's business.
+    pub async fn recognise(&self, shown: &str) -> Result<Option<Caller>, Failure> {
+        let Some(id) = id_in(shown) else { return Ok(None) };
+        let Some(token) = self.host.store.token(id).await? else { return Ok(None) };
+        let is_it: bool = token.hash.ct_eq(&hash(shown)).into();
+        Ok((is_it && token.revoked_at.is_none()).then_some(Caller { token: id, role: token.role }))
+    }
+
+    pub async fn create_token(&self, asked: &api::NewToken) -> Result<api::TokenCreated, Failure> {
+        if asked.name.is_empty() || asked.name.len() > LONGEST_NAME {
+            return Err(Failure::bad_input("name", format!("1 to {LONGEST_NAME} bytes are allowed")));
+        }
+        let (token, secret) =
+            self.fresh(&asked.name, words::asked_role(asked.role)).map_err(Failure::internal)?;
+        self.host.store.add_token(token.clone()).await?;
+        Ok(api::TokenCreated { token: view(&token), secret })
+    }
+
+    pub async fn tokens(&self) -> Result<Vec<api::Token>, Failure> {
+        Ok(self.host.store.tokens().await?.iter().map(view).collect())
+    }
+
+    /// From now on it is no token. Revoking again changes nothing.
+    pub async fn revoke_token(&self, id: TokenId) -> Result<api::Token, Failure> {
+        let unknown = || Failure::new(api::ErrorCode::UnknownToken, format!("there is no token {id}"));
+        if !self.host.store.revoke_token(id, self.now()).await? {
+            return Err(unknown());
+        }
+        self.host.store.token(id).await?.as_ref().map(view).ok_or_else(unknown)
+    }
+
+    /// Makes a token for whoever can read the data directory, if there is no other way in. The file is there before
+    /// the token holds, so that a crash in between locks nobody out.
+    pub async fn ensure_first_token(&self) -> Result<(), FirstTokenError> {
+        let opens = |token: &Token| token.role == Role::Admin && token.revoked_at.is_none();
+        if self.host.store.tokens().await?.iter().any(opens) {
+            return Ok(());
+        }
+        let (token, secret) = self.fresh("made at the first start", Role::Admin)?;
+        let path = self.host.data.join(FIRST_FILE);
+        write_secret(&path, &secret).map_err(|source| FirstTokenError::Write { path, source })?;
+        Ok(self.host.store.add_token(token).await?)
+    }
+
+    fn fresh(&self, name: &str, role: Role) -> Result<(Token, String), FirstTokenError> {
+        let now = self.now();
+        let id = TokenId(RandomIds.fresh(now));
+        let secret = secret_of(id).map_err(FirstTokenError::Random)?;
+        let hash = hash(&secret);
+        let token = Token { id, name: name.to_owned(), role, hash, created_at: now, revoked_at: None };
+        Ok((token, secret))
+    }
+}
+
+fn view(token: &Token) -> api::Token {
+    api::Token {
+        id: token.id.to_string(),
+        name: token.name.clone(),
+        role: words::role(token.role),
+        created_at: moment(token.created_at),
+        revoked_at: token.revoked_at.map(moment),
+    }
+}
+
+fn hash(shown: &str) -> [u8; 32] {
+    Sha256::digest(shown.as_bytes()).into()
+}
+
+fn secret_of(id: TokenId) -> io::Result<String> {
+    let mut bits = [0; SECRET_BYTES];
+    let filled = getrandom(&mut bits, GetRandomFlags::empty())?;
+    if filled != SECRET_BYTES {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let id = id.to_string();
+    let plain = id.trim_start_matches(TokenId::PREFIX);
+    let bits: String = bits.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("{PREFIX}{plain}_{bits}"))
+}
+
+fn id_in(shown: &str) -> Option<TokenId> {
+    let (id, _) = shown.strip_prefix(PREFIX)?.split_once('_')?;
+    format!("{}{id}", TokenId::PREFIX).parse().ok()
+}
+
+/// Whole or not at all, and never for others to read.
+fn write_secret(path: &Path, secret: &str) -> io::Result<()> {
+    let draft = path.with_extension(format!("draft.{}", std::process::id()));
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{secret}")?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_row_and_no_two_are_alike() {
+        let (one, other) = (secret_of(TokenId(7)).unwrap(), secret_of(TokenId(7)).unwrap());
+
+        assert_eq!(id_in(&one), Some(TokenId(7)));
+        assert_ne!(one, other);
+        assert_ne!(hash(&one), hash(&other));
+        assert_eq!(one.len(), 4 + 26 + 1 + 64);
+    }
+
+    #[test]
+    fn what_is_no_token_names_nothing() {
+        for shown in ["", "pft_", "pft__", "pft_short_00", "tok_00000000000000000000000007", "pft_ä_ä"] {
+            assert_eq!(id_in(shown), None, "{shown}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Rows of the store as the API shows them.
+
+use std::collections::BTreeMap;
+
+use pinfold_api as api;
+use pinfold_lifecycle::{
+    Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, Verdict, status,
+};
+use pinfold_store::{Row, Stored, Unreadable};
+
+use super::words::{self, moment};
+
+pub(super) fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Receipt {
+    let check = |it: &ReceiptCheck| api::Check {
+        kind: it.kind.clone(),
+        result: words::finding(it.result),
+        means: it.means.clone(),
+        detail: it.detail.clone(),
+    };
+    let attested = |it: &Attestation| api::Attestation {
+        by: it.by.clone(),
+        reason: it.reason.clone(),
+        at: moment(it.at),
+    };
+    api::Receipt {
+        sandbox_id: id.to_string(),
+        generation: receipt.generation.0,
+        cause: words::cause(cause),
+        verified_at: moment(receipt.verified_at),
+        checks: receipt.checks.iter().map(check).collect(),
+        freed_bytes: receipt.freed_bytes,
+        usage: receipt.used.map(words::used),
+        attested: receipt.attested.as_ref().map(attested),
+    }
+}
+
+/// One sandbox as lists show it.
+pub(super) fn summary(row: &Row, now: Timestamp) -> api::SandboxSummary {
+    match row {
+        Row::Readable(stored) => summary_of_readable(stored, now),
+        Row::Unreadable(row) => summary_of_unreadable(row),
+    }
+}
+
+fn summary_of_readable(stored: &Stored, now: Timestamp) -> api::SandboxSummary {
+    let Stored { sandbox, spec, policy, .. } = stored;
+    let seen = status(sandbox, now, policy);
+    api::SandboxSummary {
+        id: sandbox.id.to_string(),
+        name: spec.name.clone(),
+        status: words::state(seen.state),
+        cause: seen.cause.map(words::cause),
+        message: seen.message,
+        created_at: Some(moment(sandbox.created_at)),
+        age_minutes: Some(now.ms_since(sandbox.created_at) / 60_000),
+        expires_at: Some(moment(sandbox.expires_at)),
+        verified_at: seen.verified_at.map(moment),
+        generation: sandbox.generation().0,
+        agent_type: spec.agent_type.clone(),
+        image: image(stored),
+        task_id: spec.task_id.clone(),
+        labels: spec.labels.clone(),
+        executions: sandbox.executions.len() as u64,
+        flags: flags(stored),
+    }
+}
+
+/// Its body may be there, so it is in sight, with the little that is known.
+fn summary_of_unreadable(row: &Unreadable) -> api::SandboxSummary {
+    api::SandboxSummary {
+        id: row.id.to_string(),
+        name: None,
+        status: api::State::Unknown,
+        cause: None,
+        message: "its record cannot be read".into(),
+        created_at: None,
+        age_minutes: None,
+        expires_at: None,
+        verified_at: None,
+        generation: row.generation.0,
+        agent_type: None,
+        image: "unknown".into(),
+        task_id: None,
+        labels: BTreeMap::new(),
+        executions: 0,
+        flags: vec!["unreadable".into()],
+    }
+}
+
+pub(super) fn status_of(stored: &Stored, now: Timestamp) -> api::Status {
+    let Status { state, cause, message, verified_at } = status(&stored.sandbox, now, &stored.policy);
+    let (since, desired) = match &stored.sandbox.life {
+        Life::Wanted => (stored.sandbox.created_at, "present"),
+        Life::Ending { asked_at, .. } => (*asked_at, "gone"),
+        Life::Ended { at, .. } => (*at, "gone"),
+    };
+    api::Status {
+        state: words::state(state),
+        reason: cause.map(words::cause),
+        message,
+        since: Some(moment(since)),
+        verified_at: verified_at.map(moment),
+        desired: desired.into(),
+    }
+}
+
+/// Everything about one sandbox. What it uses now is told by who has asked it.
+pub(super) fn sandbox(row: &Row, usage: Option<api::Used>, now: Timestamp) -> api::Sandbox {
+    match row {
+        Row::Readable(stored) => sandbox_of_readable(stored, usage, now),
+        Row::Unreadable(row) => sandbox_of_unreadable(row),
+    }
+}
+
+fn sandbox_of_readable(stored: &Stored, usage: Option<api::Used>, now: Timestamp) -> api::Sandbox {
+    let Stored { sandbox, spec, .. } = stored;
+    let (cause, receipt) = match &sandbox.life {
+        Life::Wanted => (None, None),
+        Life::Ending { cause, .. } => (Some(*cause), None),
+        Life::Ended { cause, receipt, .. } => {
+            (Some(*cause), sandbox.is_settled().then(|| self::receipt(sandbox.id, *cause, receipt)))
+        }
+    };
+    api::Sandbox {
+        id: sandbox.id.to_string(),
+        name: spec.name.clone(),
+        status: status_of(stored, now),
+        generation: sandbox.generation().0,
+        lease: api::Lease {
+            state: words::lease_state(&sandbox.lease),
+            generation: sandbox.generation().0,
+            launches: sandbox.launches,
+        },
+        created_at: Some(moment(sandbox.created_at)),
+        age_minutes: Some(now.ms_since(sandbox.created_at) / 60_000),
+        agent_type: spec.agent_type.clone(),
+        image: image(stored),
+        task_id: spec.task_id.clone(),
+        labels: spec.labels.clone(),
+        critical: spec.critical,
+        workdir: spec.workdir.clone(),
+        limits: limits(stored),
+        deadlines: deadlines(stored),
+        executions: sandbox.executions.len() as u64,
+        usage: usage.or(receipt.as_ref().and_then(|receipt| receipt.usage)),
+        cause: cause.map(words::cause),
+        receipt,
+        flags: flags(stored),
+        links: links(sandbox.id),
+    }
+}
+
+fn sandbox_of_unreadable(row: &Unreadable) -> api::Sandbox {
+    let summary = summary_of_unreadable(row);
+    api::Sandbox {
+        id: summary.id,
+        name: None,
+        status: api::Status {
+            state: summary.status,
+            reason: None,
+            message: summary.message,
+            since: None,
+            verified_at: None,
+            desired: "gone".into(),
+        },
+        generation: summary.generation,
+        lease: api::Lease { state: api::LeaseState::Unknown, generation: summary.generation, launches: 0 },
+        created_at: None,
+        age_minutes: None,
+        agent_type: None,
+        image: summary.image,
+        task_id: None,
+        labels: summary.labels,
+        critical: false,
+        workdir: None,
+        limits: api::Limits::default(),
+        deadlines: api::Deadlines::default(),
+        executions: 0,
+        usage: None,
+        cause: None,
+        receipt: None,
+        flags: summary.flags,
+        links: links(row.id),
+    }
+}
+
+fn image(stored: &Stored) -> String {
+    stored.spec.image.clone().unwrap_or_else(|| pinfold_images::HOST.into())
+}
+
+fn limits(stored: &Stored) -> api::Limits {
+    let Stored { spec, policy, .. } = stored;
+    api::Limits {
+        memory_mb: spec.limits.memory_mb,
+        cpu_millis: spec.limits.cpu_millis,
+        cpu_time_ms: spec.limits.cpu_time_ms,
+        timeout_ms: spec.execution.timeout_ms,
+        inactivity_ms: spec.execution.inactivity_ms,
+        idle_ms: policy.idle_ms,
+        max_life_ms: Some(policy.max_life_ms),
+        network_requests: spec.limits.network_requests,
+        disk_mb: spec.limits.disk_mb,
+        inodes: spec.limits.inodes,
+        processes: spec.limits.processes,
+        open_files: spec.limits.open_files,
+        output_mb: spec.limits.output_mb,
+    }
+}
+
+fn deadlines(stored: &Stored) -> api::Deadlines {
+    let sandbox = &stored.sandbox;
+    if sandbox.is_settled() {
+        return api::Deadlines::default();
+    }
+    let idle_by = match &sandbox.lease {
+        Lease::Live(live) => live.idle_by,
+        _ => None,
+    };
+    let starts = matches!(sandbox.lease, Lease::Starting { .. });
+    api::Deadlines {
+        start_by: starts.then(|| moment(sandbox.start_by)),
+        idle_by: idle_by.map(moment),
+        expires_at: Some(moment(sandbox.expires_at)),
+        next: sandbox.next_deadline().map(moment),
+    }
+}
+
+/// What somebody who looks over a list should not miss.
+fn flags(stored: &Stored) -> Vec<String> {
+    let Stored { sandbox, spec, policy, .. } = stored;
+    let unhealthy = matches!(&sandbox.lease, Lease::Live(live) if matches!(live.health.verdict, Verdict::Unhealthy { .. }));
+    let flags = [
+        ("critical", spec.critical),
+        // It ends with the process that made it.
+        ("attached", policy.ends_with_owner && !sandbox.is_settled()),
+        ("unhealthy", unhealthy),
+        ("quarantined", matches!(sandbox.lease, Lease::Quarantined { .. })),
+        ("stray", sandbox.strays > 0),
+    ];
+    flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag.to_owned()).collect()
+}
+
+fn links(id: SandboxId) -> api::Links {
+    let own = words::url_of_sandbox(id);
+    api::Links { executions: format!("{own}/executions"), resources: format!("{own}/resources"), own }
+}

@@ -1,0 +1,148 @@
+//! Words of the lifecycle as the API spells them. Each list is spelled out, so that a new word breaks the build.
+
+use pinfold_api as api;
+use pinfold_lifecycle::{
+    Cause, ExecutionId, ExecutionState, Finding, Lease, Outcome, OutcomeKind, SandboxId, State, Timestamp,
+    Used,
+};
+use pinfold_provider::FileKind;
+use pinfold_store::Role;
+
+/// A moment as RFC 3339 in UTC.
+#[must_use]
+pub fn moment(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
+}
+
+pub(super) fn url_of_sandbox(id: SandboxId) -> String {
+    format!("/api/sandbox/{id}")
+}
+
+pub(super) fn url_of_execution(id: ExecutionId) -> String {
+    format!("/api/executions/{id}")
+}
+
+pub(super) fn cause(cause: Cause) -> api::Cause {
+    match cause {
+        Cause::Completed => api::Cause::Completed,
+        Cause::ExitNonzero => api::Cause::ExitNonzero,
+        Cause::StoppedByUser => api::Cause::StoppedByUser,
+        Cause::TimeLimit => api::Cause::TimeLimit,
+        Cause::Inactivity => api::Cause::Inactivity,
+        Cause::Idle => api::Cause::Idle,
+        Cause::MaxLife => api::Cause::MaxLife,
+        Cause::MemoryLimit => api::Cause::MemoryLimit,
+        Cause::CpuLimit => api::Cause::CpuLimit,
+        Cause::NetworkLimit => api::Cause::NetworkLimit,
+        Cause::DiskLimit => api::Cause::DiskLimit,
+        Cause::ProcessLimit => api::Cause::ProcessLimit,
+        Cause::OutputLimit => api::Cause::OutputLimit,
+        Cause::StartDeadline => api::Cause::StartDeadline,
+        Cause::StartFailed => api::Cause::StartFailed,
+        Cause::ProbeFailed => api::Cause::ProbeFailed,
+        Cause::Cancelled => api::Cause::Cancelled,
+        Cause::CallerGone => api::Cause::CallerGone,
+        Cause::Shutdown => api::Cause::Shutdown,
+        Cause::Orphan => api::Cause::Orphan,
+        Cause::Lost => api::Cause::Lost,
+        Cause::HostRestarted => api::Cause::HostRestarted,
+        Cause::EvictedEmergency => api::Cause::EvictedEmergency,
+        Cause::ProviderError => api::Cause::ProviderError,
+    }
+}
+
+pub(super) fn state(state: State) -> api::State {
+    match state {
+        State::Provisioning => api::State::Provisioning,
+        State::Ready => api::State::Ready,
+        State::Running => api::State::Running,
+        State::Unhealthy => api::State::Unhealthy,
+        State::Unknown => api::State::Unknown,
+        State::Terminating => api::State::Terminating,
+        State::Quarantined => api::State::Quarantined,
+        State::Completed => api::State::Completed,
+        State::Failed => api::State::Failed,
+        State::Terminated => api::State::Terminated,
+    }
+}
+
+pub(super) fn lease_state(lease: &Lease) -> api::LeaseState {
+    match lease {
+        Lease::Free { .. } => api::LeaseState::Free,
+        Lease::Starting { .. } => api::LeaseState::Starting,
+        Lease::Live(_) => api::LeaseState::Live,
+        Lease::Stopping { .. } | Lease::StopWaiting { .. } => api::LeaseState::Stopping,
+        Lease::Quarantined { .. } => api::LeaseState::Quarantined,
+    }
+}
+
+/// Until the proof is there, what is being ended still runs.
+pub(super) fn execution_state(state: &ExecutionState) -> api::ExecutionState {
+    match state {
+        ExecutionState::Queued { .. } => api::ExecutionState::Queued,
+        ExecutionState::Starting { .. } | ExecutionState::Running { .. } | ExecutionState::Ending { .. } => {
+            api::ExecutionState::Running
+        }
+        ExecutionState::Ended { outcome, .. } => outcome_state(outcome),
+    }
+}
+
+pub(super) fn outcome_state(outcome: &Outcome) -> api::ExecutionState {
+    match outcome.kind {
+        OutcomeKind::Exited => api::ExecutionState::Exited,
+        OutcomeKind::Failed => api::ExecutionState::Failed,
+        OutcomeKind::Cancelled => api::ExecutionState::Cancelled,
+        OutcomeKind::TimedOut => api::ExecutionState::TimedOut,
+        OutcomeKind::Lost => api::ExecutionState::Lost,
+    }
+}
+
+pub(super) fn finding(finding: Finding) -> api::Finding {
+    match finding {
+        Finding::Absent => api::Finding::Absent,
+        Finding::Present => api::Finding::Present,
+        Finding::Unknown => api::Finding::Unknown,
+    }
+}
+
+pub(super) fn used(used: Used) -> api::Used {
+    let Used { cpu_ms, memory_peak_bytes, io_read_bytes, io_written_bytes } = used;
+    api::Used { cpu_ms, memory_peak_bytes, io_read_bytes, io_written_bytes }
+}
+
+pub(super) fn role(role: Role) -> api::Role {
+    match role {
+        Role::Viewer => api::Role::Viewer,
+        Role::Operator => api::Role::Operator,
+        Role::Admin => api::Role::Admin,
+    }
+}
+
+pub(super) fn asked_role(role: api::Role) -> Role {
+    match role {
+        api::Role::Viewer => Role::Viewer,
+        api::Role::Operator => Role::Operator,
+        api::Role::Admin => Role::Admin,
+    }
+}
+
+pub(super) fn file_kind(kind: FileKind) -> api::FileKind {
+    match kind {
+        FileKind::File => api::FileKind::File,
+        FileKind::Directory => api::FileKind::Directory,
+        FileKind::Link => api::FileKind::Link,
+        FileKind::Pipe => api::FileKind::Pipe,
+        FileKind::Socket => api::FileKind::Socket,
+        FileKind::Device => api::FileKind::Device,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_in_utc_with_its_milliseconds() {
+        assert_eq!(moment(Timestamp(1_763_253_584_007)), "2025-11-16T00:39:44.007Z");
+    }
+}

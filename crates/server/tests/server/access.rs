@@ -1,0 +1,203 @@
+//! Tokens and roles, over every operation there is.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::os::unix::fs::PermissionsExt;
+
+use pinfold_api::ErrorCode;
+use pinfold_server::http::{ServerConfig, document};
+use serde_json::{Value, json};
+
+use crate::ground::{on_server, on_server_with};
+
+struct Operation {
+    method: String,
+    path: String,
+    /// None: for everybody.
+    role: Option<String>,
+}
+
+/// From the API's own description, so that no operation can be forgotten.
+fn operations() -> Vec<Operation> {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let kind = if path.starts_with("/api/exec") {
+                "exe"
+            } else if path.starts_with("/api/tok") {
+                "tok"
+            } else {
+                "sbx"
+            };
+            let path = path
+                .replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb"))
+                .replace("{path}", "etc/hosts");
+            let role = operation.get("x-required-role").map(|role| role.as_str().unwrap().to_owned());
+            found.push(Operation { method: method.to_uppercase(), path, role });
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_valid_token_nothing_answers_but_the_sign_of_life() {
+    on_server(|ground| async move {
+        let almost = format!("{}0", &ground.admin[..ground.admin.len() - 1]);
+        let almost = if almost == ground.admin { almost.replace("0", "1") } else { almost };
+        let (revoked_id, revoked) = ground.token("admin").await;
+        assert_eq!(ground.delete(&format!("/api/tokens/{revoked_id}")).await.status, 200);
+        let operations = operations();
+        assert!(operations.len() >= 20, "{}", operations.len());
+
+        for Operation { method, path, role } in operations {
+            for token in [None, Some("wrong"), Some(""), Some(&*almost), Some(&*revoked)] {
+                let answer = ground.ask_as(token, method.parse().unwrap(), &path, None).await;
+                if role.is_none() {
+                    assert_eq!((answer.status, path.as_str()), (200, "/healthz"));
+                    continue;
+                }
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (401, ErrorCode::Unauthorized),
+                    "{method} {path} {token:?}"
+                );
+                assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+            }
+        }
+        let nowhere = ground.ask_as(None, "GET".parse().unwrap(), "/api/nowhere", None).await;
+        assert_eq!(nowhere.status, 401);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_is_refused_to_roles_below_its_own() {
+    on_server(|ground| async move {
+        let ladder = ["viewer", "operator", "admin"];
+        let mut tokens = Vec::new();
+        for role in ladder {
+            tokens.push(ground.token(role).await.1);
+        }
+        let place = |role: &str| ladder.iter().position(|known| *known == role).unwrap();
+
+        for Operation { method, path, role } in operations() {
+            let Some(role) = role else { continue };
+            let needed = place(&role);
+            let writes = method != "GET";
+            assert!(!writes || needed > 0, "{method} {path} writes and is open to viewers");
+            for (held, token) in tokens.iter().enumerate() {
+                let answer = ground.ask_as(Some(token), method.parse().unwrap(), &path, None).await;
+                if held < needed {
+                    assert_eq!(
+                        (answer.status, answer.code()),
+                        (403, ErrorCode::Forbidden),
+                        "{method} {path} {held}"
+                    );
+                } else {
+                    assert!(
+                        answer.status != 401 && answer.status != 403,
+                        "{method} {path} {held}: {}",
+                        answer.status
+                    );
+                    assert!(answer.status < 500, "{method} {path}: {}", answer.status);
+                }
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_told_once_and_revoked_for_good() {
+    on_server(|ground| async move {
+        let (id, secret) = ground.token("viewer").await;
+        let look =
+            async || ground.ask_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await;
+        assert_eq!(look().await.status, 200);
+
+        let revoked = ground.delete(&format!("/api/tokens/{id}")).await;
+
+        assert_eq!((revoked.status, revoked.json()["revoked_at"].is_string()), (200, true));
+        assert_eq!(look().await.status, 401);
+        let list = ground.get("/api/tokens").await;
+        let is_it = |token: &&Value| token["id"] == id;
+        assert_eq!(list.json().as_array().unwrap().iter().find(is_it).unwrap()["role"], "viewer");
+        assert!(!String::from_utf8_lossy(&list.bytes).contains(&secret));
+        let unknown = ground.delete("/api/tokens/tok_01m7h9849weh0tapx1maw3q2yb").await;
+        assert_eq!((unknown.status, unknown.code()), (404, ErrorCode::UnknownToken));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_token_is_for_who_can_read_the_data_directory_alone() {
+    on_server(|ground| async move {
+        let path = ground.data.path().join("admin.token");
+
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+
+        assert_eq!(mode & 0o777, 0o600);
+        let tokens = ground.get("/api/tokens").await.json();
+        assert_eq!(tokens.as_array().unwrap().len(), 1);
+        assert_eq!(tokens[0]["role"], "admin");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
+    let config = ServerConfig {
+        rate: NonZeroU32::new(1).unwrap(),
+        burst: NonZeroU32::new(5).unwrap(),
+        ..ServerConfig::default()
+    };
+    on_server_with(config, |ground| async move {
+        let (_, other) = ground.token("viewer").await;
+        let ask = async |token: &str| {
+            ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+        };
+
+        let mut answers = Vec::new();
+        for _ in 0..8 {
+            answers.push(ask(&ground.admin).await);
+        }
+        let of_another = ask(&other).await;
+
+        assert_eq!(answers[0].status, 200);
+        let refused = answers.iter().find(|answer| answer.status != 200).unwrap();
+        assert_eq!((refused.status, refused.code()), (429, ErrorCode::RateLimited));
+        assert!(refused.header("retry-after").is_some());
+        assert_eq!(of_another.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_is_whole_and_served() {
+    on_server(|ground| async move {
+        let served = ground.get("/openapi.json").await.json();
+
+        assert_eq!(served, serde_json::to_value(document()).unwrap());
+        let text = served.to_string();
+        for (at, _) in text.match_indices("#/components/schemas/") {
+            let name: String =
+                text[at + 21..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            assert!(served["components"]["schemas"].get(&name).is_some(), "{name}");
+        }
+        let mut names = BTreeSet::new();
+        for (path, item) in served["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                assert!(
+                    names.insert(operation["operationId"].to_string()),
+                    "{method} {path} has another's name"
+                );
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    assert_ne!(response["description"], json!(""), "{method} {path} {status}");
+                    assert!(response["description"].is_string(), "{method} {path} {status}");
+                }
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,101 @@
+//! What cannot be used is refused by its name.
+
+use hyper::{Method, Request};
+use pinfold_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::ground::on_server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let (exec, create) = (format!("/api/sandbox/{id}/exec"), "/api/sandbox");
+        let long = "n".repeat(129);
+        let wrong: Vec<(&str, &str, Value, &str)> = vec![
+            ("POST", create, json!({ "colour": "red" }), "colour"),
+            ("POST", create, json!({ "limits": { "memory": 5 } }), "limits.memory"),
+            ("POST", create, json!({ "limits": { "memory_mb": 1 } }), "limits.memory_mb"),
+            ("POST", create, json!({ "limits": { "memory_mb": -1 } }), "limits.memory_mb"),
+            (
+                "POST",
+                create,
+                json!({ "limits": { "timeout_ms": 5_000, "max_life_ms": 1_000 } }),
+                "limits.timeout_ms",
+            ),
+            ("POST", create, json!({ "limits": { "processes": 0 } }), "limits.processes"),
+            ("POST", create, json!({ "agent_type": "POET" }), "agent_type"),
+            ("POST", create, json!({ "image": "nowhere" }), "image"),
+            ("POST", create, json!({ "network": "all" }), "network"),
+            ("POST", create, json!({ "name": "" }), "name"),
+            ("POST", create, json!({ "name": long }), "name"),
+            ("POST", create, json!({ "name": "sbx_like" }), "name"),
+            ("POST", create, json!({ "workdir": "here" }), "workdir"),
+            ("POST", create, json!({ "env": { "A=B": "c" } }), "env"),
+            ("POST", create, json!({ "labels": { "a": 1 } }), "labels.a"),
+            ("POST", create, json!([]), "body"),
+            ("POST", "/api/sandbox?wait=4000", json!({}), "wait"),
+            ("POST", "/api/sandbox?wait=soon", json!({}), "wait"),
+            ("POST", "/api/sandbox?why=1", json!({}), "why"),
+            ("POST", &exec, json!({}), "command"),
+            ("POST", &exec, json!({ "command": [] }), "command"),
+            ("POST", &exec, json!({ "command": [""] }), "command"),
+            ("POST", &exec, json!({ "command": ["a\u{0}b"] }), "command"),
+            ("POST", &exec, json!({ "command": "true" }), "command"),
+            ("POST", &exec, json!({ "command": ["true"], "timeout_ms": 1 }), "timeout_ms"),
+            ("POST", &exec, json!({ "command": ["true"], "shell": true }), "shell"),
+            ("GET", "/api/sandbox/list?status=fine", json!(null), "status"),
+            ("GET", "/api/sandbox/list?limit=0", json!(null), "limit"),
+            ("GET", "/api/sandbox/list?limit=many", json!(null), "limit"),
+            ("GET", "/api/sandbox/list?cursor=x", json!(null), "cursor"),
+            ("GET", "/api/sandbox/list?label=x", json!(null), "label"),
+            ("GET", "/api/sandbox/list?agent_type=POET", json!(null), "agent_type"),
+            ("GET", "/api/sandbox/list?page=2", json!(null), "page"),
+            ("GET", "/api/sandbox/not-an-id", json!(null), "id"),
+            ("GET", "/api/sandbox/exe_01m7h9849weh0tapx1maw3q2yb", json!(null), "id"),
+            ("GET", "/api/sandbox/%FF", json!(null), "id"),
+            ("DELETE", "/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb?force=maybe", json!(null), "force"),
+            ("GET", "/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/wait", json!(null), "state"),
+            ("GET", "/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/wait?state=fine", json!(null), "state"),
+            ("GET", "/api/executions/exe_01m7h9849weh0tapx1maw3q2yb/output?after=-1", json!(null), "after"),
+            ("POST", "/api/tokens", json!({ "name": "x", "role": "king" }), "role"),
+            ("POST", "/api/tokens", json!({ "role": "viewer" }), "name"),
+            ("POST", "/api/tokens", json!({ "name": "", "role": "viewer" }), "name"),
+        ];
+        for (method, path, body, field) in wrong {
+            let body = Some(body).filter(|body| !body.is_null());
+            let answer = ground.ask(method.parse().unwrap(), path, body.clone()).await;
+            let told = answer.json();
+            assert_eq!((answer.status, answer.code()), (400, ErrorCode::BadInput), "{path} {body:?}: {told}");
+            assert_eq!(told["error"]["details"]["field"], field, "{path} {body:?}: {told}");
+        }
+        assert_eq!(ground.get("/api/sandbox/stats").await.json()["total_created"], 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_are_no_json_or_too_large_are_refused() {
+    on_server(|ground| async move {
+        let send = async |kind: &str, body: String| {
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri(ground.url("/api/sandbox"))
+                .header("authorization", format!("Bearer {}", ground.admin))
+                .header("content-type", kind);
+            ground.send(request.body(body.into()).unwrap()).await
+        };
+        let large = json!({ "name": "x".repeat(5 << 20) }).to_string();
+
+        let (text, broken) =
+            (send("text/plain", "{}".into()).await, send("application/json", "{".into()).await);
+        let (two, large) =
+            (send("application/json", "{}{}".into()).await, send("application/json", large).await);
+
+        assert_eq!((text.status, text.code()), (415, ErrorCode::UnsupportedMediaType));
+        assert_eq!((broken.status, broken.code()), (400, ErrorCode::BadInput));
+        assert_eq!((two.status, two.code()), (400, ErrorCode::BadInput));
+        assert_eq!((large.status, large.code()), (413, ErrorCode::TooLarge));
+    })
+    .await;
+}

@@ -1,0 +1,65 @@
+//! Files inside a sandbox.
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use pinfold_api::ErrorCode;
+use serde_json::json;
+
+use crate::ground::on_server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_written_read_listed_and_removed() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let files = format!("/api/sandbox/{id}/files");
+        let put = async |path: &str, content: Vec<u8>| {
+            let request =
+                Request::put(ground.url(path)).header("authorization", format!("Bearer {}", ground.admin));
+            ground.send(request.body(Full::new(Bytes::from(content))).unwrap()).await
+        };
+        let content: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
+
+        let written = put(&format!("{files}/workspace/a%20file?mode=640"), content.clone()).await;
+
+        assert_eq!((written.status, &written.json()["bytes"]), (200, &json!(3_000_000)));
+        assert_eq!(ground.get(&format!("{files}/workspace/a%20file")).await.bytes, content);
+        let part = ground.get(&format!("{files}/workspace/a%20file?from=255&most=3")).await;
+        assert_eq!(&part.bytes[..], [255, 0, 1]);
+        assert_eq!(ground.sh(&id, "stat -c %a '/workspace/a file'").await["stdout"], "640\n");
+        let list = ground.get(&format!("{files}/workspace?list=1")).await.json();
+        assert_eq!(
+            (&list["entries"][0]["name"], &list["entries"][0]["size"]),
+            (&json!("a file"), &json!(3_000_000))
+        );
+        let removed = ground.delete(&format!("{files}/workspace/a%20file")).await;
+        assert_eq!((removed.status, &removed.json()["removed"]), (200, &json!(1)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_with_files_is_told() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        ground.sh(&id, "mkdir -p /workspace/d/e; mkfifo /workspace/pipe").await;
+        let files = format!("/api/sandbox/{id}/files");
+
+        for (path, status, code) in [
+            ("/workspace/none", 404, ErrorCode::UnknownFile),
+            ("/workspace/d", 409, ErrorCode::WrongState),
+            ("/workspace/pipe", 409, ErrorCode::WrongState),
+            ("/../../../../../../../../etc/shadow", 404, ErrorCode::UnknownFile),
+        ] {
+            let answer = ground.get(&format!("{files}{path}")).await;
+            assert_eq!((answer.status, answer.code()), (status, code), "{path}");
+        }
+        let not_empty = ground.delete(&format!("{files}/workspace/d")).await;
+        assert_eq!((not_empty.status, not_empty.code()), (409, ErrorCode::WrongState));
+        assert_eq!(ground.delete(&format!("{files}/workspace/d?recursive=1")).await.json()["removed"], 2);
+        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
+        let gone = ground.get(&format!("{files}/workspace")).await;
+        assert_eq!((gone.status, gone.code()), (410, ErrorCode::SandboxGone));
+    })
+    .await;
+}

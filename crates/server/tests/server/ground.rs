@@ -1,0 +1,225 @@
+//! One server for one test, on a port and a data directory of its own. It ends with its sandboxes when the test does,
+//! however that ends.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::HeaderMap;
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client as Connections;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
+use pinfold_client::Client;
+use pinfold_engine::{Config, OnExit};
+use pinfold_images::Unpacker;
+use pinfold_linux::NurseryProgram;
+use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::{Host, HostConfig, Service};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long anything may take here before the test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long sandboxes have to end with the test.
+const END_MS: u64 = 30_000;
+
+pub(crate) struct Ground {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: String,
+    pub(crate) data: tempfile::TempDir,
+    service: Arc<Service>,
+    connections: Connections<HttpConnector, Full<Bytes>>,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+/// An answer, read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.bytes))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn code(&self) -> ErrorCode {
+        serde_json::from_slice::<ErrorBody>(&self.bytes).unwrap().error.code
+    }
+}
+
+/// Runs a test against a server of its own.
+pub(crate) async fn on_server<F, Fut>(test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    on_server_with(ServerConfig::default(), test).await;
+}
+
+pub(crate) async fn on_server_with<F, Fut>(config: ServerConfig, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let ground = Arc::new(Ground::begin(tempfile::tempdir().unwrap(), config).await);
+    let tested = tokio::spawn(tokio::time::timeout(PATIENCE, test(ground.clone()))).await;
+    ground.end().await;
+    match tested {
+        Ok(in_time) => in_time.expect("the test took too long"),
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+impl Ground {
+    pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
+        let nursery = NurseryProgram {
+            program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
+            arguments: Vec::new(),
+        };
+        // No test here imports an image.
+        let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
+        let host = HostConfig { data: data.path().to_owned(), nursery, unpacker, engine: Config::default() };
+        let service = Arc::new(Service::new(Host::begin(host).await.unwrap()));
+        service.ensure_first_token().await.unwrap();
+        let admin = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = service.clone();
+        let task =
+            tokio::spawn(
+                async move { serve(served, listener, &config, async { drop(stopped.await) }).await },
+            );
+        let connections = Connections::builder(TokioExecutor::new()).build(HttpConnector::new());
+        let running = Mutex::new(Some(Running { stop, task }));
+        Self { address, admin, data, service, connections, running }
+    }
+
+    pub(crate) async fn end(&self) {
+        let running = self.running.lock().unwrap().take();
+        if let Some(Running { stop, task }) = running {
+            drop(stop);
+            task.await.unwrap().unwrap();
+            self.service.shutdown(OnExit::Stop, END_MS).await.unwrap();
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(&format!("http://{}", self.address), &self.admin).unwrap()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.ask(Method::DELETE, path, None).await
+    }
+
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.ask_as(Some(&self.admin), method, path, body).await
+    }
+
+    pub(crate) async fn ask_as(
+        &self,
+        token: Option<&str>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(self.url(path));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        self.send(request.body(Full::new(Bytes::from(body))).unwrap()).await
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Every answer has an id, and every refusal is told in the one way.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+        let what = format!("{} {}", request.method(), request.uri());
+        let (head, body) = self.connections.request(request).await.unwrap().into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let answer = Answer { status: head.status.as_u16(), headers: head.headers, bytes };
+        assert!(answer.header(REQUEST_ID).is_some(), "{what} has no id");
+        if answer.status >= 400 {
+            let told = serde_json::from_slice::<ErrorBody>(&answer.bytes);
+            assert!(told.is_ok(), "{what}: {} {:?}", answer.status, answer.bytes);
+        }
+        answer
+    }
+
+    /// A small sandbox that is ready.
+    pub(crate) async fn sandbox(&self) -> String {
+        let made = self.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        assert_eq!(made.status, 201, "{:?}", made.bytes);
+        made.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a script to its end.
+    pub(crate) async fn sh(&self, sandbox: &str, script: &str) -> Value {
+        let ran = self.post(&format!("/api/sandbox/{sandbox}/exec"), sh(script)).await;
+        assert_eq!(ran.status, 200, "{:?}", ran.bytes);
+        ran.json()
+    }
+
+    /// Begins a script in the background.
+    pub(crate) async fn sh_in_background(&self, sandbox: &str, body: Value) -> String {
+        let mut body = body;
+        body["background"] = true.into();
+        let began = self.post(&format!("/api/sandbox/{sandbox}/exec"), body).await;
+        assert_eq!(began.status, 202, "{:?}", began.bytes);
+        began.json()["execution_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn token(&self, role: &str) -> (String, String) {
+        let made = self.post("/api/tokens", json!({ "name": role, "role": role })).await.json();
+        (made["id"].as_str().unwrap().to_owned(), made["secret"].as_str().unwrap().to_owned())
+    }
+
+    /// Asks until it is so.
+    pub(crate) async fn until<T>(&self, what: &str, path: &str, met: impl Fn(&Value) -> Option<T>) -> T {
+        let look = async {
+            loop {
+                if let Some(found) = met(&self.get(path).await.json()) {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), look).await.unwrap_or_else(|_| panic!("never: {what}"))
+    }
+}
+
+pub(crate) fn sh(script: &str) -> Value {
+    json!({ "command": ["sh", "-c", script] })
+}

@@ -1,0 +1,78 @@
+//! Lists: filters and pages.
+
+use pinfold_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::ground::{Answer, on_server};
+
+fn names(answer: &Answer) -> Vec<String> {
+    let name = |it: &Value| it["name"].as_str().unwrap_or_default().to_owned();
+    answer.json().as_array().unwrap().iter().map(name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_shows_what_is_asked_for_page_by_page() {
+    on_server(|ground| async move {
+        for (name, agent_type, label) in [("a", "default", "x"), ("b", "VALIDATION", "x"), ("c", "default", "y")] {
+            let wish = json!({
+                "name": name, "agent_type": agent_type, "labels": { "l": label }, "task_id": format!("task {name}"),
+                "limits": { "memory_mb": 64, "disk_mb": 16 },
+            });
+            assert_eq!(ground.post("/api/sandbox", wish).await.status, 201);
+        }
+        let all = ground.get("/api/sandbox/list").await;
+        let last = all.json()[2]["id"].as_str().unwrap().to_owned();
+        ground.delete(&format!("/api/sandbox/{last}?force=1")).await;
+
+        assert_eq!(names(&all), ["a", "b", "c"]);
+        for (query, expected) in [
+            ("", &["a", "b"][..]),
+            ("?status=all", &["a", "b", "c"]),
+            ("?status=terminated", &["c"]),
+            ("?status=ready", &["a", "b"]),
+            ("?status=quarantined", &[]),
+            ("?agent_type=validation", &["b"]),
+            ("?agent_type=default&status=all", &["a", "c"]),
+            ("?label=l%3Dx", &["a", "b"]),
+            ("?label=l%3Dx&label=l%3Dy", &[]),
+            ("?task_id=task%20b", &["b"]),
+        ] {
+            assert_eq!(names(&ground.get(&format!("/api/sandbox/list{query}")).await), expected, "{query}");
+        }
+
+        let first = ground.get("/api/sandbox/list?status=all&limit=2").await;
+        let cursor = first.header("x-next-cursor").unwrap();
+        let second = ground.get(&format!("/api/sandbox/list?status=all&limit=2&cursor={cursor}")).await;
+        assert_eq!((names(&first), names(&second)), (vec!["a".into(), "b".into()], vec!["c".to_owned()]));
+        assert_eq!(second.header("x-next-cursor"), None);
+        let one = all.json()[0].clone();
+        for field in ["id", "status", "created_at", "age_minutes", "agent_type", "task_id", "flags"] {
+            assert!(one.get(field).is_some(), "{field}: {one}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unknown_is_not_found() {
+    on_server(|ground| async move {
+        let nobody = "sbx_01m7h9849weh0tapx1maw3q2yb";
+        let nothing = "exe_01m7h9849weh0tapx1maw3q2yb";
+        for (path, code) in [
+            (format!("/api/sandbox/{nobody}"), ErrorCode::UnknownSandbox),
+            (format!("/api/sandbox/{nobody}/resources"), ErrorCode::UnknownSandbox),
+            (format!("/api/sandbox/{nobody}/executions"), ErrorCode::UnknownSandbox),
+            (format!("/api/sandbox/{nobody}/wait?state=ready"), ErrorCode::UnknownSandbox),
+            (format!("/api/sandbox/{nobody}/files/etc/hosts"), ErrorCode::UnknownSandbox),
+            (format!("/api/executions/{nothing}"), ErrorCode::UnknownExecution),
+            (format!("/api/executions/{nothing}/output"), ErrorCode::UnknownExecution),
+            ("/api/nothing".to_owned(), ErrorCode::UnknownRoute),
+        ] {
+            let answer = ground.get(&path).await;
+            assert_eq!((answer.status, answer.code()), (404, code), "{path}");
+        }
+        let answer = ground.delete(&format!("/api/sandbox/{nobody}")).await;
+        assert_eq!((answer.status, answer.code()), (404, ErrorCode::UnknownSandbox));
+    })
+    .await;
+}

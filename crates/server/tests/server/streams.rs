@@ -1,0 +1,122 @@
+//! Output as a stream of numbered events that can be taken up again.
+
+use pinfold_api::{ExecRequest, OutputEvent};
+use pinfold_client::Events;
+use serde_json::json;
+
+use crate::ground::{on_server, sh};
+
+const COUNTING: &str = "i=1; while [ $i -le 60 ]; do echo $i; i=$((i+1)); sleep 0.01; done";
+
+fn request(script: &str) -> ExecRequest {
+    serde_json::from_value(sh(script)).unwrap()
+}
+
+fn text_of(event: &OutputEvent) -> &str {
+    match event {
+        OutputEvent::Stdout { text: Some(text), .. } => text,
+        _ => "",
+    }
+}
+
+async fn rest_of(events: &mut Events) -> Vec<OutputEvent> {
+    let mut rest = Vec::new();
+    while let Some(event) = events.next().await.unwrap() {
+        rest.push(event);
+    }
+    rest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_comes_back_misses_nothing_and_reads_nothing_twice() {
+    on_server(|ground| async move {
+        let (client, id) = (ground.client(), ground.sandbox().await);
+        let mut events = client.exec_streamed(&id, &request(COUNTING)).await.unwrap();
+        let execution = events.execution().unwrap().to_owned();
+        let mut read = Vec::new();
+        while read.len() < 10 {
+            read.push(events.next().await.unwrap().unwrap());
+        }
+        // The connection breaks.
+        drop(events);
+
+        let mut later = client.follow(&execution, read.last().unwrap().seq()).await.unwrap();
+        read.extend(rest_of(&mut later).await);
+
+        let text: String = read.iter().map(text_of).collect();
+        let expected: String = (1..=60).map(|number| format!("{number}\n")).collect();
+        assert_eq!(text, expected);
+        let numbers: Vec<_> = read.iter().map(OutputEvent::seq).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
+        assert!(matches!(read.last(), Some(OutputEvent::Exit { exit_code: Some(0), .. })));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_can_be_read_again_after_the_end_and_after_the_stop() {
+    on_server(|ground| async move {
+        let (client, id) = (ground.client(), ground.sandbox().await);
+        let mut events = client.exec_streamed(&id, &request("echo one; echo two >&2; exit 4")).await.unwrap();
+        let execution = events.execution().unwrap().to_owned();
+        let live = rest_of(&mut events).await;
+        let after_the_end = rest_of(&mut client.follow(&execution, 0).await.unwrap()).await;
+        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
+
+        let after_the_stop = rest_of(&mut client.follow(&execution, 0).await.unwrap()).await;
+        let exit = live.last().unwrap().seq();
+        let nothing = rest_of(&mut client.follow(&execution, exit).await.unwrap()).await;
+
+        assert!(live.len() >= 3 && matches!(live.last(), Some(OutputEvent::Exit { exit_code: Some(4), .. })));
+        assert_eq!((&after_the_end, &after_the_stop), (&live, &live));
+        assert_eq!(nothing, []);
+        let page = client.output(&execution, 0).await.unwrap();
+        assert_eq!((page.events, page.next, page.ended), (live, exit, true));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_of_one_command_read_the_same() {
+    on_server(|ground| async move {
+        let (client, id) = (ground.client(), ground.sandbox().await);
+        let mut first = client.exec_streamed(&id, &request(COUNTING)).await.unwrap();
+        let execution = first.execution().unwrap().to_owned();
+        let mut second = client.follow(&execution, 0).await.unwrap();
+
+        let (one, other) = tokio::join!(rest_of(&mut first), rest_of(&mut second));
+
+        assert_eq!(one, other);
+        assert!(matches!(one.last(), Some(OutputEvent::Exit { .. })));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_text_arrive_as_they_are() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+
+        let ran = ground.sh(&id, r"printf '\377\000'; echo fine >&2").await;
+
+        assert_eq!((&ran["stdout_base64"], &ran["stderr"]), (&json!("/wA="), &json!("fine\n")));
+        assert_eq!(ran["stdout"], json!(null));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_tells_its_readers_to_come_back() {
+    on_server(|ground| async move {
+        let (client, id) = (ground.client(), ground.sandbox().await);
+        let mut events = client.exec_streamed(&id, &request("echo begun; sleep 60")).await.unwrap();
+        let begun = events.next().await.unwrap().unwrap();
+
+        ground.end().await;
+        let rest = rest_of(&mut events).await;
+
+        assert_eq!(text_of(&begun), "begun\n");
+        assert!(matches!(rest[..], [OutputEvent::Error { seq: 1, .. }]), "{rest:?}");
+    })
+    .await;
+}
