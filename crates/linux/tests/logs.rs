@@ -7,19 +7,19 @@
 mod config;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use config::config;
 use pinfold_engine::{
-    Clock, Config, CreateAsk, Engine, HostCensus, HostClock, Parts, RandomIds, Stop, Waited,
+    Census, Clock, Config, CreateAsk, Engine, Fate, HostCensus, HostClock, Parts, RandomIds, Stop, Waited,
 };
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, SandboxId, Timestamp,
+    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, NodeId, SandboxId, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider};
 use pinfold_logs::{Cursor, Entry, Limit, Logs, Moved, Objects, Source};
-use pinfold_store::{SqliteStore, Store};
+use pinfold_store::{NodeSeen, SqliteStore, Store};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LINES: usize = 150;
@@ -29,6 +29,22 @@ struct Node {
     engine: Engine,
     clock: Arc<HostClock>,
     logs: Logs,
+}
+
+/// One node after another in this one process: whoever came before is dead.
+struct Alone {
+    host: HostCensus,
+    me: OnceLock<NodeId>,
+}
+
+impl Census for Alone {
+    fn me(&self, id: NodeId) -> pinfold_store::Node {
+        self.host.me(*self.me.get_or_init(|| id))
+    }
+
+    fn fate_of(&self, other: &NodeSeen, _: Timestamp, _: u64) -> Fate {
+        if self.me.get() == Some(&other.node.id) { Fate::Alive } else { Fate::Dead }
+    }
 }
 
 impl Node {
@@ -46,8 +62,8 @@ impl Node {
         let provider = Arc::new(provider.unwrap());
         let objects = Objects::local(&data.join("objects")).unwrap();
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
-        let (ids, census) = (Arc::new(RandomIds), Arc::new(census));
-        let parts = Parts { store, provider, clock: clock.clone(), ids, census };
+        let census = Arc::new(Alone { host: census, me: OnceLock::new() });
+        let parts = Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), census };
         Self { engine: Engine::begin(parts, Config::default()).await.unwrap(), clock, logs }
     }
 
@@ -109,7 +125,8 @@ async fn a_reader_with_nothing_but_a_place_sees_all_of_a_real_sandbox_once() {
     let guard = Guard { data, sandbox };
     let mut executions = Vec::new();
     for name in ["one", "two", "three"] {
-        let ran = node.engine.execute(sandbox, counter(name), ExecutionKind::Run, ExecutionLimits::default(), true);
+        let ran =
+            node.engine.execute(sandbox, counter(name), ExecutionKind::Run, ExecutionLimits::default(), true);
         executions.push((name, ran.await.unwrap()));
     }
     let (mut place, mut seen) = (Cursor::default().to_string(), Vec::new());
@@ -136,8 +153,9 @@ async fn a_reader_with_nothing_but_a_place_sees_all_of_a_real_sandbox_once() {
     };
     let node = tokio::time::timeout(PATIENCE, reading).await.unwrap();
 
-    let whole = node.logs.read(sandbox, &Cursor::default(), Limit { entries: usize::MAX, bytes: usize::MAX });
-    for seen in [&seen, &whole.await.unwrap().entries] {
+    let all = Limit { entries: usize::MAX, bytes: usize::MAX };
+    let whole = node.logs.read(sandbox, &Cursor::default(), all).await.unwrap().entries;
+    for seen in [&seen, &whole] {
         for (name, execution) in &executions {
             let out: String = (0..LINES).map(|line| format!("{name} {line}\n")).collect();
             let err: String = (0..LINES).map(|line| format!("{name} says {line}\n")).collect();

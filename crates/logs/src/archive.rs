@@ -175,7 +175,10 @@ impl Archive<'_> {
     /// Reads everything back.
     pub(crate) async fn verify(self, manifest: &Manifest) -> Result<(), ArchiveError> {
         if self.manifest().await?.as_ref() != Some(manifest) {
-            return Err(ArchiveError::Damaged { path: self.manifest_path(), why: "it is not what was written" });
+            return Err(ArchiveError::Damaged {
+                path: self.manifest_path(),
+                why: "it is not what was written",
+            });
         }
         for segment in &manifest.segments {
             self.verified(segment).await?;

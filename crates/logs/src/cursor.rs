@@ -109,7 +109,8 @@ impl FromStr for Cursor {
         // What is echoed has to be bounded too.
         let refused = || CursorError { given: given.chars().take(64).collect() };
         let mut parts = given.split('~');
-        let (history, generation) = parts.next().and_then(|first| first.split_once('-')).ok_or_else(refused)?;
+        let (history, generation) =
+            parts.next().and_then(|first| first.split_once('-')).ok_or_else(refused)?;
         let mut cursor = Self {
             history: Seq(history.parse().map_err(|_| refused())?),
             generation: Generation(generation.parse().map_err(|_| refused())?),
@@ -154,7 +155,9 @@ mod tests {
     fn what_is_no_cursor_is_refused_in_few_words() {
         let no_place = format!("1-1~{}.1.2", ExecutionId(1));
         let too_much = format!("1-1~{}.1.2.3.4", ExecutionId(1));
-        for given in ["", "1", "x-1", "1-x", "1-1~", "1-1~exe_.1.1.1", &no_place, &too_much, &"9".repeat(10_000)] {
+        for given in
+            ["", "1", "x-1", "1-x", "1-1~", "1-1~exe_.1.1.1", &no_place, &too_much, &"9".repeat(10_000)]
+        {
             let error = given.parse::<Cursor>().unwrap_err();
             assert!(error.to_string().len() < 200);
         }

@@ -30,6 +30,8 @@ pub use line::Missing;
 pub use logs::{Logs, Page, ReadError};
 pub use mover::{MoveError, Moved, Swept};
 pub use name::{NameError, check_name, check_run};
+#[cfg(feature = "s3")]
+pub use objects::{Bucket, Keys};
 pub use objects::{Objects, ObjectsError};
 pub use printable::{printable, printable_bytes};
 pub use retention::{Keep, RetentionError};

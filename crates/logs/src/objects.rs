@@ -43,8 +43,7 @@ impl Objects {
     /// use for them (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, …).
     #[cfg(feature = "s3")]
     pub fn s3(bucket: &Bucket) -> Result<Self, ObjectsError> {
-        let mut builder =
-            object_store::aws::AmazonS3Builder::from_env().with_bucket_name(&bucket.name);
+        let mut builder = object_store::aws::AmazonS3Builder::from_env().with_bucket_name(&bucket.name);
         if let Some(endpoint) = &bucket.endpoint {
             builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
         }

@@ -41,7 +41,15 @@ impl Output {
     pub(crate) fn after(place: Place, directory: Option<&Path>, execution: ExecutionId) -> Self {
         let (name, Place { piece, bytes, .. }) = (execution.to_string(), place);
         let reader = directory.map(|directory| Reader::after(directory, &name, piece, bytes));
-        Self { reader, place, ahead: VecDeque::new(), head: None, dry: false, is_complete: false, last_at: Timestamp(0) }
+        Self {
+            reader,
+            place,
+            ahead: VecDeque::new(),
+            head: None,
+            dry: false,
+            is_complete: false,
+            last_at: Timestamp(0),
+        }
     }
 
     /// There may be more now.

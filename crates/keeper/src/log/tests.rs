@@ -108,7 +108,8 @@ fn a_link_in_place_of_a_segment_is_not_followed() {
     let directory = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     writer(elsewhere.path(), Ring::DEFAULT).append(Stream::Stdout, 7, b"secret").unwrap();
-    std::os::unix::fs::symlink(elsewhere.path().join("exe.0.log"), directory.path().join("exe.0.log")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("exe.0.log"), directory.path().join("exe.0.log"))
+        .unwrap();
 
     assert!(Reader::new(directory.path(), "exe").next().is_err());
 }

@@ -17,7 +17,7 @@ async fn play(stage: &mut Stage) -> Vec<Cursor> {
     for turn in 0..10 {
         stage.write(8, format!("eight {turn}\n"));
         cursors.push(live_cursor(stage).await);
-        stage.write(7, format!("seven {turn} 🦀").as_bytes()[..12].to_vec());
+        stage.write(7, &format!("seven {turn} 🦀").as_bytes()[..12]);
     }
     stage.finish(7).await;
     cursors.push(live_cursor(stage).await);

@@ -100,7 +100,10 @@ async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
     stage.write(7, "early");
     let before = stage.read_all().await;
     assert_eq!(written(&before, 7), "");
-    stage.world.ask(1, pinfold_lifecycle::Ask::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true }).await;
+    stage
+        .world
+        .ask(1, pinfold_lifecycle::Ask::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true })
+        .await;
     stage.world.gone(1).await;
 
     let whole = stage.read_all().await;

@@ -135,9 +135,9 @@ pub(crate) fn text(entry: &Entry) -> String {
 
 /// What an execution wrote, as far as entries tell.
 pub(crate) fn written(entries: &[Entry], execution: u128) -> String {
-    let own = entries.iter().filter(|entry| {
-        entry.execution == Some(ExecutionId(execution)) && entry.source != Source::Control
-    });
+    let own = entries
+        .iter()
+        .filter(|entry| entry.execution == Some(ExecutionId(execution)) && entry.source != Source::Control);
     own.map(text).collect()
 }
 
