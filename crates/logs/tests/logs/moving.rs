@@ -17,8 +17,11 @@ async fn play(stage: &mut Stage) -> Vec<Cursor> {
     for turn in 0..10 {
         stage.write(8, format!("eight {turn}\n"));
         cursors.push(live_cursor(stage).await);
-        stage.write(7, &format!("seven {turn} 🦀").as_bytes()[..12]);
+        stage.write(7, &format!("seven {turn} 🦀").as_bytes()[..10]);
     }
+    // Between half a character and the end that tells that it stays half.
+    stage.world.later(1);
+    stage.start(9).await;
     stage.finish(7).await;
     cursors.push(live_cursor(stage).await);
     for turn in 0..45 {
@@ -86,6 +89,22 @@ async fn a_reader_that_saw_another_order_misses_nothing_and_sees_nothing_twice()
     assert_eq!(after, before);
     assert_eq!(written(&after, 7), "a1");
     assert_eq!(written(&after, 8), "");
+}
+
+#[tokio::test]
+async fn what_an_execution_wrote_unheard_of_is_moved_to_its_place() {
+    let mut stage = Stage::ready().await;
+    stage.ask(7).await;
+    stage.write(7, "early");
+    stage.end().await;
+    let whole = stage.read_all().await;
+
+    stage.logs.move_one(ID).await.unwrap();
+
+    assert_eq!(written(&whole, 7), "early");
+    for (index, entry) in whole.iter().enumerate() {
+        assert_eq!(stage.read_after(&entry.seq).await, whole[index + 1..]);
+    }
 }
 
 #[tokio::test]

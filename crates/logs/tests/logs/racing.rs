@@ -120,3 +120,29 @@ fn bounded_by_its_records(seen: &[Entry], execution: u128) {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_read_while_the_log_is_moved_is_whole() {
+    for _ in 0..20 {
+        let own = tempfile::tempdir().unwrap();
+        let mut stage = Stage::ready_in(own.path()).await;
+        for execution in 1..=8 {
+            stage.start(execution).await;
+            stage.write(execution, "text");
+        }
+        stage.end().await;
+        let whole = stage.read_all().await;
+        let reader = Stage::over(own.path());
+        let reading = tokio::spawn(async move {
+            let mut pages = Vec::new();
+            while reader.outputs().exists() {
+                pages.push(reader.read_all().await);
+            }
+            pages
+        });
+
+        stage.logs.move_one(ID).await.unwrap();
+
+        assert!(reading.await.unwrap().into_iter().all(|page| page == whole));
+    }
+}

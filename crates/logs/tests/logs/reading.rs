@@ -57,6 +57,7 @@ async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
     }
     stage.finish(8).await;
     let whole = stage.read_all().await;
+    assert!(whole.is_sorted_by_key(|entry| entry.at), "also what several executions wrote");
 
     for size in [1, 2, 3, 7, 100] {
         let (mut cursor, mut collected) = (Cursor::default(), Vec::new());
