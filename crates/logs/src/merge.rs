@@ -21,8 +21,6 @@ pub(crate) struct Merge {
     cursor: Cursor,
     outputs: BTreeMap<ExecutionId, Output>,
     records: VecDeque<HistoryRow>,
-    /// All that will ever be there is there.
-    is_complete: bool,
 }
 
 enum Next {
@@ -33,12 +31,7 @@ enum Next {
 
 impl Merge {
     pub(crate) fn after(cursor: Cursor, directory: Option<PathBuf>) -> Self {
-        Self { directory, cursor, outputs: BTreeMap::new(), records: VecDeque::new(), is_complete: false }
-    }
-
-    /// For one that nothing is added to any more.
-    pub(crate) fn complete(self) -> Self {
-        Self { is_complete: true, ..self }
+        Self { directory, cursor, outputs: BTreeMap::new(), records: VecDeque::new() }
     }
 
     pub(crate) fn cursor(&self) -> &Cursor {
@@ -135,7 +128,7 @@ impl Merge {
         let directory = self.directory.as_deref();
         let output =
             self.outputs.entry(execution).or_insert_with(|| Output::after(place, directory, execution));
-        let head = output.head(is_closing || self.is_complete, record_at.unwrap_or_default())?;
+        let head = output.head(is_closing, record_at.unwrap_or_default())?;
         Ok(head.map(|chunk| chunk.at))
     }
 }

@@ -106,7 +106,7 @@ impl Logs {
         let before = archive.manifest().await?;
         let was_there = before.is_some();
         let mut manifest = before.unwrap_or_default();
-        let mut tail = Tail::complete(sandbox, archive.end(&manifest)?, directory.to_owned());
+        let mut tail = Tail::after(sandbox, archive.end(&manifest)?, Some(directory.to_owned()));
         let mut entries = 0;
         loop {
             let left = Left::of(Limit { entries: usize::MAX, bytes: SEGMENT_BYTES });

@@ -27,11 +27,6 @@ impl Tail {
         Self { sandbox, merge: Merge::after(cursor, directory) }
     }
 
-    /// Of a sandbox that is gone.
-    pub(crate) fn complete(sandbox: SandboxId, cursor: Cursor, directory: PathBuf) -> Self {
-        Self { sandbox, merge: Merge::after(cursor, Some(directory)).complete() }
-    }
-
     pub(crate) fn cursor(&self) -> &Cursor {
         self.merge.cursor()
     }
