@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 
 use crate::cursor::{Cursor, CursorError};
 use crate::entry::Entry;
-use crate::limit::Left;
+use crate::limit::{Left, Limit};
 use crate::line::Line;
 use crate::objects::Objects;
 
-/// A segment is finished when it has so much of what was written.
-pub(crate) const SEGMENT_BYTES: usize = 1 << 20;
+/// A segment is finished when it has so much of what was written, or so many lines: a page takes a segment or two.
+pub(crate) const SEGMENT: Limit = Limit { entries: 4_096, bytes: 1 << 20 };
 /// No more is ever read of an object: what is written in control characters takes six times its length.
 const LONGEST_OBJECT: u64 = 16 << 20;
 const MANIFEST: &str = "manifest.json";
@@ -81,15 +81,7 @@ impl Archive<'_> {
         serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
     }
 
-    /// The lines of a segment, if it is what was written.
-    pub(crate) async fn lines(self, segment: &Segment) -> Result<Vec<Line>, ArchiveError> {
-        let path = self.path(&segment.name);
-        let bytes = self.verified(segment).await?;
-        let unreadable = |source| ArchiveError::Unreadable { path: path.clone(), source };
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(serde_json::from_slice).collect::<Result<_, _>>().map_err(unreadable)
-    }
-
+    /// A segment, if it is what was written.
     async fn verified(self, segment: &Segment) -> Result<Vec<u8>, ArchiveError> {
         let path = self.path(&segment.name);
         let Some(bytes) = self.get(&path).await? else {
@@ -126,10 +118,13 @@ impl Archive<'_> {
             if reader.covers(&self.end_of(segment)?) {
                 continue;
             }
-            for line in self.lines(segment).await? {
+            let bytes = self.verified(segment).await?;
+            for text in bytes.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
                 if left.is_none() {
                     break;
                 }
+                let unreadable = |source| ArchiveError::Unreadable { path: self.path(&segment.name), source };
+                let line: Line = serde_json::from_slice(text).map_err(unreadable)?;
                 if !reader.has_seen(&line) {
                     left.take(line.weight());
                     entries.push(Entry::of(line, reader));

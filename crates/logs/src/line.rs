@@ -17,7 +17,6 @@ pub(crate) struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) execution: Option<ExecutionId>,
     pub(crate) generation: Generation,
-    #[serde(flatten)]
     pub(crate) kept: Kept,
     /// Of a record its own place, of output the last record before it.
     #[serde(with = "seq")]

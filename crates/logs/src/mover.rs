@@ -10,8 +10,8 @@ use pinfold_lifecycle::SandboxId;
 use pinfold_store::StoreError;
 use rustix::fs::FlockOperation;
 
-use crate::archive::{ArchiveError, Manifest, SEGMENT_BYTES};
-use crate::limit::{Left, Limit};
+use crate::archive::{ArchiveError, Manifest, SEGMENT};
+use crate::limit::Left;
 use crate::logs::{Logs, ReadError};
 use crate::tail::Tail;
 
@@ -109,7 +109,7 @@ impl Logs {
         let mut tail = Tail::after(sandbox, archive.end(&manifest)?, Some(directory.to_owned()));
         let mut entries = 0;
         loop {
-            let left = Left::of(Limit { entries: usize::MAX, bytes: SEGMENT_BYTES });
+            let left = Left::of(SEGMENT);
             let lines;
             (tail, lines) = tail.lines(self.store.as_ref(), left).await?;
             if lines.is_empty() {
