@@ -252,6 +252,10 @@ impl Store for TimedStore {
         self.real.history(of, after, limit).await
     }
 
+    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
+        self.real.last_record(of).await
+    }
+
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
         self.real.changes(seen).await
     }

@@ -67,13 +67,13 @@ impl Default for Onset {
 
 /// How much is kept of one execution: so many segments of so many bytes, the one being written among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ring {
-    pub(crate) segments: usize,
-    pub(crate) segment_bytes: u64,
+pub struct Ring {
+    pub segments: usize,
+    pub segment_bytes: u64,
 }
 
 impl Ring {
-    pub(crate) const DEFAULT: Self = Self { segments: 8, segment_bytes: 1 << 20 };
+    pub const DEFAULT: Self = Self { segments: 8, segment_bytes: 1 << 20 };
 }
 
 /// A segment begins with the number of its first piece and the count of all bytes before it.
@@ -86,7 +86,7 @@ fn segment_name(execution: &str, number: u64) -> String {
     format!("{execution}.{number}.log")
 }
 
-pub(crate) struct Writer {
+pub struct Writer {
     directory: OwnedFd,
     execution: String,
     ring: Ring,
@@ -100,7 +100,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn begin(directory: OwnedFd, execution: &str, ring: Ring, onset: Onset) -> io::Result<Self> {
+    pub fn begin(directory: OwnedFd, execution: &str, ring: Ring, onset: Onset) -> io::Result<Self> {
         let Onset { oldest, segment, seq, bytes } = onset;
         let file = begin_segment(&directory, &segment_name(execution, segment), seq, bytes)?;
         // However many are said to be left, there is room for so many.
@@ -122,7 +122,7 @@ impl Writer {
     }
 
     /// In one write, so that a reader sees a piece whole or not at all.
-    pub(crate) fn append(&mut self, stream: Stream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
+    pub fn append(&mut self, stream: Stream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
         if self.in_file >= self.ring.segment_bytes {
             self.turn_over()?;
         }

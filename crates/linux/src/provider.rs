@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -141,6 +141,12 @@ impl LinuxProvider {
     #[must_use]
     pub fn disk_ability(&self) -> Ability {
         self.disk.ability()
+    }
+
+    /// Where what executions write is kept: a directory for each sandbox.
+    #[must_use]
+    pub fn outputs(&self) -> &Path {
+        &self.grounds.logs
     }
 
     /// What an execution wrote, from the oldest that is kept. It outlives the body.

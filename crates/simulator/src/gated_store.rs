@@ -196,6 +196,10 @@ impl Store for GatedStore {
         self.read(self.inner.history(of, after, limit)).await
     }
 
+    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
+        self.read(self.inner.last_record(of)).await
+    }
+
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
         self.read(self.inner.changes(seen)).await
     }

@@ -102,6 +102,7 @@ macro_rules! conformance {
             what_was_attested_is_counted_apart,
             a_stray_is_one_more_created_and_destroyed,
             history_comes_in_pages_of_one_sandbox_or_of_all,
+            the_last_record_is_that_of_its_own_sandbox,
             changes_name_each_sandbox_once,
             a_change_without_a_record_is_a_change_too,
             a_forgotten_sandbox_is_among_the_changes,

@@ -72,6 +72,9 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<HistoryRow>, StoreError>;
 
+    /// The last that was recorded of a sandbox.
+    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError>;
+
     /// Which sandboxes anybody has changed since `seen`. Cheap when none has.
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError>;
 

@@ -193,6 +193,10 @@ impl Store for LateStore {
         self.0.history(of, after, limit).await
     }
 
+    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
+        self.0.last_record(of).await
+    }
+
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
         self.0.changes(seen).await
     }

@@ -134,3 +134,34 @@ fn where_nothing_was_written_the_next_writer_begins_at_the_beginning() {
 
     assert_eq!(onset, Onset::default());
 }
+
+#[test]
+fn a_reader_that_comes_back_goes_on_after_what_it_has_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer(directory.path(), SMALL);
+    for seq in 1..=50_u8 {
+        writer.append(Stream::Stdout, 7, &[seq; 30]).unwrap();
+    }
+    let whole = all(&mut Reader::new(directory.path(), "exe"));
+    let Entry::Gap(Gap { to_seq: made_room, .. }) = whole[0] else { panic!("{whole:?}") };
+
+    for seen in made_room..=50 {
+        let rest = all(&mut Reader::after(directory.path(), "exe", seen, seen * 30));
+        assert_eq!(rest, whole[usize::try_from(seen - made_room).unwrap() + 1..]);
+    }
+    let late = all(&mut Reader::after(directory.path(), "exe", 2, 60));
+    let bytes = (made_room - 2) * 30;
+    assert_eq!(late[0], Entry::Gap(Gap { from_seq: 3, to_seq: made_room, bytes }));
+    assert_eq!(late[1..], whole[1..]);
+}
+
+#[test]
+fn a_link_in_place_of_a_segment_is_not_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    writer(elsewhere.path(), Ring::DEFAULT).append(Stream::Stdout, 7, b"secret").unwrap();
+    std::os::unix::fs::symlink(elsewhere.path().join("exe.0.log"), directory.path().join("exe.0.log"))
+        .unwrap();
+
+    assert!(Reader::new(directory.path(), "exe").next().is_err());
+}

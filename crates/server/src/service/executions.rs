@@ -196,7 +196,7 @@ pub(super) fn told(outcome: &Outcome) -> Told {
 }
 
 fn view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
-    let Execution { id, kind, limits, asked_at, state } = &stored.execution;
+    let Execution { id, kind, limits, asked_at, state, attempts: _ } = &stored.execution;
     let outcome = stored.execution.outcome().map(told);
     let ended = match state {
         ExecutionState::Ended { at, .. } => Some(*at),

@@ -69,7 +69,7 @@ pub(super) fn state(state: State) -> api::State {
 pub(super) fn lease_state(lease: &Lease) -> api::LeaseState {
     match lease {
         Lease::Free { .. } => api::LeaseState::Free,
-        Lease::Starting { .. } => api::LeaseState::Starting,
+        Lease::Starting { .. } | Lease::LaunchWaiting { .. } => api::LeaseState::Starting,
         Lease::Live(_) => api::LeaseState::Live,
         Lease::Stopping { .. } | Lease::StopWaiting { .. } => api::LeaseState::Stopping,
         Lease::Quarantined { .. } => api::LeaseState::Quarantined,
@@ -79,7 +79,8 @@ pub(super) fn lease_state(lease: &Lease) -> api::LeaseState {
 /// Until the proof is there, what is being ended still runs.
 pub(super) fn execution_state(state: &ExecutionState) -> api::ExecutionState {
     match state {
-        ExecutionState::Queued { .. } => api::ExecutionState::Queued,
+        // Between two tries it waits for its next body.
+        ExecutionState::Queued { .. } | ExecutionState::Interrupted => api::ExecutionState::Queued,
         ExecutionState::Starting { .. } | ExecutionState::Running { .. } | ExecutionState::Ending { .. } => {
             api::ExecutionState::Running
         }

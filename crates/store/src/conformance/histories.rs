@@ -26,6 +26,19 @@ pub async fn history_comes_in_pages_of_one_sandbox_or_of_all(subject: &dyn Subje
     assert!(matches!(all.last().unwrap().record.fact, Fact::Ended { .. }));
 }
 
+pub async fn the_last_record_is_that_of_its_own_sandbox(subject: &dyn Subject) {
+    let world = World::over(subject);
+    world.live(1).await;
+    world.live(2).await;
+
+    let last = world.store.last_record(SandboxId(1)).await.unwrap();
+    let nobodys = world.store.last_record(SandboxId(3)).await.unwrap();
+
+    let all = world.store.history(Some(SandboxId(1)), Seq(0), 100).await.unwrap();
+    assert_eq!(last.as_ref(), all.last());
+    assert_eq!(nobodys, None);
+}
+
 pub async fn changes_name_each_sandbox_once(subject: &dyn Subject) {
     let world = World::over(subject);
     world.live(1).await;

@@ -19,6 +19,8 @@ const CHANGED_ROWS: &str = "SELECT id FROM sandboxes WHERE version > ?1";
 const CHANGED_RECORDS: &str = "SELECT sandbox_id FROM history WHERE seq > ?1";
 const DUE: &str = "SELECT id, owner, next_deadline FROM sandboxes WHERE next_deadline <= ?1
     ORDER BY next_deadline, id LIMIT ?2";
+const LAST_RECORD: &str =
+    "SELECT seq, sandbox_id, record FROM history WHERE sandbox_id = ?1 ORDER BY seq DESC LIMIT 1";
 const LEFT_BY: &str = "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
     UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1";
 const WAITING: &str = "SELECT * FROM sandboxes WHERE waits_in = ?3 AND id > ?1 ORDER BY id LIMIT ?2";
@@ -209,9 +211,6 @@ pub(super) fn history(
     after: Seq,
     limit: usize,
 ) -> rusqlite::Result<Vec<HistoryRow>> {
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(HistoryRow { seq: Seq(row.get(0)?), sandbox: text::id(row, 1)?, record: text::read(row, 2)? })
-    };
     let (of_one, of_all) = (
         "SELECT seq, sandbox_id, record FROM history WHERE sandbox_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2",
         "SELECT seq, sandbox_id, record FROM history WHERE seq > ?1 ORDER BY seq LIMIT ?2",
@@ -219,10 +218,18 @@ pub(super) fn history(
     match of {
         Some(id) => connection
             .prepare_cached(of_one)?
-            .query_map((after.0, count(limit), id.to_string()), read)?
+            .query_map((after.0, count(limit), id.to_string()), history_row)?
             .collect(),
-        None => connection.prepare_cached(of_all)?.query_map((after.0, count(limit)), read)?.collect(),
+        None => connection.prepare_cached(of_all)?.query_map((after.0, count(limit)), history_row)?.collect(),
     }
+}
+
+pub(super) fn last_record(connection: &Connection, of: SandboxId) -> rusqlite::Result<Option<HistoryRow>> {
+    connection.prepare_cached(LAST_RECORD)?.query_row([of.to_string()], history_row).optional()
+}
+
+fn history_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<HistoryRow> {
+    Ok(HistoryRow { seq: Seq(row.get(0)?), sandbox: text::id(row, 1)?, record: text::read(row, 2)? })
 }
 
 /// The place is read before the rows: what comes in between is told twice rather than never.
@@ -310,7 +317,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LEFT_BY, WAITING] {
+        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING] {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![0; plan.parameter_count()];
             let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();

@@ -140,6 +140,10 @@ impl<R: Runs> Store for R {
         self.read("read the history", |rows| read::history(rows, of, after, limit))
     }
 
+    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
+        self.read("read the history", |rows| read::last_record(rows, of))
+    }
+
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
         self.read("find what has changed", |rows| read::changes(rows, seen))
     }

@@ -1,0 +1,128 @@
+//! Chunks of what the keeper's own writer wrote.
+
+use std::fs::File;
+
+use pinfold_keeper::log::{Ring, Writer};
+
+use super::*;
+
+const EXECUTION: ExecutionId = ExecutionId(7);
+
+struct Written {
+    directory: tempfile::TempDir,
+    writer: Writer,
+}
+
+impl Written {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::open(directory.path()).unwrap().into();
+        let writer = Writer::begin(file, &EXECUTION.to_string(), Ring::DEFAULT).unwrap();
+        Self { directory, writer }
+    }
+
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.writer.append(stream, 7, bytes).unwrap();
+    }
+
+    fn read(&self, after: Place, is_complete: bool) -> Vec<Chunk> {
+        let mut output = Output::after(after, Some(self.directory.path()), EXECUTION);
+        let mut chunks = Vec::new();
+        while output.head(is_complete, Timestamp(0)).unwrap().is_some() {
+            chunks.extend(output.take());
+        }
+        chunks
+    }
+
+    fn kept(&self, is_complete: bool) -> Vec<Kept> {
+        let chunks = self.read(Place::default(), is_complete);
+        for (index, chunk) in chunks.iter().enumerate() {
+            assert_eq!(self.read(chunk.after, is_complete), chunks[index + 1..], "after chunk {index}");
+        }
+        chunks.into_iter().map(|chunk| chunk.kept).collect()
+    }
+}
+
+fn text(text: &str) -> Kept {
+    Kept::Text(text.into())
+}
+
+#[test]
+fn a_character_that_is_cut_in_two_is_put_together() {
+    let mut written = Written::new();
+    let crab = "🦀".as_bytes();
+    written.write(Stream::Stdout, &[b"a", &crab[..1]].concat());
+    assert_eq!(written.kept(false), [text("a")]);
+    written.write(Stream::Stdout, &crab[1..2]);
+    assert_eq!(written.kept(false), [text("a")]);
+
+    written.write(Stream::Stdout, &[&crab[2..], b"b"].concat());
+
+    assert_eq!(written.kept(false), [text("a"), text("🦀"), text("b")]);
+}
+
+#[test]
+fn a_character_that_never_ends_is_bytes() {
+    let mut written = Written::new();
+    written.write(Stream::Stdout, b"a\xf0\x9f");
+    assert_eq!(written.kept(true), [text("a"), Kept::Bytes(b"\xf0\x9f".to_vec())]);
+
+    written.write(Stream::Stderr, b"other");
+
+    let expected = [text("a"), Kept::Bytes(b"\xf0\x9f".to_vec()), text("other")];
+    assert_eq!(written.kept(false), expected);
+}
+
+#[test]
+fn a_long_line_is_cut_between_characters_and_a_long_text_between_lines() {
+    let mut written = Written::new();
+    written.write(Stream::Stdout, "€".repeat(20_000).as_bytes());
+    written.write(Stream::Stdout, "a line of some length\n".repeat(1_000).as_bytes());
+
+    let kept = written.kept(false);
+
+    let texts = kept.iter().map(|kept| match kept {
+        Kept::Text(text) => text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    let texts: Vec<_> = texts.collect();
+    assert!(texts.iter().all(|text| text.len() <= LONGEST));
+    assert_eq!(texts.concat(), "€".repeat(20_000) + &"a line of some length\n".repeat(1_000));
+    assert!(texts.iter().skip_while(|text| text.starts_with('€')).all(|text| text.ends_with('\n')));
+}
+
+#[test]
+fn pieces_of_no_length_are_passed_over() {
+    let mut written = Written::new();
+    written.write(Stream::Stdout, b"");
+    written.write(Stream::Stderr, b"");
+    written.write(Stream::Stdout, b"x");
+
+    assert_eq!(written.kept(false), [text("x")]);
+}
+
+#[test]
+fn whatever_was_written_comes_back_byte_by_byte() {
+    fastrand::seed(5);
+    for _ in 0..50 {
+        let mut written = Written::new();
+        let mut expected: Vec<u8> = Vec::new();
+        for _ in 0..fastrand::usize(1..30) {
+            let alphabet = "a\n€🦀\u{1b}é".as_bytes();
+            let begin = fastrand::usize(..alphabet.len());
+            let piece = &alphabet[begin..fastrand::usize(begin..=alphabet.len())];
+            let stream = if fastrand::u8(..4) == 0 { Stream::Stderr } else { Stream::Stdout };
+            written.write(stream, piece);
+            expected.extend(piece);
+        }
+
+        let kept = written.kept(true);
+
+        let bytes = kept.into_iter().flat_map(|kept| match kept {
+            Kept::Text(text) => text.into_bytes(),
+            Kept::Bytes(bytes) => bytes,
+            Kept::Gap(missing) => panic!("{missing:?}"),
+        });
+        assert_eq!(bytes.collect::<Vec<_>>(), expected);
+    }
+}

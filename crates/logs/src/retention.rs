@@ -1,0 +1,137 @@
+//! What is old enough is deleted, wherever it lies. Records have their own retention and know nothing of this one.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use futures_util::StreamExt;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_store::StoreError;
+
+use crate::archive::{ArchiveError, all_logs, is_manifest};
+use crate::logs::Logs;
+use crate::mover::hold;
+use crate::objects::Objects;
+
+/// How long things are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    pub logs_ms: u64,
+    pub artifacts_ms: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { logs_ms: 7 * DAY_MS, artifacts_ms: 7 * DAY_MS }
+    }
+}
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    #[error("could not list what is in the object store")]
+    List { source: object_store::Error },
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error("could not look at or remove output on this host")]
+    Files { source: io::Error },
+    #[error("could not find out whose body is gone")]
+    Store(#[from] StoreError),
+}
+
+/// The objects of one log or run.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) paths: Vec<(Path, Timestamp)>,
+}
+
+impl Logs {
+    /// Deletes logs that were moved, or last written, so long ago, and says how many. What is not proven gone stays.
+    pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
+        let before = Timestamp(now.0.saturating_sub_unsigned(keep.logs_ms));
+        let files = |source| RetentionError::Files { source };
+        // In this order: what was marked before is listed, or is not there any more.
+        let marked = self.places.moved().map_err(files)?;
+        let groups = groups(&self.objects, &all_logs(&self.objects)).await?;
+        let mut expired = 0;
+        for (name, group) in &groups {
+            if let Ok(sandbox) = name.parse() {
+                expired += usize::from(self.expire_moved(sandbox, group, before, now).await?);
+            }
+        }
+        for sandbox in marked {
+            if !groups.contains_key(&sandbox.to_string()) {
+                self.places.forget(sandbox).map_err(files)?;
+            }
+        }
+        for sandbox in self.places.here().map_err(files)? {
+            expired += usize::from(self.expire_here(sandbox, before).await?);
+        }
+        Ok(expired)
+    }
+
+    /// Without its manifest it is no log any more, so that goes first.
+    async fn expire_moved(
+        &self,
+        sandbox: SandboxId,
+        group: &Group,
+        before: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, RetentionError> {
+        let manifest = group.paths.iter().find(|(path, _)| is_manifest(path));
+        let last = group.paths.iter().map(|(_, at)| *at).max().unwrap_or_default();
+        // Somebody may be about to write the manifest.
+        let since = manifest.map_or((last, before.max(day_before(now))), |(_, at)| (*at, before));
+        if since.0 >= since.1 {
+            return Ok(false);
+        }
+        let archive = self.archive(sandbox);
+        for (path, _) in manifest.into_iter().chain(&group.paths) {
+            archive.delete(path).await?;
+        }
+        self.places.forget(sandbox).map_err(|source| RetentionError::Files { source })?;
+        Ok(manifest.is_some())
+    }
+
+    /// What could not be moved for so long.
+    async fn expire_here(&self, sandbox: SandboxId, before: Timestamp) -> Result<bool, RetentionError> {
+        let last = match self.places.last_changed(sandbox) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(|source| RetentionError::Files { source })?,
+        };
+        if last >= before || !self.is_gone(sandbox).await? {
+            return Ok(false);
+        }
+        let removed = match hold(&self.places.outputs_of(sandbox)) {
+            Ok(Some(_held)) => self.places.remove_outputs(sandbox).map(|()| true),
+            Ok(None) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        };
+        removed.map_err(|source| RetentionError::Files { source })
+    }
+}
+
+pub(crate) fn day_before(now: Timestamp) -> Timestamp {
+    Timestamp(now.0.saturating_sub_unsigned(DAY_MS))
+}
+
+/// All objects below a place, by the first part of their names there.
+pub(crate) async fn groups(
+    objects: &Objects,
+    below: &Path,
+) -> Result<BTreeMap<String, Group>, RetentionError> {
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut listed = objects.store.list(Some(below));
+    while let Some(found) = listed.next().await {
+        let found = found.map_err(|source| RetentionError::List { source })?;
+        let mut parts = found.location.prefix_match(below).into_iter().flatten();
+        let Some(name) = parts.next().map(|part| part.as_ref().to_owned()) else { continue };
+        drop(parts);
+        let modified = Timestamp(found.last_modified.timestamp_millis());
+        groups.entry(name).or_default().paths.push((found.location, modified));
+    }
+    Ok(groups)
+}

@@ -1,0 +1,107 @@
+//! The mover killed at each of its calls to the kernel that change anything: the log stays readable, and whoever comes
+//! next finishes the move.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pinfold_logs::Entry;
+
+use crate::stage::{ID, Stage};
+
+const DIRECTORY: &str = "PINFOLD_TEST_MOVE_IN";
+
+/// Not a test by itself: the other one starts it as a process of its own.
+#[test]
+fn the_child_moves_when_it_is_told_where() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Calls are counted by thread: let there be one.
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let stage = Stage::over(Path::new(&directory));
+        assert_eq!(stage.logs.move_all().await.unwrap().moved, [ID]);
+    });
+}
+
+/// Says whether it came to its end.
+fn move_killed_at(directory: &Path, call: &str, time: u32) -> bool {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={time}"));
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
+    strace.arg(std::env::current_exe().unwrap());
+    strace.args(["crashes::the_child_moves_when_it_is_told_where", "--exact", "--test-threads=1"]);
+    strace.env(DIRECTORY, directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    strace.status().unwrap().success()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+async fn read(directory: &Path) -> Vec<Entry> {
+    Stage::over(directory).read_all().await
+}
+
+#[tokio::test]
+async fn a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_finishes() {
+    const TEST: &str = "a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_finishes";
+    if strace_is_missing(TEST) {
+        return;
+    }
+    let scene = tempfile::tempdir().unwrap();
+    {
+        let mut stage = Stage::ready_in(scene.path()).await;
+        for execution in [7, 8] {
+            stage.start(execution).await;
+            stage.write(execution, "z".repeat(700_000).as_str());
+        }
+        stage.finish(7).await;
+        stage.end().await;
+    }
+    let whole = read(scene.path()).await;
+    let mut killed = 0;
+    for call in ["fsync", "rename", "mkdir", "unlinkat", "write"] {
+        for time in 1.. {
+            let copied = tempfile::tempdir().unwrap();
+            copy(scene.path(), copied.path());
+
+            let is_done = move_killed_at(copied.path(), call, time);
+
+            assert_eq!(read(copied.path()).await, whole, "killed at {call} {time}");
+            if is_done {
+                break;
+            }
+            killed += 1;
+            Stage::over(copied.path()).logs.move_all().await.unwrap();
+            assert_eq!(read(copied.path()).await, whole, "moved after {call} {time}");
+            let left = copied.path().join("logs").join(ID.to_string());
+            assert!(!left.exists(), "moved after {call} {time}");
+        }
+    }
+    println!("killed at each of {killed} calls");
+    assert!(killed > 15, "{killed}");
+}
+
+/// Says so where strace is not there: a test that did not run has not passed.
+fn strace_is_missing(test: &str) -> bool {
+    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) {
+        return false;
+    }
+    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
+        let mut lines = fs::read_to_string(&path).unwrap_or_default();
+        lines.push_str(&format!("{test}: strace is not installed\n"));
+        fs::write(path, lines).unwrap();
+    }
+    true
+}

@@ -1,0 +1,131 @@
+//! An object store that fails at any of its calls, before or after it has done what was asked.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use pinfold_logs::{Moved, Objects};
+
+use crate::stage::{ID, Stage};
+
+#[derive(Debug)]
+struct Faulty {
+    inner: LocalFileSystem,
+    calls: AtomicUsize,
+    fails_at: usize,
+    when: Fails,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    Before,
+    After,
+}
+
+impl Faulty {
+    /// Whether this call fails, and when.
+    fn fault(&self) -> Option<Fails> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        (call == self.fails_at).then_some(self.when)
+    }
+}
+
+fn broken() -> object_store::Error {
+    object_store::Error::Generic { store: "faulty", source: "the wire was cut".into() }
+}
+
+impl fmt::Display for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("faulty")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Faulty {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let fault = self.fault();
+        if fault == Some(Fails::Before) {
+            return Err(broken());
+        }
+        let done = self.inner.put_opts(location, payload, options).await;
+        if fault.is_some() { Err(broken()) } else { done }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if self.fault().is_some() {
+            return Err(broken());
+        }
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
+    for when in [Fails::Before, Fails::After] {
+        let mut failed = 0;
+        for fails_at in 0.. {
+            let mut stage = Stage::ready().await;
+            stage.start(7).await;
+            for _ in 0..3 {
+                stage.write(7, "x".repeat(500_000).as_str());
+            }
+            stage.finish(7).await;
+            stage.end().await;
+            let whole = stage.read_all().await;
+            let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
+            let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at, when };
+            let objects = Objects::of(Arc::new(faulty), "").unwrap();
+            let fragile = Stage::with_objects(&stage.directory, objects);
+
+            let moved = fragile.logs.move_one(ID).await;
+            assert_eq!(stage.read_all().await, whole, "after a failure at call {fails_at}");
+            if moved.is_ok() {
+                break;
+            }
+            failed += 1;
+            assert!(stage.outputs().exists());
+            assert!(matches!(stage.logs.move_one(ID).await.unwrap(), Moved::Moved { .. }));
+            assert_eq!(stage.read_all().await, whole);
+            assert!(!stage.outputs().exists());
+        }
+        assert!(failed >= 6, "{failed} calls");
+    }
+}
