@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use pinfold_keeper::log::{Ring, Writer};
+use pinfold_keeper::log::{Onset, Ring, Writer};
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Written {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = File::open(directory.path()).unwrap().into();
-        let writer = Writer::begin(file, &EXECUTION.to_string(), Ring::DEFAULT).unwrap();
+        let writer = Writer::begin(file, &EXECUTION.to_string(), Ring::DEFAULT, Onset::default()).unwrap();
         Self { directory, writer }
     }
 
