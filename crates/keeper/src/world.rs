@@ -105,6 +105,7 @@ impl World {
         put(&views.sys, Path::new("/sys"))?;
         mount_devices(gathered.devices)?;
         hide()?;
+        fix_devices()?;
         sethostname(self.hostname.as_bytes()).doing("name", &self.hostname)?;
         #[cfg(feature = "weakened")]
         if crate::weakness::has(&crate::weakness::Weakness::NetworkOfTheHost) {
@@ -267,4 +268,10 @@ fn hide() -> Result<(), WorldError> {
         }
     }
     fs::remove_dir(EMPTY).doing("remove", EMPTY)
+}
+
+/// All that may be written to below it is a mount of its own.
+fn fix_devices() -> Result<(), WorldError> {
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount_remount("/dev", flags, c"").doing("fix", "/dev")
 }

@@ -248,7 +248,7 @@ fn mounts(_: &Stage, seen: &Seen) -> Vec<String> {
             "/" => is(&["rw", "nosuid", "nodev"]),
             "/proc" => kind == "proc" && is(&["nosuid", "nodev", "noexec"]),
             "/sys" => kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
-            "/dev" => kind == "tmpfs" && is(&["nosuid", "noexec"]),
+            "/dev" => kind == "tmpfs" && is(&["ro", "nosuid", "noexec"]),
             "/dev/pts" => kind == "devpts" && is(&["nosuid", "noexec"]),
             "/dev/shm" => kind == "tmpfs" && is(&["nosuid", "noexec"]),
             "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" | "/dev/tty" => true,

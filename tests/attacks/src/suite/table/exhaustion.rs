@@ -39,7 +39,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::new(
         Group::Exhaustion,
         "fill_the_devices_directory",
-        "size of /dev",
+        "/dev read-only",
         Act::Hostile(&["fill-the-devices-directory"]),
         Proof::OnItself(&["take-memory-by-files", "4"]),
     ),
