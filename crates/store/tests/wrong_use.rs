@@ -48,6 +48,11 @@ fn refusal(directory: &Path) -> OpenError {
     }
 }
 
+fn version(directory: &Path) -> i64 {
+    let file = rusqlite::Connection::open(directory.join(FILE)).unwrap();
+    file.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+}
+
 fn tamper(directory: &Path, sql: &str) {
     rusqlite::Connection::open(directory.join(FILE)).unwrap().execute_batch(sql).unwrap();
 }
@@ -55,6 +60,7 @@ fn tamper(directory: &Path, sql: &str) {
 #[test]
 fn an_older_program_refuses_a_newer_schema() {
     let directory = filled();
+    let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
     let before = fs::read(directory.path().join(FILE)).unwrap();
 
@@ -63,7 +69,7 @@ fn an_older_program_refuses_a_newer_schema() {
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     assert!(error.to_string().contains("use the newer program"));
     assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
-    tamper(directory.path(), "PRAGMA user_version = 3");
+    tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
     assert_eq!(count(directory.path()), 50);
 }
 
@@ -71,12 +77,13 @@ fn an_older_program_refuses_a_newer_schema() {
 fn a_program_that_is_running_notices_a_newer_schema() {
     let directory = filled();
     let world = world(SqliteStore::open(directory.path()).unwrap());
+    let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
 
     let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
 
     assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
-    tamper(directory.path(), "PRAGMA user_version = 3");
+    tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
     assert_eq!(count(directory.path()), 50);
 }
 

@@ -20,7 +20,7 @@ async fn inotify_instances_run_out_for_one_sandbox_and_for_nobody_else() {
     let (greedy, neighbour) = (stage.start(Limits::default()).await, stage.start(Limits::default()).await);
 
     stage.begin(greedy, HOLD).await;
-    let refused = "for i in $(seq 200); do
+    let refused = "for i in $(seq 600); do
             n=$(grep -c 'inotify cannot be used' /tmp/said); test $n -ge 22 && break; sleep 0.05;
         done; test $n -ge 22 -a $n -lt 40";
     assert_eq!(stage.code(greedy, refused).await, Some(0));
