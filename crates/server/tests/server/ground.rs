@@ -103,6 +103,21 @@ fn profiles() -> Profiles {
     Profiles::new(usual.chain([("HASTY".to_owned(), hasty)]))
 }
 
+/// A service on a data directory, and the token of its admin.
+pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String) {
+    let nursery = NurseryProgram {
+        program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
+        arguments: Vec::new(),
+    };
+    // No test here imports an image.
+    let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
+    let host = HostConfig { data: data.to_owned(), nursery, unpacker, engine: Config::default() };
+    let service = Arc::new(Service::new(Host::begin(host).await.unwrap()).with_profiles(profiles()));
+    service.ensure_first_token().await.unwrap();
+    let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
+    (service, admin)
+}
+
 /// Ends process 1 of the body that has this name.
 pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
     let noted = std::fs::read_to_string(data.join(format!("linux/control/v1.{body}/process"))).unwrap();
@@ -116,16 +131,7 @@ pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
 
 impl Ground {
     pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
-        let nursery = NurseryProgram {
-            program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
-            arguments: Vec::new(),
-        };
-        // No test here imports an image.
-        let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-        let host = HostConfig { data: data.path().to_owned(), nursery, unpacker, engine: Config::default() };
-        let service = Arc::new(Service::new(Host::begin(host).await.unwrap()).with_profiles(profiles()));
-        service.ensure_first_token().await.unwrap();
-        let admin = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
+        let (service, admin) = service_on(data.path()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

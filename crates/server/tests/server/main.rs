@@ -9,6 +9,7 @@ mod bad_input;
 mod executions;
 mod files;
 mod ground;
+mod killed;
 mod life;
 mod listing;
 mod logs;

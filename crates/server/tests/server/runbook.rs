@@ -12,7 +12,7 @@ use crate::ground::{Ground, on_server, sh};
 const BUSY: &str = "while :; do :; done";
 const HUNG: &str = "mkfifo /tmp/never; read line < /tmp/never";
 const LEAKING: &str =
-    "a=0123456789; while [ ${#a} -lt 4000000 ]; do a=$a$a; done; b=; while :; do b=$b$a; sleep 0.3; done";
+    "a=0123456789; while [ ${#a} -lt 4000000 ]; do a=$a$a; done; b=; while :; do b=$b$a; sleep 1; done";
 const SILENT: &str = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.1; done";
 
 /// The commands of the runbook by the names of its steps.
