@@ -47,7 +47,7 @@ impl Attended {
         }
         match self.inner.signal(body, exec.execution, 0).await {
             Err(SignalError::NoSuchExecution) => {}
-            Err(SignalError::Unreachable { why }) => return Err(ExecError::Unclear { why }),
+            Err(SignalError::Unreachable { why }) => return Err(self.unreachable(body, why).await),
             Ok(()) | Err(SignalError::NotRunning | SignalError::NoSuchSignal { .. }) => return Ok(()),
         }
         for (path, file) in files {
@@ -55,6 +55,14 @@ impl Attended {
             self.put(body, &path, file).await.map_err(|error| not_put(&path, error))?;
         }
         Ok(())
+    }
+
+    /// A body that is not there starts nothing, for certain.
+    async fn unreachable(&self, body: Body, why: String) -> ExecError {
+        match self.inner.stat(body, b"/").await {
+            Err(FileError::NoSuchBody) => ExecError::Refused { cause: Cause::StartFailed, why },
+            Ok(_) | Err(_) => ExecError::Unclear { why },
+        }
     }
 
     async fn put(&self, body: Body, path: &str, file: &FileToPut) -> Result<(), FileError> {
