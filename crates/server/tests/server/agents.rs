@@ -104,10 +104,9 @@ async fn the_log_has_both_tries_in_order(ground: &Ground, run: &Value) {
         after = format!("&after={}", page["next"].as_str().unwrap());
     }
     let interesting = ["fresh", "begun", "done", "another one is to be tried", " started", "exited"];
-    let mut order = Vec::new();
-    for text in &said {
-        order.extend(interesting.iter().filter(|word| text.contains(**word)));
-    }
+    let in_it =
+        |text: &String| interesting.into_iter().filter(|word| text.contains(word)).collect::<Vec<_>>();
+    let order: Vec<_> = said.iter().flat_map(in_it).collect();
     let expected = [
         " started",
         "fresh",
@@ -119,7 +118,7 @@ async fn the_log_has_both_tries_in_order(ground: &Ground, run: &Value) {
         "done",
         "exited",
     ];
-    assert_eq!(order.into_iter().copied().collect::<Vec<_>>(), expected, "{said:#?}");
+    assert_eq!(order, expected, "{said:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

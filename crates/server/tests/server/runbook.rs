@@ -2,7 +2,7 @@
 //! in each of the ways it speaks of.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -39,15 +39,11 @@ impl Operator {
     async fn take(&self, step: &str, sandbox: &str) -> Value {
         self.taken.lock().unwrap().insert(step.to_owned());
         let command = self.steps.get(step).unwrap_or_else(|| panic!("the runbook has no step {step}"));
-        let ran = tokio::process::Command::new("sh")
-            .args(["-euc", command])
-            .env("PINFOLD_URL", format!("http://{}", self.ground.address))
-            .env("PINFOLD_TOKEN", &self.ground.admin)
-            .env("SANDBOX", sandbox)
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let ran = ran.await.unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", command]).stdin(Stdio::null());
+        shell.env("PINFOLD_URL", format!("http://{}", self.ground.address));
+        shell.env("PINFOLD_TOKEN", &self.ground.admin).env("SANDBOX", sandbox);
+        let ran = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
         let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         assert!(ran.status.success(), "{step}: {said}{complained}");
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{step}: {error}: {said}{complained}"))
