@@ -41,6 +41,7 @@ pub enum ErrorCode {
     UnknownExecution,
     UnknownToken,
     UnknownFile,
+    UnknownArtifact,
     /// What was asked for cannot be done in the state that things are in.
     WrongState,
     /// All places for executions are taken.

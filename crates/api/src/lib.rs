@@ -1,10 +1,12 @@
 //! What goes over the wire between Pinfold and those who use it: JSON in snake_case, moments in RFC 3339 UTC, ids with
 //! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
 
+mod agent;
 mod cause;
 mod error;
 mod execution;
 mod files;
+mod log;
 mod object;
 mod output;
 mod receipt;
@@ -12,16 +14,21 @@ mod resources;
 mod sandbox;
 mod token;
 
+pub use agent::{
+    AgentContext, AgentFile, AgentLinks, AgentRequest, AgentRun, Artifact, ArtifactState, Attempt,
+    DescribedFile,
+};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };
 pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
+pub use log::{LogEntry, LogHint, LogPage, LogSource};
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
-pub use resources::Resources;
+pub use resources::{Resources, Verdict};
 pub use sandbox::{
     CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
     Stats, Status, StopPending,

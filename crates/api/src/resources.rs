@@ -12,14 +12,42 @@ pub struct Resources {
     pub cpu_ms: Option<u64>,
     pub memory_mb: Option<f64>,
     pub memory_peak_mb: Option<f64>,
+    pub memory_limit_mb: Option<u64>,
     /// Since it was created, or from then to its end.
     pub duration_ms: u64,
     /// Executions started, pieces of output kept and requests for files served.
     pub operations: Option<u64>,
     pub processes: Option<u64>,
     pub disk_mb: Option<f64>,
+    pub disk_limit_mb: Option<u64>,
     pub io_read_bytes: Option<u64>,
     pub io_written_bytes: Option<u64>,
+    /// Requests that were let out. Without a network there are none.
+    pub network_requests: u64,
+    pub network_requests_limit: Option<u64>,
+    #[schema(format = DateTime)]
+    pub last_activity: Option<String>,
     #[schema(format = DateTime)]
     pub measured_at: String,
+    pub verdict: Verdict,
+    /// The verdict in words.
+    pub diagnosis: String,
+}
+
+/// What the figures say together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Healthy,
+    /// Near 100 % of the processor.
+    Busy,
+    /// Near 0 % of the processor, and silent.
+    Hung,
+    /// Memory grows towards its limit.
+    Leaking,
+    /// It works, and nothing comes of it.
+    Silent,
+    /// Nothing runs in it.
+    Idle,
+    Ended,
 }

@@ -200,6 +200,7 @@ pub struct Links {
     #[serde(rename = "self")]
     pub own: String,
     pub executions: String,
+    pub logs: String,
     pub resources: String,
 }
 

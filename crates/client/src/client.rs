@@ -30,7 +30,7 @@ pub enum Answered<Done, Pending> {
     Pending(Pending),
 }
 
-const NOTHING: Option<&()> = None;
+pub(crate) const NOTHING: Option<&()> = None;
 
 impl Client {
     /// Nothing is asked yet.
@@ -128,7 +128,7 @@ impl Client {
         read(self.ask(Method::DELETE, &format!("/api/executions/{execution}"), NOTHING).await?).await
     }
 
-    async fn ask(
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,
@@ -163,7 +163,7 @@ impl Client {
 
 const EVENTS: &str = "text/event-stream";
 
-async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
+pub(crate) async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let body = response.into_body().collect().await;
     let body = body.map_err(|error| ClientError::BrokeOff(error.into()))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| ClientError::Misunderstood(error.into()))

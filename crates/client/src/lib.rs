@@ -1,5 +1,6 @@
 //! The HTTP API of Pinfold from Rust. Start reading at [`Client`].
 
+mod agents;
 mod client;
 mod error;
 mod events;

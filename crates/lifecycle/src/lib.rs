@@ -18,6 +18,7 @@ mod incarnation;
 pub mod invariants;
 mod judge;
 mod lease;
+mod luggage;
 mod policy;
 mod pool;
 pub mod profile;
@@ -41,6 +42,7 @@ pub use execution::{Execution, ExecutionKind, ExecutionLimits, ExecutionState, O
 pub use guard::{Guard, Guards};
 pub use id::{ExecutionId, IdError, NodeId, SandboxId, TokenId};
 pub use lease::{Check, CheckKind, Generation, Health, Lease, Live, StartStep, StopFailure, Verdict};
+pub use luggage::{FileContent, FileToPut, Luggage};
 pub use policy::Policy;
 pub use pool::{Extension, Shape, create_pooled};
 pub use receipt::{Attestation, Finding, Receipt, ReceiptCheck};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Demand, ExecutionLimits};
+use crate::{Demand, ExecutionLimits, Luggage};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -79,6 +79,8 @@ pub struct Command {
     pub tty_size: Option<(u16, u16)>,
     /// It can be fed by a pipe. Else there is nothing to read.
     pub stdin: bool,
+    #[serde(skip_serializing_if = "Luggage::is_empty")]
+    pub luggage: Luggage,
 }
 
 #[cfg(test)]

@@ -82,6 +82,16 @@ impl Entry {
         }
     }
 
+    /// The number that its keeper gave to what it ends with, in whole or in part. None: it is no output, or what is
+    /// missing has none.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        let place = self.seq.open.get(&self.execution?)?;
+        let is_output = self.source != Source::Control || matches!(self.content, Content::Gap(_));
+        let number = place.piece.checked_add(u64::from(place.offset > 0));
+        number.filter(|number| is_output && *number != u64::MAX)
+    }
+
     /// As text, where it is text. A gap is told in words.
     #[must_use]
     pub fn text(&self) -> Option<String> {

@@ -87,6 +87,11 @@ impl Logs {
         Ok(recorded.max(written))
     }
 
+    /// Whether what its executions wrote is still in their own files on this host.
+    pub fn is_here(&self, sandbox: SandboxId) -> Result<bool, ReadError> {
+        Ok(matches!(self.place(sandbox)?, Place::Here(_)))
+    }
+
     /// Only what runs can have written after the last record.
     async fn last_output(&self, sandbox: SandboxId) -> Result<Option<Timestamp>, ReadError> {
         let Some(Row::Readable(row)) = self.store.load(sandbox).await? else { return Ok(None) };

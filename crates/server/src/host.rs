@@ -9,7 +9,11 @@ use pinfold_engine::{
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
+use pinfold_logs::{ArtifactLimits, Artifacts, Logs, Objects, ObjectsError};
 use pinfold_store::{OpenError, SqliteStore, Store};
+
+use crate::attended::Attended;
+use crate::collecting::Collection;
 
 /// Where everything is, and which programs help.
 #[derive(Clone)]
@@ -27,6 +31,9 @@ pub struct Host {
     pub store: Arc<SqliteStore>,
     pub clock: Arc<HostClock>,
     pub data: PathBuf,
+    /// What sandboxes and the control plane wrote, also after their end.
+    pub logs: Logs,
+    pub(crate) collection: Collection,
     images: ImagesPlace,
 }
 
@@ -42,6 +49,8 @@ pub enum HostError {
     Store(#[from] OpenError),
     #[error(transparent)]
     Provider(#[from] pinfold_linux::OpenError),
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
     #[error(transparent)]
     Begin(#[from] BeginError),
 }
@@ -66,15 +75,24 @@ impl Host {
         })?;
         let images = ImagesPlace { directory: data.join("images"), unpacker };
         let provider = Arc::new(provider.with_images(images.find_layers()));
+        let objects = Objects::local(&data.join("objects"))?;
+        let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
+        let logs = Logs::new(store.clone(), provider.outputs(), objects);
+        let attended = Attended {
+            inner: provider.clone(),
+            store: store.clone(),
+            collection: collection.clone(),
+            clock: clock.clone(),
+        };
         let parts = Parts {
             store: store.clone(),
-            provider: provider.clone(),
+            provider: Arc::new(attended),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, engine).await?;
-        Ok(Self { engine, provider, store, clock, data, images })
+        Ok(Self { engine, provider, store, clock, data, logs, collection, images })
     }
 
     /// What sandboxes can be made from, besides this host itself.

@@ -1,7 +1,9 @@
 //! The service on the network: routes by resource, one file each, and the layers that every request passes.
 //! `assemble` shows the order of the layers, the outermost last.
 
+mod agents;
 mod answer;
+mod artifacts;
 mod auth;
 mod chores;
 mod executions;
@@ -9,6 +11,7 @@ mod extract;
 mod files;
 mod groups;
 mod listen;
+mod logs;
 mod openapi;
 mod origin;
 mod output;
@@ -28,6 +31,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use listen::serve;
 pub use openapi::document;
 
+pub use crate::housekeeping::Housekeeping;
 use crate::{Failure, Service};
 use auth::Doorkeeper;
 use groups::Group;
@@ -42,6 +46,7 @@ pub struct ServerConfig {
     pub rate: NonZeroU32,
     pub burst: NonZeroU32,
     pub connections: usize,
+    pub housekeeping: Housekeeping,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
@@ -51,7 +56,13 @@ const BODY_BYTES: usize = 4 << 20;
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { names: Vec::new(), rate: RATE, burst: BURST, connections: 4_096 }
+        Self {
+            names: Vec::new(),
+            rate: RATE,
+            burst: BURST,
+            connections: 4_096,
+            housekeeping: Housekeeping::default(),
+        }
     }
 }
 
@@ -62,6 +73,9 @@ fn groups() -> Vec<Group> {
         executions::groups(),
         output::groups(),
         files::groups(),
+        logs::groups(),
+        agents::groups(),
+        artifacts::groups(),
         tokens::groups(),
         openapi::groups(),
     ]

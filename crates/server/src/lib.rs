@@ -1,9 +1,14 @@
 //! Pinfold as a service. [`Host`] is an engine on a data directory; [`Service`] is the one translation between what
 //! the lifecycle knows and what the API says, with or without a server; [`http`] puts it on the network.
 
+mod attended;
+mod collecting;
 mod host;
+mod housekeeping;
 pub mod http;
+mod profiles;
 pub mod service;
 
 pub use host::{Host, HostConfig, HostError};
+pub use profiles::{Profiles, UnknownAgentType};
 pub use service::{Failure, Service};

@@ -1,12 +1,16 @@
 //! The one translation between what the lifecycle knows and what the API says. HTTP calls it; a command without a
 //! server calls it in its own process.
 
+mod agents;
+mod archived;
 mod create;
+mod diagnosis;
 mod executions;
 mod failure;
 mod files;
 mod following;
 mod input;
+mod logs;
 mod resources;
 mod sandboxes;
 mod stop;
@@ -22,19 +26,23 @@ use pinfold_provider::Body;
 use pinfold_store::{Row, Store, Stored};
 use tokio::sync::watch;
 
+pub use agents::Run;
 pub use create::Creation;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
+pub use logs::LogEvent;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
 pub use tokens::{Caller, FirstTokenError};
 pub use words::moment;
 
-use crate::Host;
+use crate::{Host, Profiles};
 
 pub struct Service {
     host: Host,
+    /// What each type of agent gets.
+    profiles: Profiles,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
 }
@@ -45,7 +53,14 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, closing: watch::Sender::new(false) }
+        Self { host, profiles: Profiles::default(), closing: watch::Sender::new(false) }
+    }
+
+    /// With other types of agents than the usual ones.
+    #[must_use]
+    pub fn with_profiles(mut self, profiles: Profiles) -> Self {
+        self.profiles = profiles;
+        self
     }
 
     #[must_use]

@@ -9,9 +9,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 use super::{ServerConfig, assemble};
 use crate::Service;
+use crate::housekeeping::keep_house;
 
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(15);
@@ -28,6 +30,7 @@ pub async fn serve(
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let router = assemble(service.clone(), config);
+    let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
     let places = Arc::new(Semaphore::new(config.connections));
     let closing = watch::Sender::new(false);
     let mut head = http1::Builder::new();
@@ -58,7 +61,7 @@ pub async fn serve(
             drop(place);
         });
     }
-    drop(listener);
+    drop((listener, house));
     service.close_streams();
     closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
@@ -66,6 +69,15 @@ pub async fn serve(
         tracing::warn!("some connections did not come to their end in time");
     }
     Ok(())
+}
+
+/// A task that ends with whoever began it. What it leaves half-way is done again by the next server.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 async fn accept(listener: &TcpListener) -> TcpStream {

@@ -56,6 +56,12 @@ pub(super) fn wait_ms(asked: Option<u64>, otherwise: u64) -> Result<u64, Failure
     }
 }
 
+/// The key by which a request can be repeated.
+pub(super) fn given_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let given = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().map(str::to_owned));
+    given.transpose().map_err(|error| Failure::bad_input(IDEMPOTENCY_KEY, error))
+}
+
 /// Work that is seen through also when whoever asked for it has gone.
 pub(super) async fn seen_through<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
@@ -88,13 +94,7 @@ async fn create(
     Json(wish): Json<CreateSandbox>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, START_WAIT_S)?;
-    let key = match headers.get(IDEMPOTENCY_KEY) {
-        Some(key) => {
-            let why = |error| Failure::bad_input(IDEMPOTENCY_KEY, error);
-            Some(key.to_str().map_err(why)?.to_owned())
-        }
-        None => None,
-    };
+    let key = given_key(&headers)?;
     let made = seen_through(async move {
         service.create(&wish, key.as_deref().map(|key| (caller.token, key)), wait_ms).await
     });

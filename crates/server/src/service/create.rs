@@ -8,6 +8,7 @@ use pinfold_images::{FindError, HOST, Image};
 use pinfold_lifecycle::profile::{self, Wishes};
 use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, SandboxId, Spec, TokenId};
 use pinfold_store::{IdempotencyKey, Seq, Store};
+use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -72,7 +73,13 @@ impl Service {
         })
     }
 
-    fn key(&self, owner: TokenId, key: &str, wish: &CreateSandbox) -> Result<IdempotencyKey, Failure> {
+    /// It is good for this very wish.
+    pub(super) fn key(
+        &self,
+        owner: TokenId,
+        key: &str,
+        wish: &impl Serialize,
+    ) -> Result<IdempotencyKey, Failure> {
         let is_plain =
             !key.is_empty() && key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain {

@@ -11,7 +11,7 @@ use pinfold_provider::{Provider, SignalError};
 use pinfold_store::{HistoryRow, Seq, Store, Stored, StoredExecution};
 
 use super::create::{check_environment, check_workdir};
-use super::following::Transcript;
+use super::view;
 use super::words::{self, moment};
 use super::{FAR, Failure, Service, body_of};
 
@@ -62,7 +62,7 @@ impl Service {
             Waited::DeadlinePassed => return Ok(Ran::Running(Box::new(self.execution(execution).await?))),
         };
         let history = self.host.store.history(Some(sandbox), since, usize::MAX).await?;
-        let output = Transcript::of(self.output_of(sandbox, execution)).map_err(Failure::internal)?;
+        let output = self.transcript(sandbox, execution).await?;
         let told = told(&outcome);
         Ok(Ran::Ended(Box::new(ExecResult {
             execution_id: execution.to_string(),
@@ -83,13 +83,13 @@ impl Service {
         self.row(id).await?;
         let stored = self.host.store.executions(id).await?;
         let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
-        Ok(stored.iter().map(|it| view(it, &history)).collect())
+        Ok(stored.iter().map(|it| shown(it, &history)).collect())
     }
 
     pub async fn execution(&self, id: ExecutionId) -> Result<api::Execution, Failure> {
         let stored = self.stored_execution(id).await?;
         let history = self.host.store.history(Some(stored.sandbox), Seq::default(), usize::MAX).await?;
-        Ok(view(&stored, &history))
+        Ok(shown(&stored, &history))
     }
 
     /// Ends one, and waits so long for its end. One that has ended is as good as one that is ended.
@@ -175,6 +175,7 @@ fn command(request: &ExecRequest) -> Command {
         tty: request.tty,
         tty_size: None,
         stdin: request.stdin.is_some() || request.interactive,
+        ..Command::default()
     }
 }
 
@@ -195,8 +196,8 @@ pub(super) fn told(outcome: &Outcome) -> Told {
     }
 }
 
-fn view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
-    let Execution { id, kind, limits, asked_at, state, attempts: _ } = &stored.execution;
+fn shown(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
+    let Execution { id, kind, limits, asked_at, state, attempts } = &stored.execution;
     let outcome = stored.execution.outcome().map(told);
     let ended = match state {
         ExecutionState::Ended { at, .. } => Some(*at),
@@ -218,11 +219,12 @@ fn view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
         exit_code: outcome.as_ref().and_then(|it| it.exit_code),
         cause: outcome.as_ref().map(|it| it.cause),
         detail: outcome.and_then(|it| it.detail),
+        attempts: attempts.iter().map(|attempt| view::attempt(stored.sandbox, attempt)).collect(),
         output_url: format!("{}/output", words::url_of_execution(*id)),
     }
 }
 
-fn started_at(history: &[HistoryRow], id: ExecutionId) -> Option<Timestamp> {
+pub(super) fn started_at(history: &[HistoryRow], id: ExecutionId) -> Option<Timestamp> {
     let is_it = |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution } if *execution == id);
     history.iter().find(|row| is_it(&row.record.fact)).map(|row| row.record.at)
 }

@@ -11,8 +11,10 @@ use pinfold_api::{Output, OutputEvent, OutputPage};
 use pinfold_engine::Waited;
 use pinfold_keeper::log::{Entry, Gap, Piece, Reader, Stream};
 use pinfold_lifecycle::{ExecutionId, Outcome, SandboxId, Timestamp};
+use pinfold_store::StoredExecution;
 use tokio::sync::mpsc;
 
+use super::archived::bytes_of;
 use super::executions::told;
 use super::words::moment;
 use super::{FAR, Failure, Service};
@@ -42,6 +44,42 @@ impl Service {
     /// What is there now, after a number.
     pub async fn output(&self, id: ExecutionId, after: u64) -> Result<OutputPage, Failure> {
         let stored = self.stored_execution(id).await?;
+        let page = self.page(&stored, after)?;
+        // What was moved while it was read is read again, whole.
+        match stored.execution.outcome() {
+            Some(outcome) if !self.is_in_its_files(stored.sandbox)? => {
+                self.archived_page(&stored, outcome, after).await
+            }
+            Some(_) | None => Ok(page),
+        }
+    }
+
+    async fn archived_page(
+        &self,
+        stored: &StoredExecution,
+        outcome: &Outcome,
+        after: u64,
+    ) -> Result<OutputPage, Failure> {
+        let id = stored.execution.id;
+        let mut archived = self.archived(stored.sandbox, id, after).await?;
+        let mut bytes = 0;
+        let fitting = archived.events.iter().take_while(|event| {
+            let fits = bytes < PAGE_BYTES;
+            bytes += length(event);
+            fits
+        });
+        let fitting = fitting.count();
+        let ended = fitting == archived.events.len();
+        archived.events.truncate(fitting);
+        if ended {
+            archived.events.extend(exit(id, outcome, archived.last, after));
+        }
+        let next = archived.events.last().map_or(after, OutputEvent::seq);
+        Ok(OutputPage { execution_id: id.to_string(), events: archived.events, next, ended })
+    }
+
+    fn page(&self, stored: &StoredExecution, after: u64) -> Result<OutputPage, Failure> {
+        let id = stored.execution.id;
         let mut events = Events::after(self.output_of(stored.sandbox, id), after);
         let mut page =
             OutputPage { execution_id: id.to_string(), events: Vec::new(), next: after, ended: false };
@@ -50,7 +88,7 @@ impl Service {
             let Some((event, length)) = events.next().map_err(Failure::internal)? else {
                 // The end was known before all was read, so nothing comes in between.
                 if let Some(outcome) = stored.execution.outcome() {
-                    page.events.extend(events.exit(id, outcome));
+                    page.events.extend(exit(id, outcome, events.last, after));
                     page.ended = true;
                 }
                 break;
@@ -102,7 +140,10 @@ impl Service {
             };
             match outcome {
                 Some(Ok(Waited::Met(outcome))) => {
-                    if let Some(event) = events.exit(id, &outcome) {
+                    if let Err(failure) = self.pass_on_archived(sandbox, id, &mut events, reader).await {
+                        return events.give_up(reader, &failure.detail.message).await;
+                    }
+                    if let Some(event) = exit(id, &outcome, events.last, after) {
                         // Who is gone does not need it.
                         let _ = reader.send(event).await;
                     }
@@ -113,6 +154,29 @@ impl Service {
             }
             pause = if came { FIRST_LOOK } else { (pause * 2).min(SLOWEST_LOOK) };
         }
+    }
+}
+
+impl Service {
+    /// The rest of what was moved before its files were read to their end.
+    async fn pass_on_archived(
+        &self,
+        sandbox: SandboxId,
+        id: ExecutionId,
+        events: &mut Events,
+        reader: &mpsc::Sender<OutputEvent>,
+    ) -> Result<(), Failure> {
+        if self.is_in_its_files(sandbox)? {
+            return Ok(());
+        }
+        let archived = self.archived(sandbox, id, events.last.max(events.after)).await?;
+        events.last = events.last.max(archived.last);
+        for event in archived.events {
+            if reader.send(event).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -167,20 +231,6 @@ impl Events {
         Ok(came)
     }
 
-    /// The end comes after the last that is in the log, always with the same number. None: it was read before.
-    fn exit(&self, id: ExecutionId, outcome: &Outcome) -> Option<OutputEvent> {
-        let seq = self.last + 1;
-        let told = told(outcome);
-        (seq > self.after).then(|| OutputEvent::Exit {
-            seq,
-            execution_id: id.to_string(),
-            state: told.state,
-            exit_code: told.exit_code,
-            cause: told.cause,
-            detail: told.detail,
-        })
-    }
-
     /// The number is that of the last event, so that reading on after it misses nothing.
     async fn give_up(&self, reader: &mpsc::Sender<OutputEvent>, why: &str) -> FollowEnd {
         let seq = self.last.max(self.after);
@@ -189,7 +239,30 @@ impl Events {
     }
 }
 
-fn of_piece(piece: Piece) -> OutputEvent {
+/// The end comes after the last that is in the log, always with the same number. None: it was read before.
+fn exit(id: ExecutionId, outcome: &Outcome, last: u64, after: u64) -> Option<OutputEvent> {
+    let seq = last + 1;
+    let told = told(outcome);
+    (seq > after).then(|| OutputEvent::Exit {
+        seq,
+        execution_id: id.to_string(),
+        state: told.state,
+        exit_code: told.exit_code,
+        cause: told.cause,
+        detail: told.detail,
+    })
+}
+
+fn length(event: &OutputEvent) -> usize {
+    match event {
+        OutputEvent::Stdout { text, base64, .. } | OutputEvent::Stderr { text, base64, .. } => {
+            text.as_ref().or(base64.as_ref()).map_or(0, String::len)
+        }
+        OutputEvent::Gap { .. } | OutputEvent::Exit { .. } | OutputEvent::Error { .. } => 0,
+    }
+}
+
+pub(super) fn of_piece(piece: Piece) -> OutputEvent {
     let Piece { seq, at_ms, stream, bytes } = piece;
     let at = moment(Timestamp(at_ms));
     let (text, base64) = text_or_base64(bytes);
@@ -225,6 +298,19 @@ impl Transcript {
             }
         }
         Ok(all)
+    }
+
+    pub(super) fn of_events(events: Vec<OutputEvent>) -> Self {
+        let mut all = Self::default();
+        for event in events {
+            match event {
+                OutputEvent::Stdout { text, base64, .. } => all.stdout.extend(bytes_of(text, base64)),
+                OutputEvent::Stderr { text, base64, .. } => all.stderr.extend(bytes_of(text, base64)),
+                OutputEvent::Gap { bytes, .. } => all.lost_bytes += bytes,
+                OutputEvent::Exit { .. } | OutputEvent::Error { .. } => {}
+            }
+        }
+        all
     }
 
     pub(super) fn into_output(self) -> Output {

@@ -2,43 +2,71 @@
 
 use std::time::Duration;
 
-use pinfold_api::Resources;
+use pinfold_api::{Resources, Verdict};
 use pinfold_lifecycle::{Life, SandboxId, Used};
 use pinfold_provider::Usage;
 
-use super::words::moment;
+use super::diagnosis::{Signs, diagnose};
+use super::words::{self, moment};
 use super::{Failure, Service};
 
 /// Long enough for a rate, short enough to wait for.
-const BETWEEN: Duration = Duration::from_millis(200);
+const BETWEEN: Duration = Duration::from_millis(500);
 const MIB: f64 = 1_048_576.0;
 
 impl Service {
     pub async fn resources(&self, id: SandboxId) -> Result<Resources, Failure> {
         let stored = self.stored(id).await?;
-        let sandbox = &stored.sandbox;
-        if let Life::Ended { at, receipt, .. } = &sandbox.life {
-            let duration_ms = at.ms_since(sandbox.created_at);
+        let (sandbox, limits) = (&stored.sandbox, &stored.spec.limits);
+        let last_activity = self.last_activity(id).await;
+        if let Life::Ended { at, receipt, cause } = &sandbox.life {
+            let told = serde_json::json!(words::cause(*cause));
+            let used = receipt.used.unwrap_or_default();
             return Ok(Resources {
-                duration_ms,
-                ..in_all(receipt.used.unwrap_or_default(), moment(receipt.verified_at))
+                duration_ms: at.ms_since(sandbox.created_at),
+                memory_limit_mb: limits.memory_mb,
+                disk_limit_mb: limits.disk_mb,
+                network_requests_limit: limits.network_requests,
+                last_activity: last_activity.map(moment),
+                diagnosis: format!("it has ended: {}", told.as_str().unwrap_or_default()),
+                ..in_all(used, moment(receipt.verified_at))
             });
         }
         let (began, before) = (self.now(), self.host.engine.usage(id).await?);
         tokio::time::sleep(BETWEEN).await;
         let (now, usage) = (self.now(), self.host.engine.usage(id).await?);
+        let between_ms = now.ms_since(began);
+        let last_activity = self.last_activity(id).await.or(last_activity);
+        let (verdict, diagnosis) = diagnose(&Signs {
+            executions: sandbox.executions.len(),
+            cpu_percent: percent(before, usage, between_ms),
+            cpu_limit_percent: limits.cpu_millis.map(|millis| f64::from(millis) / 10.0),
+            memory_mb: usage.memory_bytes.map(mebibytes),
+            memory_growth_mb: growth(before, usage),
+            memory_limit_mb: limits.memory_mb.map(float),
+            between_ms: float(between_ms),
+            operations: usage.operations.saturating_sub(before.operations),
+            quiet_ms: last_activity.map(|last| now.ms_since(last)),
+        });
         Ok(Resources {
-            cpu_percent: percent(before, usage, now.ms_since(began)),
+            cpu_percent: percent(before, usage, between_ms),
             cpu_ms: usage.cpu_ms,
             memory_mb: usage.memory_bytes.map(mebibytes),
             memory_peak_mb: usage.memory_peak_bytes.map(mebibytes),
+            memory_limit_mb: limits.memory_mb,
             duration_ms: now.ms_since(sandbox.created_at),
             operations: Some(usage.operations),
             processes: usage.processes,
             disk_mb: usage.disk_bytes.map(mebibytes),
+            disk_limit_mb: limits.disk_mb,
             io_read_bytes: usage.io_read_bytes,
             io_written_bytes: usage.io_written_bytes,
+            network_requests: 0,
+            network_requests_limit: limits.network_requests,
+            last_activity: last_activity.map(moment),
             measured_at: moment(now),
+            verdict,
+            diagnosis,
         })
     }
 }
@@ -49,14 +77,27 @@ fn in_all(used: Used, measured_at: String) -> Resources {
         cpu_ms: used.cpu_ms,
         memory_mb: None,
         memory_peak_mb: used.memory_peak_bytes.map(mebibytes),
+        memory_limit_mb: None,
         duration_ms: 0,
         operations: None,
         processes: None,
         disk_mb: None,
+        disk_limit_mb: None,
         io_read_bytes: used.io_read_bytes,
         io_written_bytes: used.io_written_bytes,
+        network_requests: 0,
+        network_requests_limit: None,
+        last_activity: None,
         measured_at,
+        verdict: Verdict::Ended,
+        diagnosis: String::new(),
     }
+}
+
+fn growth(before: Usage, after: Usage) -> f64 {
+    let grown =
+        after.memory_bytes.zip(before.memory_bytes).map(|(after, before)| after.saturating_sub(before));
+    float(grown.unwrap_or(0)) / MIB
 }
 
 fn percent(before: Usage, after: Usage, ms: u64) -> Option<f64> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use pinfold_api as api;
 use pinfold_lifecycle::{
-    Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, Verdict, status,
+    Attempt, Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, Verdict,
+    status,
 };
 use pinfold_store::{Row, Stored, Unreadable};
 
@@ -31,6 +32,19 @@ pub(super) fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Re
         freed_bytes: receipt.freed_bytes,
         usage: receipt.used.map(words::used),
         attested: receipt.attested.as_ref().map(attested),
+    }
+}
+
+pub(super) fn attempt(id: SandboxId, attempt: &Attempt) -> api::Attempt {
+    let Attempt { generation, started_at, end, receipt: proof } = attempt;
+    let cause = end.as_ref().map(|end| end.cause);
+    api::Attempt {
+        generation: generation.0,
+        started_at: started_at.map(moment),
+        ended_at: end.as_ref().map(|end| moment(end.at)),
+        cause: cause.map(words::cause),
+        why: end.as_ref().and_then(|end| end.why.clone()).filter(|why| !why.is_empty()),
+        receipt: proof.as_ref().zip(cause).map(|(proof, cause)| receipt(id, cause, proof)),
     }
 }
 
@@ -242,5 +256,10 @@ fn flags(stored: &Stored) -> Vec<String> {
 
 fn links(id: SandboxId) -> api::Links {
     let own = words::url_of_sandbox(id);
-    api::Links { executions: format!("{own}/executions"), resources: format!("{own}/resources"), own }
+    api::Links {
+        executions: format!("{own}/executions"),
+        logs: format!("{own}/logs"),
+        resources: format!("{own}/resources"),
+        own,
+    }
 }

@@ -23,7 +23,7 @@ fn operations() -> Vec<Operation> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let kind = if path.starts_with("/api/exec") {
+            let kind = if path.starts_with("/api/exec") || path.starts_with("/api/agents") {
                 "exe"
             } else if path.starts_with("/api/tok") {
                 "tok"
@@ -32,7 +32,8 @@ fn operations() -> Vec<Operation> {
             };
             let path = path
                 .replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb"))
-                .replace("{path}", "etc/hosts");
+                .replace("{path}", "etc/hosts")
+                .replace("{name}", "out/result.json");
             let role = operation.get("x-required-role").map(|role| role.as_str().unwrap().to_owned());
             found.push(Operation { method: method.to_uppercase(), path, role });
         }

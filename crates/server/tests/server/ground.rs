@@ -17,9 +17,11 @@ use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
 use pinfold_images::Unpacker;
+use pinfold_lifecycle::profile::{PROFILES, Profile};
+use pinfold_lifecycle::{ExecutionLimits, Limits};
 use pinfold_linux::NurseryProgram;
 use pinfold_server::http::{ServerConfig, serve};
-use pinfold_server::{Host, HostConfig, Service};
+use pinfold_server::{Host, HostConfig, Profiles, Service};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -88,18 +90,48 @@ where
     }
 }
 
+/// The usual types of agents, and one that has little time.
+fn profiles() -> Profiles {
+    let usual = PROFILES.iter().filter(|profile| profile.is_agent);
+    let usual = usual.map(|profile| (profile.name.to_owned(), *profile));
+    let hasty = Profile {
+        limits: Limits { memory_mb: Some(64), disk_mb: None, ..PROFILES[0].limits },
+        execution: ExecutionLimits { timeout_ms: Some(1_500), inactivity_ms: None },
+        is_agent: true,
+        ..PROFILES[0]
+    };
+    Profiles::new(usual.chain([("HASTY".to_owned(), hasty)]))
+}
+
+/// A service on a data directory, and the token of its admin.
+pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String) {
+    let nursery = NurseryProgram {
+        program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
+        arguments: Vec::new(),
+    };
+    // No test here imports an image.
+    let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
+    let host = HostConfig { data: data.to_owned(), nursery, unpacker, engine: Config::default() };
+    let service = Arc::new(Service::new(Host::begin(host).await.unwrap()).with_profiles(profiles()));
+    service.ensure_first_token().await.unwrap();
+    let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
+    (service, admin)
+}
+
+/// Ends process 1 of the body that has this name.
+pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
+    let noted = std::fs::read_to_string(data.join(format!("linux/control/v1.{body}/process"))).unwrap();
+    let (pid, since) = noted.split_once(' ').unwrap();
+    let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
+    let handle = rustix::process::Pid::from_raw(pid).unwrap();
+    let keeper = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
+    assert_eq!(pinfold_keeper::process::began(pid).unwrap(), Some(since));
+    rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
+}
+
 impl Ground {
     pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
-        let nursery = NurseryProgram {
-            program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
-            arguments: Vec::new(),
-        };
-        // No test here imports an image.
-        let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-        let host = HostConfig { data: data.path().to_owned(), nursery, unpacker, engine: Config::default() };
-        let service = Arc::new(Service::new(Host::begin(host).await.unwrap()));
-        service.ensure_first_token().await.unwrap();
-        let admin = std::fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
+        let (service, admin) = service_on(data.path()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

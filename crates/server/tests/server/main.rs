@@ -3,11 +3,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod access;
+mod agents;
+mod artifacts;
 mod bad_input;
 mod executions;
 mod files;
 mod ground;
+mod killed;
 mod life;
 mod listing;
+mod logs;
 mod origins;
+mod resources;
+mod runbook;
 mod streams;

@@ -1,0 +1,42 @@
+//! What a server does now and then for logs and artifacts: those of sandboxes that are gone go to the object store,
+//! and what is old enough goes for good. A command without a server leaves that to the next server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pinfold_logs::Keep;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::Service;
+
+/// How often, and how long things are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Housekeeping {
+    pub move_every: Duration,
+    pub expire_every: Duration,
+    pub keep: Keep,
+}
+
+impl Default for Housekeeping {
+    fn default() -> Self {
+        Self {
+            move_every: Duration::from_secs(60),
+            expire_every: Duration::from_secs(3_600),
+            keep: Keep::default(),
+        }
+    }
+}
+
+/// Never ends by itself.
+pub(crate) async fn keep_house(service: Arc<Service>, how: Housekeeping) {
+    let soon = Instant::now() + how.move_every.min(Duration::from_secs(5));
+    let (mut moving, mut expiring) = (interval_at(soon, how.move_every), interval_at(soon, how.expire_every));
+    moving.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    expiring.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = moving.tick() => service.move_logs().await,
+            _ = expiring.tick() => service.expire(how.keep).await,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `/api/sandbox/{id}/logs`: what a sandbox and the control plane wrote, in one order, in pages or as a stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{Stream, unfold};
+use pinfold_api::{LogPage, ServerSentEvent};
+use pinfold_lifecycle::SandboxId;
+use pinfold_logs::Cursor;
+use pinfold_store::Role;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc::Receiver;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use super::executions::wants_events;
+use super::extract::{Id, Query, flag};
+use super::groups::{Group, QUICK};
+use crate::service::LogEvent;
+use crate::{Failure, Service};
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![Group::of(Role::Viewer, QUICK).routes(routes!(logs))]
+}
+
+/// A sign of life for whoever sits in between and drops connections that say nothing.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+const MOST_ENTRIES: usize = 10_000;
+const USUAL_ENTRIES: usize = 1_000;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes what `Id` reads")]
+struct SandboxPath {
+    /// The sandbox.
+    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    id: String,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct LogQuery {
+    /// The `seq` of the last entry that was read, or `next` of the last page.
+    after: Option<String>,
+    /// How many entries are wanted at the most.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<usize>,
+    /// Stream it, as `Accept: text/event-stream` does.
+    #[serde(default, deserialize_with = "flag")]
+    follow: bool,
+}
+
+/// The log of a sandbox, after a place: what is there now, or with `?follow=1` or `Accept: text/event-stream` all that
+/// comes until it is gone. Also after its end.
+#[utoipa::path(get, operation_id = "read_log", path = "/api/sandbox/{id}/logs", tag = "sandboxes", params(SandboxPath, LogQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, as browsers send it")),
+    responses((status = 200, description = "Entries",
+        content((LogPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
+async fn logs(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+    Query(query): Query<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let after = after(&query, &headers)?;
+    let limit = query.limit.unwrap_or(USUAL_ENTRIES);
+    if !(1..=MOST_ENTRIES).contains(&limit) {
+        return Err(Failure::bad_input("limit", format!("1 to {MOST_ENTRIES} are allowed")));
+    }
+    if query.follow || wants_events(&headers) {
+        return Ok(stream(service.follow_log(id, after).await?).into_response());
+    }
+    Ok(Answer(service.log(id, &after, limit).await?).into_response())
+}
+
+fn after(query: &LogQuery, headers: &HeaderMap) -> Result<Cursor, Failure> {
+    if let Some(after) = &query.after {
+        return after.parse().map_err(|error| Failure::bad_input("after", error));
+    }
+    let Some(seen) = headers.get("last-event-id") else { return Ok(Cursor::default()) };
+    let seen = seen.to_str().unwrap_or("?");
+    seen.parse().map_err(|error| Failure::bad_input("last-event-id", error))
+}
+
+fn stream(events: Receiver<LogEvent>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let events = unfold(events, |mut events| async move {
+        let event = events.recv().await?;
+        Some((Ok(on_the_wire(&event)), events))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+}
+
+fn on_the_wire(event: &LogEvent) -> Event {
+    match event {
+        LogEvent::Entry(entry) => {
+            let data = serde_json::to_string(entry).unwrap_or_default();
+            Event::default().id(&entry.seq).event(entry.source.name()).data(data)
+        }
+        LogEvent::Broken { message } => {
+            Event::default().event("error").data(json!({ "message": message }).to_string())
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Runs of agents: from a wish to a receipt, in one request.
+
+use pinfold_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::ground::{Ground, kill_keeper, on_server};
+
+fn asked(context: Value) -> Value {
+    json!({ "taskId": "task_1", "agentType": "elicitation", "context": context })
+}
+
+fn is_proof(receipt: &Value) -> bool {
+    let checks = receipt["checks"].as_array().unwrap();
+    checks.len() >= 6 && checks.iter().all(|check| check["result"] == "absent")
+}
+
+async fn wait_for_output(ground: &Ground, run: &Value, text: &str) {
+    let path = run["links"]["output"].as_str().unwrap();
+    let said = |page: &Value| page["events"].to_string().contains(text).then_some(());
+    ground.until(text, path, said).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_answered_with_its_result_its_use_and_its_receipt() {
+    on_server(|ground| async move {
+        let script =
+            "cat notes/in.txt; printf 'x' | cat - /etc/data.bin > out/data; echo oops >&2; ./tool; exit 3";
+        let context = json!({
+            "script": format!("mkdir out; {script}"),
+            "files": {
+                "notes/in.txt": "hello $WORD\n",
+                "/etc/data.bin": { "base64": "/wA=" },
+                "tool": { "text": "#!/bin/sh\necho $WORD\n", "executable": true }
+            },
+            "env": { "WORD": "world" },
+            "artifacts": ["out/data", "nowhere"]
+        });
+
+        let answer = ground.post("/api/agents/execute", asked(context)).await;
+
+        assert_eq!(answer.status, 200, "{:?}", answer.bytes);
+        let run = answer.json();
+        assert_eq!((&run["task_id"], &run["agent_type"]), (&json!("task_1"), &json!("ELICITATION")));
+        assert_eq!((&run["exit_code"], &run["cause"]), (&json!(3), &json!("exit_nonzero")));
+        assert_eq!(run["output"]["stdout"], "hello $WORD\nworld\n");
+        assert_eq!(run["output"]["stderr"], "oops\n");
+        assert!(is_proof(&run["receipt"]) && run["usage"]["cpu_ms"].is_u64(), "{run:#}");
+        assert_eq!(run["attempts"].as_array().unwrap().len(), 1);
+        let [data, nowhere] = &run["artifacts"].as_array().unwrap()[..] else { panic!("{run:#}") };
+        assert_eq!((&data["state"], &data["size"]), (&json!("kept"), &json!(3)));
+        assert_eq!(nowhere["state"], "missing");
+        assert!(nowhere["error"].as_str().unwrap().contains("not found"), "{nowhere}");
+        let limits = ground.get(run["links"]["sandbox"].as_str().unwrap()).await.json()["limits"].clone();
+        assert_eq!((&limits["memory_mb"], &limits["timeout_ms"]), (&json!(256), &json!(300_000)));
+        let again = ground.get(run["links"]["self"].as_str().unwrap()).await;
+        assert_eq!((again.status, again.json()), (200, run));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_sandbox_dies_is_finished_by_the_next_one_with_its_files() {
+    on_server(|ground| async move {
+        // The first try spoils its file, and the second finds it as it was asked for.
+        let script = "cat seed; echo spoilt > seed; echo begun; sleep 2; echo done | tee result";
+        let context = json!({ "script": script, "files": { "seed": "fresh\n" }, "artifacts": ["result"] });
+        let began = ground.post("/api/agents/execute?wait=0", asked(context)).await;
+        assert_eq!(began.status, 202, "{:?}", began.bytes);
+        let run = began.json();
+        assert_eq!(began.header("location"), run["links"]["self"].as_str());
+        wait_for_output(&ground, &run, "begun").await;
+
+        kill_keeper(ground.data.path(), &format!("{}.1", run["sandbox_id"].as_str().unwrap()));
+        let own = run["links"]["self"].as_str().unwrap();
+        let ended = ground.get(&format!("{own}?wait=60")).await;
+
+        assert_eq!(ended.status, 200, "{:?}", ended.bytes);
+        let ended = ended.json();
+        assert_eq!((&ended["exit_code"], &ended["cause"]), (&json!(0), &json!("completed")), "{ended:#}");
+        assert_eq!(ended["output"]["stdout"], "fresh\nbegun\nfresh\nbegun\ndone\n");
+        let [first, second] = &ended["attempts"].as_array().unwrap()[..] else { panic!("{ended:#}") };
+        assert_eq!((&first["generation"], &second["generation"]), (&json!(1), &json!(2)));
+        assert!(is_proof(&first["receipt"]) && is_proof(&second["receipt"]));
+        assert!(first["cause"] != "completed" && first["why"].is_string(), "{first}");
+        assert_eq!(second["cause"], "completed");
+        assert_eq!(ended["artifacts"][0]["state"], "kept");
+        let execution = ground.get(ended["links"]["execution"].as_str().unwrap()).await.json();
+        assert_eq!(execution["attempts"].as_array().unwrap().len(), 2);
+        the_log_has_both_tries_in_order(&ground, &ended).await;
+    })
+    .await;
+}
+
+/// Also where it is read in small pages.
+async fn the_log_has_both_tries_in_order(ground: &Ground, run: &Value) {
+    let (path, mut after, mut said) = (run["links"]["logs"].as_str().unwrap(), String::new(), Vec::new());
+    loop {
+        let page = ground.get(&format!("{path}?limit=2{after}")).await.json();
+        let entries = page["entries"].as_array().unwrap().clone();
+        if entries.is_empty() {
+            break;
+        }
+        said.extend(entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()));
+        after = format!("&after={}", page["next"].as_str().unwrap());
+    }
+    let interesting = ["fresh", "begun", "done", "another one is to be tried", " started", "exited"];
+    let in_it =
+        |text: &String| interesting.into_iter().filter(|word| text.contains(word)).collect::<Vec<_>>();
+    let order: Vec<_> = said.iter().flat_map(in_it).collect();
+    let expected = [
+        " started",
+        "fresh",
+        "begun",
+        "another one is to be tried",
+        " started",
+        "fresh",
+        "begun",
+        "done",
+        "exited",
+    ];
+    assert_eq!(order, expected, "{said:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_takes_too_long_is_ended_and_what_it_left_is_kept() {
+    on_server(|ground| async move {
+        let mut body =
+            asked(json!({ "script": "echo half > half; sleep 60", "artifacts": ["/workspace/half"] }));
+        body["agentType"] = "HASTY".into();
+
+        let run = ground.post("/api/agents/execute", body).await.json();
+
+        assert_eq!((&run["state"], &run["cause"]), (&json!("timed_out"), &json!("time_limit")), "{run:#}");
+        assert_eq!(run["attempts"].as_array().unwrap().len(), 1);
+        let [half] = &run["artifacts"].as_array().unwrap()[..] else { panic!("{run:#}") };
+        assert_eq!((&half["name"], &half["state"]), (&json!("workspace/half"), &json!("kept")), "{half}");
+        let content = ground.get(half["url"].as_str().unwrap()).await;
+        assert_eq!(&content.bytes[..], b"half\n");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_key_gives_the_same_run() {
+    on_server(|ground| async move {
+        let body = asked(json!({ "command": ["cat", "/proc/sys/kernel/random/uuid"] })).to_string();
+        let ask = async |body: &str| {
+            let request = hyper::Request::post(ground.url("/api/agents/execute"))
+                .header("authorization", format!("Bearer {}", ground.admin))
+                .header("content-type", "application/json")
+                .header("idempotency-key", "once");
+            ground.send(request.body(body.to_owned().into()).unwrap()).await
+        };
+
+        let (first, second) = (ask(&body).await, ask(&body).await);
+        let other = ask(&body.replace("task_1", "task_2")).await;
+
+        assert_eq!(first.json(), second.json());
+        assert_eq!((other.status, other.code()), (422, ErrorCode::KeyReused));
+        let stats = ground.get("/api/sandbox/stats").await.json();
+        assert_eq!((&stats["total_created"], &stats["total_destroyed"]), (&json!(1), &json!(1)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_run_is_refused_by_the_name_of_its_field() {
+    on_server(|ground| async move {
+        let wizard = json!({ "taskId": "t", "agentType": "WIZARD", "context": { "command": ["true"] } });
+
+        let refused = ground.post("/api/agents/execute", wizard).await;
+
+        assert_eq!((refused.status, refused.code()), (400, ErrorCode::BadInput));
+        let details = refused.json()["error"]["details"].clone();
+        assert_eq!(details["field"], "agentType");
+        let known = details["known"].as_array().unwrap();
+        assert!(known.contains(&json!("ELICITATION")) && known.contains(&json!("HASTY")), "{known:?}");
+        for (context, field) in [
+            (json!({ "command": ["true"], "file": {} }), "context.file"),
+            (json!({ "command": "true" }), "context.command"),
+            (json!({ "command": ["true"], "files": { "a": 1 } }), "context.files.a"),
+            (json!({}), "context.command"),
+        ] {
+            let refused = ground.post("/api/agents/execute", asked(context)).await;
+            assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)));
+        }
+        assert_eq!(ground.get("/api/sandbox/stats").await.json()["total_created"], 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_stopped_says_so_and_is_not_tried_again() {
+    on_server(|ground| async move {
+        let context = json!({ "script": "echo begun; sleep 60", "artifacts": ["x"] });
+        let run = ground.post("/api/agents/execute?wait=0", asked(context)).await.json();
+        wait_for_output(&ground, &run, "begun").await;
+
+        let stopped = ground.delete(&format!("{}?force=1", run["links"]["sandbox"].as_str().unwrap())).await;
+        let ended = ground.get(run["links"]["self"].as_str().unwrap()).await;
+
+        assert_eq!((stopped.status, ended.status), (200, 200));
+        let ended = ended.json();
+        assert_eq!(
+            (&ended["cause"], ended["attempts"].as_array().unwrap().len()),
+            (&json!("stopped_by_user"), 1)
+        );
+        assert_eq!(ended["artifacts"][0]["state"], "missing");
+    })
+    .await;
+}

@@ -1,0 +1,50 @@
+//! Files that are kept of what a command left.
+
+use pinfold_api::ErrorCode;
+use serde_json::json;
+
+use crate::ground::on_server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_is_read_as_it_was_written_and_runs_nowhere() {
+    on_server(|ground| async move {
+        let script =
+            "head -c 3000000 /dev/urandom > big; sha256sum big | cut -d' ' -f1; printf '<b>' > 'a b.html'";
+        let context = json!({ "script": script, "artifacts": ["big", "a b.html"] });
+        let body = json!({ "taskId": "t", "agentType": "VALIDATION", "context": context });
+        let run = ground.post("/api/agents/execute", body).await.json();
+        let sum = run["output"]["stdout"].as_str().unwrap().trim().to_owned();
+
+        let listed = ground.get(run["links"]["artifacts"].as_str().unwrap()).await.json();
+        let [big, page] = &listed.as_array().unwrap()[..] else { panic!("{listed}") };
+        let content = ground.get(big["url"].as_str().unwrap()).await;
+        let html = ground.get(page["url"].as_str().unwrap()).await;
+
+        assert_eq!((content.bytes.len(), &big["sha256"]), (3_000_000, &json!(sum)), "{run:#}");
+        assert_eq!(&html.bytes[..], b"<b>");
+        assert_eq!(html.header("content-type"), Some("application/octet-stream"));
+        assert_eq!(html.header("content-disposition"), Some("attachment"));
+        assert_eq!(html.header("x-content-type-options"), Some("nosniff"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_artifact_is_told() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let ran = ground.sh(&id, "true").await;
+        let path = format!("/api/executions/{}/artifacts", ran["execution_id"].as_str().unwrap());
+
+        let none = ground.get(&path).await;
+        let one = ground.get(&format!("{path}/x")).await;
+        let trick = ground.get(&format!("{path}/a/%2E%2E/b")).await;
+        let nobody = ground.get("/api/executions/exe_01m7h9849weh0tapx1maw3q2yb/artifacts").await;
+
+        assert_eq!((none.status, none.json()), (200, json!([])));
+        assert_eq!((one.status, one.code()), (404, ErrorCode::UnknownArtifact));
+        assert_eq!((trick.status, trick.code()), (400, ErrorCode::BadInput));
+        assert_eq!((nobody.status, nobody.code()), (404, ErrorCode::UnknownExecution));
+    })
+    .await;
+}

@@ -1,0 +1,34 @@
+//! What a sandbox uses, measured from its processes.
+
+use serde_json::json;
+
+use crate::ground::{on_server, sh};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_are_told_with_their_limits_while_it_lives_and_in_all_after_its_end() {
+    on_server(|ground| async move {
+        let limits = json!({ "memory_mb": 64, "network_requests": 7 });
+        let made = ground.post("/api/sandbox", json!({ "limits": limits })).await.json();
+        let path = format!("/api/sandbox/{}", made["id"].as_str().unwrap());
+        ground.sh(made["id"].as_str().unwrap(), "head -c 2000000 /dev/zero > /workspace/file").await;
+
+        let idle = ground.get(&format!("{path}/resources")).await.json();
+        ground
+            .sh_in_background(made["id"].as_str().unwrap(), sh("while :; do echo tick; sleep 0.05; done"))
+            .await;
+        let resources = format!("{path}/resources");
+        ground.until("it is at work", &resources, |it| (it["verdict"] == "healthy").then_some(())).await;
+        ground.delete(&format!("{path}?force=1")).await;
+        let ended = ground.get(&resources).await.json();
+
+        assert_eq!((&idle["verdict"], &idle["memory_limit_mb"]), (&json!("idle"), &json!(64)));
+        assert!(idle["disk_mb"].as_f64().unwrap() >= 1.9, "{idle}");
+        assert!(idle["operations"].as_u64().unwrap() >= 1 && idle["duration_ms"].as_u64().unwrap() > 0);
+        assert_eq!((&idle["network_requests"], &idle["network_requests_limit"]), (&json!(0), &json!(7)));
+        assert!(idle["cpu_percent"].is_f64() && idle["memory_peak_mb"].is_f64(), "{idle}");
+        assert_eq!(ended["verdict"], "ended");
+        assert_eq!(ended["diagnosis"], "it has ended: stopped_by_user");
+        assert!(ended["cpu_ms"].is_u64(), "{ended}");
+    })
+    .await;
+}
