@@ -1,11 +1,16 @@
 //! The one translation between what the lifecycle knows and what the API says. HTTP calls it; a command without a
 //! server calls it in its own process.
 
+mod audit;
+mod care;
 mod create;
+mod events;
 mod executions;
 mod failure;
 mod files;
 mod following;
+mod health;
+mod images;
 mod input;
 mod resources;
 mod sandboxes;
@@ -15,14 +20,16 @@ mod view;
 mod words;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pinfold_engine::{ApplyError, Clock, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_provider::Body;
 use pinfold_store::{Row, Store, Stored};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 
 pub use create::Creation;
+pub use events::Followed;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
@@ -37,6 +44,8 @@ pub struct Service {
     host: Host,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
+    /// Held by each note that is being written beside its request.
+    noting: Arc<RwLock<()>>,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -45,7 +54,7 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, closing: watch::Sender::new(false) }
+        Self { host, closing: watch::Sender::new(false), noting: Arc::default() }
     }
 
     #[must_use]
@@ -69,6 +78,7 @@ impl Service {
 
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
         self.close_streams();
+        drop(self.noting.write().await);
         self.host.engine.shutdown(on_exit, wait_ms).await
     }
 

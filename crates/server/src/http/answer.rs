@@ -20,7 +20,8 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownSandbox
         | ErrorCode::UnknownExecution
         | ErrorCode::UnknownToken
-        | ErrorCode::UnknownFile => StatusCode::NOT_FOUND,
+        | ErrorCode::UnknownFile
+        | ErrorCode::UnknownImage => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::WrongState => StatusCode::CONFLICT,
         ErrorCode::SandboxGone => StatusCode::GONE,

@@ -4,6 +4,8 @@
 
 mod access;
 mod bad_input;
+mod care;
+mod events;
 mod executions;
 mod files;
 mod ground;
@@ -11,3 +13,4 @@ mod life;
 mod listing;
 mod origins;
 mod streams;
+mod terminal;
