@@ -1,6 +1,7 @@
 //! Runs the stages of a test run one after another and counts what passed, failed and was skipped.
 //! A stage that fails does not keep the later ones from running: one run shows all there is to repair.
 
+mod api;
 mod needs;
 mod skips;
 mod stages;
@@ -13,6 +14,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 
 use crate::cargo;
+pub(crate) use api::{Options as ApiOptions, run_with as run_api};
 use skips::Skips;
 use stages::{STAGES, Stage, What, When};
 use tally::Tally;

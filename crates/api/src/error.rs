@@ -42,6 +42,7 @@ pub enum ErrorCode {
     UnknownToken,
     UnknownFile,
     UnknownArtifact,
+    UnknownImage,
     /// What was asked for cannot be done in the state that things are in.
     WrongState,
     /// All places for executions are taken.
@@ -56,7 +57,7 @@ pub enum ErrorCode {
     KeyReused,
     /// There is no room for more.
     LimitReached,
-    /// Too many requests with one token.
+    /// Too many requests with one token, or too many wrong tokens from one address.
     RateLimited,
     TooLarge,
     UnsupportedMediaType,
@@ -66,4 +67,68 @@ pub enum ErrorCode {
     Unavailable,
     /// A fault of the server.
     Internal,
+}
+
+impl ErrorCode {
+    pub const ALL: &[Self] = &[
+        Self::BadInput,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::ForeignOrigin,
+        Self::UnknownRoute,
+        Self::MethodNotAllowed,
+        Self::UnknownSandbox,
+        Self::UnknownExecution,
+        Self::UnknownToken,
+        Self::UnknownFile,
+        Self::UnknownArtifact,
+        Self::UnknownImage,
+        Self::WrongState,
+        Self::SandboxBusy,
+        Self::SandboxGone,
+        Self::StartFailed,
+        Self::CannotBeDone,
+        Self::KeyReused,
+        Self::LimitReached,
+        Self::RateLimited,
+        Self::TooLarge,
+        Self::UnsupportedMediaType,
+        Self::TimedOut,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+
+    /// For people who read about it.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::BadInput => "the field that `details.field` names cannot be used",
+            Self::Unauthorized => "no token, or one that is not valid",
+            Self::Forbidden => "the token is good for less than this",
+            Self::ForeignOrigin => "the Host or the Origin is not one this server answers to",
+            Self::UnknownRoute => "there is nothing at this path",
+            Self::MethodNotAllowed => "this cannot be asked at this path",
+            Self::UnknownSandbox => "there is no such sandbox",
+            Self::UnknownExecution => "there is no such execution",
+            Self::UnknownToken => "there is no such token",
+            Self::UnknownFile => "there is no such file",
+            Self::UnknownArtifact => "there is no such artifact",
+            Self::UnknownImage => "there is no such image",
+            Self::WrongState => "it cannot be done in the state that things are in",
+            Self::SandboxBusy => "all places for executions are taken",
+            Self::SandboxGone => "the sandbox has ended or is being ended; `details.cause` says why",
+            Self::StartFailed => "the sandbox did not become ready",
+            Self::CannotBeDone => "it can be understood and cannot be done",
+            Self::KeyReused => "the idempotency key was used for another request",
+            Self::LimitReached => "there is no room for more",
+            Self::RateLimited => {
+                "too many requests with one token, or too many wrong tokens from one address"
+            }
+            Self::TooLarge => "the body is larger than the server takes",
+            Self::UnsupportedMediaType => "the body is of another kind",
+            Self::TimedOut => "the answer did not come in time",
+            Self::Unavailable => "the store or a sandbox cannot be reached for now",
+            Self::Internal => "a fault of the server",
+        }
+    }
 }

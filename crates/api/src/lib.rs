@@ -2,28 +2,37 @@
 //! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
 
 mod agent;
+mod audit;
 mod cause;
 mod error;
+mod event;
 mod execution;
 mod files;
+mod health;
+mod image;
 mod log;
 mod object;
 mod output;
 mod receipt;
 mod resources;
 mod sandbox;
+mod terminal;
 mod token;
 
 pub use agent::{
     AgentContext, AgentFile, AgentLinks, AgentRequest, AgentRun, Artifact, ArtifactState, Attempt,
     DescribedFile,
 };
+pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
+pub use event::{Event, EventPage};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };
 pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
+pub use health::{Health, HealthPart, HealthState, ProbeResult, ProbeState};
+pub use image::{Image, ImageRemoved};
 pub use log::{LogEntry, LogHint, LogPage, LogSource};
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
@@ -33,6 +42,7 @@ pub use sandbox::{
     CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
     Stats, Status, StopPending,
 };
+pub use terminal::{TerminalRead, TerminalSaying, TerminalSize};
 pub use token::{NewToken, Role, Token, TokenCreated};
 
 /// How the next page of a list is asked for: what this header says goes into `?cursor=`.

@@ -152,6 +152,16 @@ impl Outcome {
         };
         Self { kind, cause, exit_code: None, detail: None }
     }
+
+    /// The same whoever tells it. A limit of time and a cancel are enforced by the engine and by the body, and whichever
+    /// comes first must not show: the code of a process that was killed for it is not its own.
+    #[must_use]
+    pub(crate) fn settled(self) -> Self {
+        match self.kind {
+            OutcomeKind::TimedOut | OutcomeKind::Cancelled => Self { exit_code: None, ..self },
+            OutcomeKind::Exited | OutcomeKind::Failed | OutcomeKind::Lost => self,
+        }
+    }
 }
 
 impl Execution {

@@ -219,6 +219,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn record_end(&mut self, mut execution: Execution, outcome: Outcome) {
+        let outcome = outcome.settled();
         self.note_end(&mut execution, &outcome);
         self.record(Fact::ExecutionEnded { execution: execution.id, outcome: outcome.clone() });
         let state = ExecutionState::Ended { outcome, at: self.now };

@@ -5,25 +5,32 @@ mod agents;
 mod answer;
 mod artifacts;
 mod auth;
+mod care;
 mod chores;
+mod events;
 mod executions;
 mod extract;
 mod files;
 mod groups;
+mod images;
 mod listen;
 mod logs;
+mod noting;
 mod openapi;
 mod origin;
 mod output;
+mod paging;
+#[cfg(test)]
+mod reference;
 mod requests;
 mod sandboxes;
+mod terminal;
 mod tokens;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use pinfold_api::ErrorCode;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -45,21 +52,23 @@ pub struct ServerConfig {
     /// Requests of one token in a second, and at once.
     pub rate: NonZeroU32,
     pub burst: NonZeroU32,
+    /// Wrong tokens from one address in a minute. Whoever shows a right one is let in all the same.
+    pub wrong_tokens: NonZeroU32,
     pub connections: usize,
     pub housekeeping: Housekeeping,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+/// More than somebody mistypes, and nothing to somebody who guesses.
+const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(300).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
-/// Of a request that is read as a whole.
-const BODY_BYTES: usize = 4 << 20;
-
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             names: Vec::new(),
             rate: RATE,
             burst: BURST,
+            wrong_tokens: WRONG_TOKENS,
             connections: 4_096,
             housekeeping: Housekeeping::default(),
         }
@@ -72,10 +81,14 @@ fn groups() -> Vec<Group> {
         sandboxes::groups(),
         executions::groups(),
         output::groups(),
+        terminal::groups(),
+        events::groups(),
+        care::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),
         artifacts::groups(),
+        images::groups(),
         tokens::groups(),
         openapi::groups(),
     ]
@@ -91,7 +104,6 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
     guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(from_fn_with_state(doorkeeper, auth::let_in))
         .merge(chores::public())
         .with_state(service)

@@ -3,12 +3,17 @@
 
 mod agents;
 mod archived;
+mod audit;
+mod care;
 mod create;
 mod diagnosis;
+mod events;
 mod executions;
 mod failure;
 mod files;
 mod following;
+mod health;
+mod images;
 mod input;
 mod logs;
 mod resources;
@@ -19,15 +24,17 @@ mod view;
 mod words;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pinfold_engine::{ApplyError, Clock, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_provider::Body;
 use pinfold_store::{Row, Store, Stored};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 
 pub use agents::Run;
 pub use create::Creation;
+pub use events::Followed;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
@@ -45,6 +52,8 @@ pub struct Service {
     profiles: Profiles,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
+    /// Held by each note that is being written beside its request.
+    noting: Arc<RwLock<()>>,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -53,7 +62,7 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, profiles: Profiles::default(), closing: watch::Sender::new(false) }
+        Self { host, profiles: Profiles::default(), closing: watch::Sender::new(false), noting: Arc::default() }
     }
 
     /// With other types of agents than the usual ones.
@@ -84,6 +93,7 @@ impl Service {
 
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
         self.close_streams();
+        drop(self.noting.write().await);
         self.host.engine.shutdown(on_exit, wait_ms).await
     }
 

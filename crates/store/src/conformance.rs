@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests, although they live where other crates can reach them")]
 
+mod audit;
 mod commits;
 mod creating;
 mod finding;
@@ -15,6 +16,7 @@ mod tries;
 mod unreadable;
 pub mod world;
 
+pub use audit::*;
 pub use commits::*;
 pub use creating::*;
 pub use finding::*;
@@ -31,13 +33,15 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Store, Tokens};
+use crate::{Audit, Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
     fn store(&self) -> Arc<dyn Store>;
 
     fn tokens(&self) -> Arc<dyn Tokens>;
+
+    fn audit(&self) -> Arc<dyn Audit>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -120,6 +124,8 @@ macro_rules! conformance {
             a_second_token_with_the_same_id_is_refused,
             a_token_is_revoked_once_and_for_all,
             tokens_are_listed_the_oldest_first,
+            who_asked_is_read_back_in_pages,
+            who_asked_is_kept_as_long_as_the_history,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

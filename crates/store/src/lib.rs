@@ -2,6 +2,7 @@
 //! transaction that is guarded by the row's version, and an answer means that it is on disk.
 //! Start reading at [`Store`].
 
+mod audit;
 mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -12,6 +13,7 @@ mod sqlite;
 mod store;
 mod token;
 
+pub use audit::{Audit, Note};
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
 pub use node::{Node, NodeSeen};

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod api_guide;
 mod console;
 mod create;
 mod doctor;

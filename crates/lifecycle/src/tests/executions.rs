@@ -114,6 +114,23 @@ fn an_execution_past_its_time_limit_is_ended() {
 }
 
 #[test]
+fn an_execution_that_a_limit_ended_shows_the_same_whoever_was_first() {
+    let limits = ExecutionLimits { timeout_ms: Some(9_000), ..no_limits() };
+    let killed = Outcome { exit_code: Some(137), ..Outcome::ended_for(Cause::TimeLimit) };
+    let end_of = |scene: &Scene| scene.finished[0].outcome().cloned();
+
+    let mut by_body = Scene::running(Policy::default(), FIRST, limits);
+    let ticket = by_body.duty(|work| work == Work::Watch { execution: FIRST }).ticket;
+    by_body.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome: killed.clone() });
+    let mut by_engine = Scene::running(Policy::default(), FIRST, limits);
+    by_engine.wait_ms(9_000);
+    by_engine.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome: killed });
+
+    assert_eq!(end_of(&by_body), Some(Outcome::ended_for(Cause::TimeLimit)));
+    assert_eq!(end_of(&by_engine), end_of(&by_body));
+}
+
+#[test]
 fn silence_is_judged_by_a_look() {
     let mut scene = Scene::running(Policy::default(), FIRST, silent_for(8_000));
     let began = scene.now;

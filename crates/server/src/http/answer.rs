@@ -21,7 +21,8 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownExecution
         | ErrorCode::UnknownToken
         | ErrorCode::UnknownFile
-        | ErrorCode::UnknownArtifact => StatusCode::NOT_FOUND,
+        | ErrorCode::UnknownArtifact
+        | ErrorCode::UnknownImage => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::WrongState => StatusCode::CONFLICT,
         ErrorCode::SandboxGone => StatusCode::GONE,

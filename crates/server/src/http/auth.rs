@@ -1,17 +1,21 @@
 //! Who is let in: those who show a token, and not too often.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota};
+use governor::{DefaultKeyedRateLimiter, NotUntil, Quota};
 use pinfold_api::ErrorCode;
 use pinfold_lifecycle::TokenId;
 
 use super::ServerConfig;
+use super::listen::Peer;
+use super::noting::Asked;
 use super::requests::Told;
 use crate::service::Caller;
 use crate::{Failure, Service};
@@ -19,28 +23,54 @@ use crate::{Failure, Service};
 pub(super) struct Doorkeeper {
     service: Arc<Service>,
     rates: DefaultKeyedRateLimiter<TokenId>,
+    /// Of wrong tokens.
+    wrong: DefaultKeyedRateLimiter<IpAddr>,
+    wrong_so_far: AtomicU32,
 }
+
+/// After so many wrong tokens, addresses that showed none lately are forgotten.
+const FORGET_EVERY: u32 = 1_024;
 
 impl Doorkeeper {
     pub(super) fn new(service: Arc<Service>, config: &ServerConfig) -> Self {
         let quota = Quota::per_second(config.rate).allow_burst(config.burst);
-        Self { service, rates: DefaultKeyedRateLimiter::keyed(quota) }
+        Self {
+            service,
+            rates: DefaultKeyedRateLimiter::keyed(quota),
+            wrong: DefaultKeyedRateLimiter::keyed(Quota::per_minute(config.wrong_tokens)),
+            wrong_so_far: AtomicU32::new(0),
+        }
     }
 
-    async fn judge(&self, shown: Option<String>) -> Result<Caller, Failure> {
+    async fn judge(&self, shown: Option<String>, from: Option<Peer>) -> Result<Caller, Failure> {
         let refused = || {
             let told = "show a valid token: `Authorization: Bearer …`";
             Failure::new(ErrorCode::Unauthorized, told)
         };
         let shown = shown.ok_or_else(refused)?;
-        let caller = self.service.recognise(&shown).await?.ok_or_else(refused)?;
-        self.rates.check_key(&caller.token).map_err(|until| {
-            let wait = until.wait_time_from(DefaultClock::default().now());
-            let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-            Failure::new(ErrorCode::RateLimited, "too many requests with this token").retry_after_ms(ms)
-        })?;
+        let Some(caller) = self.service.recognise(&shown).await? else {
+            self.count_wrong(from)?;
+            return Err(refused());
+        };
+        let too_many = |until| later("too many requests with this token", &until);
+        self.rates.check_key(&caller.token).map_err(too_many)?;
         Ok(caller)
     }
+
+    fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
+        if self.wrong_so_far.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            self.wrong.retain_recent();
+        }
+        let Some(Peer(address)) = from else { return Ok(()) };
+        let too_many = |until| later("too many wrong tokens from this address", &until);
+        self.wrong.check_key(&address).map_err(too_many)
+    }
+}
+
+fn later(told: &str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Failure {
+    let wait = until.wait_time_from(DefaultClock::default().now());
+    let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    Failure::new(ErrorCode::RateLimited, told).retry_after_ms(ms)
 }
 
 fn bearer(request: &Request) -> Option<String> {
@@ -53,12 +83,18 @@ pub(super) async fn let_in(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = match doorkeeper.judge(bearer(&request)).await {
+    let from = request.extensions().get().copied();
+    let caller = match doorkeeper.judge(bearer(&request), from).await {
         Ok(caller) => caller,
         Err(failure) => return failure.into_response(),
     };
-    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(caller.clone());
+    let asked = Asked::of(&request);
     let mut response = next.run(request).await;
+    let now = doorkeeper.service.now();
+    if let Some(answered) = asked.and_then(|asked| asked.answered(now, &caller, &response)) {
+        answered.note(&doorkeeper.service).await;
+    }
     response.extensions_mut().insert(Told { token: caller.token });
     response
 }

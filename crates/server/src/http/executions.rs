@@ -18,17 +18,20 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query};
-use super::groups::{Group, PATIENT, QUICK};
+use super::groups::{Group, LARGE_BODY, PATIENT, QUICK};
 use super::output::stream;
-use super::sandboxes::{seen_through, wait_ms};
+use super::paging::CursorQuery;
+use super::sandboxes::{SandboxPath, seen_through, wait_ms};
 use crate::service::Ran;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK).routes(routes!(list)).routes(routes!(show)),
-        Group::of(Role::Operator, QUICK).routes(routes!(signal)).routes(routes!(feed)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(exec)).routes(routes!(cancel)),
+        Group::of(Role::Viewer, QUICK).routes(routes!(list)).routes(routes!(jobs)).routes(routes!(show)),
+        Group::of(Role::Operator, QUICK).routes(routes!(signal)),
+        Group::of(Role::Operator, QUICK).with_bodies(LARGE_BODY).routes(routes!(feed)),
+        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(exec)),
+        Group::of(Role::Operator, PATIENT).routes(routes!(cancel)),
     ]
 }
 
@@ -39,17 +42,7 @@ const CANCEL_WAIT_S: u64 = 15;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes what `Id` reads")]
-struct SandboxPath {
-    /// The sandbox.
-    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    id: String,
-}
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
-struct ExecutionPath {
+pub(super) struct ExecutionPath {
     /// The execution.
     #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
@@ -119,13 +112,29 @@ fn accepted(execution: Execution) -> Response {
 }
 
 /// The executions of a sandbox, the oldest first, also after its end.
-#[utoipa::path(get, operation_id = "list_executions", path = "/api/sandbox/{id}/executions", tag = "executions", params(SandboxPath),
-    responses((status = 200, description = "All of them", body = Vec<Execution>)))]
+#[utoipa::path(get, operation_id = "list_executions", path = "/api/sandbox/{id}/executions", tag = "executions", params(SandboxPath, CursorQuery),
+    responses((status = 200, description = "A page of them", body = Vec<Execution>,
+        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
 async fn list(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
-) -> Result<Answer<Vec<Execution>>, Failure> {
-    service.executions(id).await.map(Answer)
+    Query(query): Query<CursorQuery>,
+) -> Result<Response, Failure> {
+    query.answer(service.executions(id).await?, |execution| &execution.execution_id)
+}
+
+/// Those of them that were asked for in the background.
+#[utoipa::path(get, operation_id = "list_jobs", path = "/api/sandbox/{id}/jobs", tag = "executions", params(SandboxPath, CursorQuery),
+    responses((status = 200, description = "A page of them", body = Vec<Execution>,
+        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+async fn jobs(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+    Query(query): Query<CursorQuery>,
+) -> Result<Response, Failure> {
+    let mut jobs = service.executions(id).await?;
+    jobs.retain(|execution| execution.background);
+    query.answer(jobs, |execution| &execution.execution_id)
 }
 
 /// One execution.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use pinfold_api::ErrorCode;
@@ -23,15 +23,28 @@ pub(super) const PATIENT: Duration = Duration::from_secs(LONGEST_WAIT_S + 30);
 /// In seconds.
 pub(super) const LONGEST_WAIT_S: u64 = 3_600;
 
+/// Of a request that is read as a whole: what names things, and what carries something.
+const SMALL_BODY: usize = 64 << 10;
+pub(super) const LARGE_BODY: usize = 4 << 20;
+
+/// The role that a route asks for, as its answers carry it to those who account for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Needed(pub(super) Role);
+
 pub(super) struct Group {
     router: OpenApiRouter<Arc<Service>>,
     role: Role,
     within: Duration,
+    most_bytes: usize,
 }
 
 impl Group {
     pub(super) fn of(role: Role, within: Duration) -> Self {
-        Self { router: OpenApiRouter::new(), role, within }
+        Self { router: OpenApiRouter::new(), role, within, most_bytes: SMALL_BODY }
+    }
+
+    pub(super) fn with_bodies(self, most_bytes: usize) -> Self {
+        Self { most_bytes, ..self }
     }
 
     pub(super) fn routes(mut self, routes: UtoipaMethodRouter<Arc<Service>>) -> Self {
@@ -42,6 +55,7 @@ impl Group {
     pub(super) fn into_router(self) -> Router<Arc<Service>> {
         let (router, _) = self.router.split_for_parts();
         router
+            .route_layer(DefaultBodyLimit::max(self.most_bytes))
             .route_layer(from_fn_with_state(self.within, in_time))
             .route_layer(from_fn_with_state(self.role, has_role))
     }
@@ -53,14 +67,16 @@ impl Group {
 }
 
 async fn has_role(State(needed): State<Role>, request: Request, next: Next) -> Response {
-    match request.extensions().get::<Caller>() {
+    let mut response = match request.extensions().get::<Caller>() {
         Some(caller) if caller.role >= needed => next.run(request).await,
         Some(_) | None => {
-            let needed = format!("{needed:?}").to_lowercase();
-            let told = format!("this needs the role `{needed}`");
-            Failure::new(ErrorCode::Forbidden, told).with("needed", needed).into_response()
+            let role = format!("{needed:?}").to_lowercase();
+            let told = format!("this needs the role `{role}`");
+            Failure::new(ErrorCode::Forbidden, told).with("needed", role).into_response()
         }
-    }
+    };
+    response.extensions_mut().insert(Needed(needed));
+    response
 }
 
 /// Until the answer begins: what is streamed then has bounds of its own.

@@ -1,10 +1,13 @@
 //! Connections: so many at once, heads that come in time, and an orderly end.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -15,10 +18,15 @@ use super::{ServerConfig, assemble};
 use crate::Service;
 use crate::housekeeping::keep_house;
 
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
+
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(15);
 /// How long connections have to come to their end when the server does.
 const DRAIN: Duration = Duration::from_secs(10);
+const TAKES_NOTHING_MS: u32 = 120_000;
 /// After a failed accept: too many open files, mostly, and those are given back by others.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -41,11 +49,15 @@ pub async fn serve(
             () = &mut stopped => break,
             place = places.clone().acquire_owned() => place.map_err(io::Error::other)?,
         };
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             () = &mut stopped => break,
             accepted = accept(&listener) => accepted,
         };
         let answering = TowerToHyperService::new(router.clone());
+        let answering = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            answering.call(request)
+        });
         let connection = head.serve_connection(TokioIo::new(stream), answering).with_upgrades();
         let mut closing = closing.subscribe();
         tokio::spawn(async move {
@@ -80,13 +92,14 @@ impl Drop for AbortOnDrop {
     }
 }
 
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 // Answers are small and whole; waiting for more to send with them only delays them.
                 let _ = stream.set_nodelay(true);
-                return stream;
+                bound(&stream);
+                return (stream, Peer(from.ip()));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
@@ -94,4 +107,11 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             }
         }
     }
+}
+
+/// A connection whose other end takes nothing for so long is given up: it holds a place that others wait for.
+fn bound(stream: &TcpStream) {
+    // Where it cannot be said, the kernel's own bounds hold, which are longer.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, TAKES_NOTHING_MS);
+    let _ = rustix::net::sockopt::set_socket_keepalive(stream, true);
 }

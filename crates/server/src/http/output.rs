@@ -18,7 +18,7 @@ use tokio::sync::mpsc::Receiver;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::executions::wants_events;
+use super::executions::{ExecutionPath, wants_events};
 use super::extract::{Id, Query, flag};
 use super::groups::{Group, QUICK};
 use crate::{Failure, Service};
@@ -28,17 +28,7 @@ pub(super) fn groups() -> Vec<Group> {
 }
 
 /// A sign of life for whoever sits in between and drops connections that say nothing.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
-struct ExecutionPath {
-    /// The execution.
-    #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    id: String,
-}
+pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -54,7 +44,7 @@ struct OutputQuery {
 /// What an execution wrote, after a number: what is there now, or with `?follow=1` or `Accept: text/event-stream` all
 /// that comes. Also after its end, and after that of its sandbox.
 #[utoipa::path(get, operation_id = "read_output", path = "/api/executions/{id}/output", tag = "executions", params(ExecutionPath, OutputQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, as browsers send it")),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The same as `after`, as browsers send it")),
     responses((status = 200, description = "Events",
         content((OutputPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
 async fn output(
@@ -74,7 +64,7 @@ async fn output(
     Ok(Answer(page).into_response())
 }
 
-fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+pub(super) fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
     let number = given.to_str().ok().and_then(|text| text.parse().ok());
     number.map(Some).ok_or_else(|| Failure::bad_input("last-event-id", "it is not the number of an event"))

@@ -21,10 +21,15 @@ pub(super) struct Told {
 
 const LONGEST_ID: usize = 64;
 
-pub(super) async fn account_for(request: Request, next: Next) -> Response {
+/// The id of a request, for those who answer it.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub(super) String);
+
+pub(super) async fn account_for(mut request: Request, next: Next) -> Response {
     let id = given_id(&request).unwrap_or_else(fresh_id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let began = Instant::now();
+    request.extensions_mut().insert(RequestId(id.to_str().unwrap_or_default().to_owned()));
     let mut response = next.run(request).await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
     let ms = began.elapsed().as_secs_f64() * 1_000.0;

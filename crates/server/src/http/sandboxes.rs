@@ -18,7 +18,8 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, flag};
-use super::groups::{Group, LONGEST_WAIT_S, PATIENT, QUICK};
+use super::groups::{Group, LARGE_BODY, LONGEST_WAIT_S, PATIENT, QUICK};
+use super::paging::limit;
 use crate::service::{Caller, Creation, Stopped, WaitFor, Wanted};
 use crate::{Failure, Service};
 
@@ -30,19 +31,19 @@ pub(super) fn groups() -> Vec<Group> {
             .routes(routes!(show))
             .routes(routes!(resources)),
         Group::of(Role::Viewer, PATIENT).routes(routes!(wait)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(create)).routes(routes!(stop)),
+        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(create)),
+        Group::of(Role::Operator, PATIENT).routes(routes!(stop)),
     ]
 }
 
 const START_WAIT_S: u64 = 60;
 const STOP_WAIT_S: u64 = 30;
-const MOST_LISTED: u64 = 1_000;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes what `Id` reads")]
-struct SandboxPath {
+pub(super) struct SandboxPath {
     /// The sandbox.
     #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
@@ -131,16 +132,13 @@ async fn list(
     State(service): State<Arc<Service>>,
     Query(query): Query<ListQuery>,
 ) -> Result<Response, Failure> {
-    let limit = query.limit.unwrap_or(MOST_LISTED);
-    if !(1..=MOST_LISTED).contains(&limit) {
-        return Err(Failure::bad_input("limit", format!("1 to {MOST_LISTED} are allowed")));
-    }
+    let limit = limit(query.limit)?;
     let after = query.cursor.as_deref().map(str::parse::<SandboxId>).transpose();
     let after = after.map_err(|error| Failure::bad_input("cursor", error))?;
     let labels = query.label.iter().map(|given| label(given)).collect::<Result<_, _>>()?;
     let wanted =
         Wanted { status: query.status, agent_type: query.agent_type, labels, task_id: query.task_id };
-    let page = service.list(&wanted, after, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+    let page = service.list(&wanted, after, limit).await?;
     let next = page.next.map(|id| [(NEXT_CURSOR, id.to_string())]);
     Ok((next, Answer(page.sandboxes)).into_response())
 }
@@ -216,6 +214,33 @@ struct StopQuery {
     /// How many seconds to wait for the proof.
     #[param(maximum = 3600)]
     wait: Option<u64>,
+    /// Forget its record, too, once it is proven gone.
+    #[serde(default, deserialize_with = "flag")]
+    forget: bool,
+    /// Give your word that a quarantined body is gone, where no look can prove it. It is recorded, with your token's
+    /// name and the reason.
+    #[serde(default, deserialize_with = "flag")]
+    attest: bool,
+    /// Why you can give it.
+    #[param(min_length = 1, max_length = 1000)]
+    reason: Option<String>,
+}
+
+const LONGEST_REASON: usize = 1_000;
+
+impl StopQuery {
+    /// The reason, where somebody gives their word.
+    fn attested(&self) -> Result<Option<String>, Failure> {
+        let bad = |why: &str| Err(Failure::bad_input("reason", why));
+        match (self.attest, &self.reason) {
+            (false, None) => Ok(None),
+            (false, Some(_)) => bad("it is for `attest`"),
+            (true, Some(reason)) if (1..=LONGEST_REASON).contains(&reason.chars().count()) => {
+                Ok(Some(reason.clone()))
+            }
+            (true, _) => bad("say why you can give your word, in 1 to 1000 characters"),
+        }
+    }
 }
 
 /// End a sandbox, and wait for the proof that it is gone. Asking again gives the same receipt.
@@ -227,9 +252,20 @@ async fn stop(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
     Query(query): Query<StopQuery>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
-    let stopped = seen_through(async move { service.stop(id, query.force, wait_ms).await });
+    let attested = query.attested()?;
+    let stopped = seen_through(async move {
+        if let Some(reason) = attested {
+            service.attest(id, &caller, reason).await?;
+        }
+        if query.forget {
+            service.forget(id, query.force, wait_ms).await
+        } else {
+            service.stop(id, query.force, wait_ms).await
+        }
+    });
     Ok(match stopped.await? {
         Stopped::Gone(receipt) => Answer(receipt).into_response(),
         Stopped::Pending(pending) => {

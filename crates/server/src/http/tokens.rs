@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use pinfold_api::{NewToken, Token, TokenCreated};
 use pinfold_lifecycle::TokenId;
 use pinfold_store::Role;
@@ -12,8 +13,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Json};
+use super::extract::{Id, Json, Query};
 use super::groups::{Group, QUICK};
+use super::paging::CursorQuery;
 use super::sandboxes::seen_through;
 use crate::{Failure, Service};
 
@@ -32,10 +34,14 @@ struct TokenPath {
 }
 
 /// All tokens, those that were revoked too.
-#[utoipa::path(get, operation_id = "list_tokens", path = "/api/tokens", tag = "tokens",
-    responses((status = 200, description = "The oldest first", body = Vec<Token>)))]
-async fn list(State(service): State<Arc<Service>>) -> Result<Answer<Vec<Token>>, Failure> {
-    service.tokens().await.map(Answer)
+#[utoipa::path(get, operation_id = "list_tokens", path = "/api/tokens", tag = "tokens", params(CursorQuery),
+    responses((status = 200, description = "The oldest first", body = Vec<Token>,
+        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+async fn list(
+    State(service): State<Arc<Service>>,
+    Query(query): Query<CursorQuery>,
+) -> Result<Response, Failure> {
+    query.answer(service.tokens().await?, |token| &token.id)
 }
 
 /// Make a token.

@@ -174,7 +174,8 @@ fn command(request: &ExecRequest) -> Command {
         workdir: request.workdir.clone(),
         tty: request.tty,
         tty_size: None,
-        stdin: request.stdin.is_some() || request.interactive,
+        // Whoever sits at a terminal types.
+        stdin: request.stdin.is_some() || request.interactive || request.tty,
         ..Command::default()
     }
 }

@@ -98,7 +98,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> Option<String> {
+pub(super) fn chain(error: &dyn std::error::Error) -> Option<String> {
     let mut told = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

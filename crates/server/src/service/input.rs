@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pinfold_api::{ErrorCode, StdinAnswer, StdinRequest};
+use pinfold_api::{self as api, ErrorCode, StdinAnswer, StdinRequest};
 use pinfold_lifecycle::{ExecutionId, SandboxId};
-use pinfold_provider::{Fed, Feed, FeedError, Provider};
+use pinfold_provider::{Body, Fed, Feed, FeedError, Provider, ResizeError, TerminalSize};
 
 use super::{Failure, Service, body_of};
 
@@ -32,6 +32,54 @@ impl Service {
         Ok(StdinAnswer { accepted, closed })
     }
 
+    /// All of it, after what was fed before, as soon as it is read; it may not even run yet.
+    pub async fn feed_on(&self, id: ExecutionId, mut bytes: &[u8]) -> Result<(), Failure> {
+        let mut pause = FIRST_PAUSE;
+        while !bytes.is_empty() {
+            let body = body_of(&*self.running(id).await?);
+            let taken = match self.feed_piece(body, id, bytes).await {
+                Ok(taken) => taken,
+                Err(FeedError::NoSuchExecution | FeedError::Unreachable { .. }) => 0,
+                Err(error) => return Err(refused(error)),
+            };
+            bytes = &bytes[taken..];
+            if taken == 0 {
+                rest(&mut pause).await;
+            } else {
+                pause = FIRST_PAUSE;
+            }
+        }
+        Ok(())
+    }
+
+    /// How much of it is accepted.
+    async fn feed_piece(&self, body: Body, id: ExecutionId, bytes: &[u8]) -> Result<usize, FeedError> {
+        let nothing = Feed { at: 0, bytes: &[], close: false };
+        let at = self.host.provider.feed(body, id, nothing).await?.accepted;
+        let Fed { accepted, closed } =
+            self.host.provider.feed(body, id, Feed { at, bytes, close: false }).await?;
+        if closed {
+            return Err(FeedError::NoInput);
+        }
+        Ok(usize::try_from(accepted.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len()))
+    }
+
+    /// Tells a command how large its terminal is; it may not even run yet.
+    pub async fn resize(&self, id: ExecutionId, size: api::TerminalSize) -> Result<(), Failure> {
+        let size = TerminalSize { columns: size.columns, rows: size.rows };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let body = body_of(&*self.running(id).await?);
+            match self.host.provider.resize(body, id, size).await {
+                Ok(()) => return Ok(()),
+                Err(ResizeError::NoSuchExecution | ResizeError::Unreachable { .. }) => rest(&mut pause).await,
+                Err(error @ (ResizeError::NotRunning | ResizeError::NoTerminal)) => {
+                    return Err(Failure::new(ErrorCode::WrongState, error.to_string()));
+                }
+            }
+        }
+    }
+
     /// All of it in its order, however long it takes to be read; it may not even run yet.
     pub(super) async fn feed_all(&self, sandbox: SandboxId, id: ExecutionId, bytes: &[u8], close: bool) {
         let (mut at, mut pause) = (0, FIRST_PAUSE);
@@ -52,10 +100,14 @@ impl Service {
                 }
                 Err(FeedError::NoSuchExecution | FeedError::Unreachable { .. }) => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            rest(&mut pause).await;
         }
     }
+}
+
+async fn rest(pause: &mut Duration) {
+    tokio::time::sleep(*pause).await;
+    *pause = (*pause * 2).min(LONGEST_PAUSE);
 }
 
 fn bytes(request: &StdinRequest) -> Result<Vec<u8>, Failure> {

@@ -210,6 +210,14 @@ impl Service {
     }
 }
 
+/// Why it is being ended, or has ended.
+pub(super) fn ending_for(stored: &Stored) -> Option<Cause> {
+    match &stored.sandbox.life {
+        Life::Ended { cause, .. } | Life::Ending { cause, .. } => Some(*cause),
+        Life::Wanted => None,
+    }
+}
+
 fn ended_for_good(stored: &Stored) -> Option<Cause> {
     match &stored.sandbox.life {
         Life::Ended { cause, .. } if stored.sandbox.is_settled() => Some(*cause),

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pinfold_api as api;
 use pinfold_engine::{Ids, RandomIds};
@@ -17,9 +18,11 @@ use super::words::{self, moment};
 use super::{Failure, Service};
 
 /// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub token: TokenId,
+    /// The token's, for people.
+    pub name: Arc<str>,
     pub role: Role,
 }
 
@@ -44,7 +47,8 @@ impl Service {
         let Some(id) = id_in(shown) else { return Ok(None) };
         let Some(token) = self.host.store.token(id).await? else { return Ok(None) };
         let is_it: bool = token.hash.ct_eq(&hash(shown)).into();
-        Ok((is_it && token.revoked_at.is_none()).then_some(Caller { token: id, role: token.role }))
+        let caller = Caller { token: id, name: token.name.into(), role: token.role };
+        Ok((is_it && token.revoked_at.is_none()).then_some(caller))
     }
 
     pub async fn create_token(&self, asked: &api::NewToken) -> Result<api::TokenCreated, Failure> {

@@ -33,7 +33,7 @@ fn operations() -> Vec<Operation> {
             let path = path
                 .replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb"))
                 .replace("{path}", "etc/hosts")
-                .replace("{name}", "out/result.json");
+                .replace("{name}", "team/app");
             let role = operation.get("x-required-role").map(|role| role.as_str().unwrap().to_owned());
             found.push(Operation { method: method.to_uppercase(), path, role });
         }
@@ -43,7 +43,8 @@ fn operations() -> Vec<Operation> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_valid_token_nothing_answers_but_the_sign_of_life() {
-    on_server(|ground| async move {
+    let config = ServerConfig { wrong_tokens: NonZeroU32::MAX, ..ServerConfig::default() };
+    on_server_with(config, |ground| async move {
         let almost = format!("{}0", &ground.admin[..ground.admin.len() - 1]);
         let almost = if almost == ground.admin { almost.replace("0", "1") } else { almost };
         let (revoked_id, revoked) = ground.token("admin").await;
@@ -199,6 +200,27 @@ async fn the_description_is_whole_and_served() {
                 }
             }
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_shows_many_wrong_tokens_is_told_to_wait_and_a_right_one_is_let_in() {
+    let config = ServerConfig { wrong_tokens: NonZeroU32::new(5).unwrap(), ..ServerConfig::default() };
+    on_server_with(config, |ground| async move {
+        let ask = async |token: &str| {
+            ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+        };
+
+        let mut answers = Vec::new();
+        for _ in 0..8 {
+            answers.push(ask("wrong").await);
+        }
+
+        let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429, 429]);
+        assert!(answers[7].header("retry-after").is_some());
+        assert_eq!(ask(&ground.admin).await.status, 200);
     })
     .await;
 }

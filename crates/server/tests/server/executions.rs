@@ -111,6 +111,7 @@ async fn a_limit_of_one_command_ends_it_with_its_cause() {
         let ran = ground.post(&format!("/api/sandbox/{id}/exec"), body).await.json();
 
         assert_eq!((&ran["state"], &ran["cause"]), (&json!("timed_out"), &json!("time_limit")));
+        assert_eq!(ran["exit_code"], json!(null));
     })
     .await;
 }

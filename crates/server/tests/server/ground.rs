@@ -210,6 +210,14 @@ impl Ground {
         answer
     }
 
+    /// The body of an answer that goes on.
+    pub(crate) async fn stream(&self, path: &str) -> hyper::body::Incoming {
+        let request = Request::get(self.url(path)).header("authorization", format!("Bearer {}", self.admin));
+        let response = self.connections.request(request.body(Full::default()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    }
+
     /// A small sandbox that is ready.
     pub(crate) async fn sandbox(&self) -> String {
         let made = self.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;

@@ -76,3 +76,23 @@ async fn what_is_unknown_is_not_found() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn executions_and_jobs_are_listed_in_pages() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        ground.sh(&id, "true").await;
+        let job = ground.sh_in_background(&id, crate::ground::sh("true")).await;
+        ground.sh(&id, "true").await;
+
+        let first = ground.get(&format!("/api/sandbox/{id}/executions?limit=2")).await;
+        let cursor = first.header("x-next-cursor").unwrap();
+        let rest = ground.get(&format!("/api/sandbox/{id}/executions?limit=2&cursor={cursor}")).await;
+        let jobs = ground.get(&format!("/api/sandbox/{id}/jobs")).await.json();
+
+        assert_eq!(first.json()[1]["execution_id"], job);
+        assert_eq!((rest.json().as_array().unwrap().len(), rest.header("x-next-cursor")), (1, None));
+        assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["execution_id"]), (1, &job.into()));
+    })
+    .await;
+}

@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -146,4 +146,14 @@ CREATE TABLE tokens (
     created_at INTEGER NOT NULL,
     revoked_at INTEGER
 ) WITHOUT ROWID;
+";
+
+// Numbers are never used again, so that who reads on after one misses nothing.
+const AUDIT: &str = "
+CREATE TABLE audit (
+    seq  INTEGER PRIMARY KEY AUTOINCREMENT,
+    at   INTEGER NOT NULL,
+    note TEXT NOT NULL
+);
+CREATE INDEX audit_by_time ON audit (at);
 ";

@@ -5,8 +5,8 @@ use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{commit, create, pool, prune, read, tokens};
-use crate::{Change, Claim, Created, NewSandbox, Node, Retention, Token, Version};
+use super::{audit, commit, create, pool, prune, read, tokens};
+use crate::{Change, Claim, Created, NewSandbox, Node, Note, Retention, Token, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -19,6 +19,7 @@ pub(super) enum Write {
     Prune { retention: Retention, limit: usize },
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
+    Note(Box<Note>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(super) enum Wrote {
     Pruned(usize),
     TokenAdded,
     Revoked(bool),
+    Noted,
 }
 
 impl Write {
@@ -49,6 +51,7 @@ impl Write {
             }
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
+            Self::Note(note) => audit::add(connection, note).map(|()| Wrote::Noted),
         }
     }
 }

@@ -1,0 +1,127 @@
+//! `/api/images`: what sandboxes can be made from, besides the host itself.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Json as Answer;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use futures_util::StreamExt;
+use pinfold_api::{ErrorCode, Image, ImageRemoved};
+use pinfold_store::Role;
+use serde::Deserialize;
+use tempfile::NamedTempFile;
+use tokio::io::AsyncWriteExt;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+
+use super::extract::{Query, part_of_path};
+use super::groups::{Group, PATIENT, QUICK};
+use super::paging::CursorQuery;
+use super::sandboxes::seen_through;
+use crate::{Failure, Service};
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        Group::of(Role::Viewer, QUICK).routes(routes!(list)),
+        Group::of(Role::Admin, PATIENT).routes(routes!(import)).routes(routes!(remove)),
+    ]
+}
+
+/// Of one archive, as it is sent.
+const MOST_BYTES: u64 = 16 << 30;
+
+/// The images there are.
+#[utoipa::path(get, operation_id = "list_images", path = "/api/images", tag = "images", params(CursorQuery),
+    responses((status = 200, description = "By their names", body = Vec<Image>,
+        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+async fn list(
+    State(service): State<Arc<Service>>,
+    Query(query): Query<CursorQuery>,
+) -> Result<Response, Failure> {
+    query.answer(service.images().await?, |image| &image.name)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ImportQuery {
+    /// The name to give it, such as `team/app:1.2`.
+    #[param(
+        pattern = "^[a-z0-9]+([._-][a-z0-9]+)*(/[a-z0-9]+([._-][a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?$",
+        max_length = 128
+    )]
+    name: String,
+}
+
+/// Import an image: a tar archive (plain, gzip or zstd) of a root, of an OCI layout, or what `docker save` wrote.
+#[utoipa::path(post, operation_id = "import_image", path = "/api/images", tag = "images", params(ImportQuery),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, description = "Sandboxes can be made from it", body = Image)))]
+async fn import(
+    State(service): State<Arc<Service>>,
+    Query(query): Query<ImportQuery>,
+    request: Request,
+) -> Result<(StatusCode, Answer<Image>), Failure> {
+    let archive = receive(&service, request.into_body()).await?;
+    let imported = seen_through(async move {
+        let imported = service.import_image(archive.path().to_owned(), query.name).await;
+        // It goes with whatever came of it.
+        drop(archive);
+        imported
+    });
+    Ok((StatusCode::CREATED, Answer(imported.await?)))
+}
+
+/// To the data directory's disk: archives are larger than memory, and so may be larger than what is for short lives.
+async fn receive(service: &Service, body: Body) -> Result<NamedTempFile, Failure> {
+    let failed = |error: io::Error| Failure::internal(format!("could not keep an upload: {error}"));
+    let file = NamedTempFile::new_in(service.data()).map_err(failed)?;
+    let mut writer = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
+    let (mut stream, mut length) = (body.into_data_stream(), 0_u64);
+    while let Some(piece) = stream.next().await {
+        let piece = piece.map_err(|error| Failure::bad_input("body", error))?;
+        length += piece.len() as u64;
+        if length > MOST_BYTES {
+            let told = format!("an archive may have {MOST_BYTES} bytes");
+            return Err(Failure::new(ErrorCode::TooLarge, told));
+        }
+        writer.write_all(&piece).await.map_err(failed)?;
+    }
+    writer.flush().await.map_err(failed)?;
+    Ok(file)
+}
+
+/// The part of the path that is a name, slashes and all.
+struct Name(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        part_of_path(parts, state, "name").await.map(Self)
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes what `Name` reads")]
+struct NamePath {
+    /// The image's name, slashes and all.
+    #[param(max_length = 128)]
+    name: String,
+}
+
+/// Remove an image that no sandbox uses.
+#[utoipa::path(delete, operation_id = "remove_image", path = "/api/images/{*name}", tag = "images", params(NamePath),
+    responses((status = 200, description = "It is removed", body = ImageRemoved)))]
+async fn remove(
+    State(service): State<Arc<Service>>,
+    Name(name): Name,
+) -> Result<Answer<ImageRemoved>, Failure> {
+    seen_through(async move { service.remove_image(name).await }).await.map(Answer)
+}

@@ -1,0 +1,88 @@
+//! Looking after sandboxes: whether they work, whether they are still wanted, and whether records and bodies agree.
+
+use std::time::Duration;
+
+use pinfold_api::{BodyRef, Comparison, ErrorCode, ProbeResult, ProbeState, Sandbox};
+use pinfold_engine::{Reconcile, ReconcileReport};
+use pinfold_lifecycle::{ProbeFailure, Probed, SandboxId};
+use pinfold_provider::Provider;
+
+use super::words::moment;
+use super::{Failure, Service, body_of};
+
+/// As long as a probe of the engine's own may take, and some.
+const PROBE: Duration = Duration::from_secs(10);
+
+impl Service {
+    /// Tries commands, files and control of a sandbox now.
+    pub async fn probe(&self, id: SandboxId) -> Result<ProbeResult, Failure> {
+        let stored = self.stored(id).await?;
+        if let Some(cause) = super::sandboxes::ending_for(&stored) {
+            return Err(Failure::gone(cause));
+        }
+        if !matches!(stored.sandbox.lease, pinfold_lifecycle::Lease::Live(_)) {
+            return Err(Failure::new(
+                ErrorCode::WrongState,
+                "the sandbox has no body that could be tried now",
+            ));
+        }
+        let body = body_of(&stored);
+        let probed = tokio::time::timeout(PROBE, self.host.provider.probe(body)).await;
+        let (result, message) = match probed {
+            Ok(Probed::Passed) => (ProbeState::Passed, None),
+            Ok(Probed::Failed(failure)) => (ProbeState::Failed, Some(said(failure))),
+            Ok(Probed::Unknown { why }) => (ProbeState::Unknown, Some(why)),
+            Err(_) => {
+                (ProbeState::Unknown, Some(format!("there was no answer within {} s", PROBE.as_secs())))
+            }
+        };
+        Ok(ProbeResult {
+            sandbox_id: id.to_string(),
+            generation: body.generation.0,
+            result,
+            message,
+            at: moment(self.now()),
+        })
+    }
+
+    /// Counts idleness anew. Its longest life stays what it is.
+    pub async fn touch(&self, id: SandboxId) -> Result<Sandbox, Failure> {
+        self.host.engine.keep_alive(id).await?;
+        self.sandbox(id).await
+    }
+
+    /// Compares everything that is recorded with everything that is there.
+    pub async fn compare(&self, how: Reconcile) -> Result<Comparison, Failure> {
+        let report = self.host.engine.reconcile(how).await.map_err(Failure::unavailable)?;
+        let store = self.host.store.clone();
+        // It reads every row there is.
+        let disagreements = tokio::task::spawn_blocking(move || store.disagreements()).await;
+        let disagreements = disagreements.map_err(Failure::internal)??;
+        Ok(comparison(report, how, disagreements))
+    }
+}
+
+fn said(failure: ProbeFailure) -> String {
+    match failure {
+        ProbeFailure::Exec { why } => format!("commands: {why}"),
+        ProbeFailure::Files { why } => format!("files: {why}"),
+        ProbeFailure::Control { why } => format!("control: {why}"),
+    }
+}
+
+fn comparison(report: ReconcileReport, how: Reconcile, disagreements: Vec<String>) -> Comparison {
+    let ids = |ids: Vec<SandboxId>| ids.iter().map(ToString::to_string).collect();
+    let bodies = report.bodies_without_record.iter();
+    Comparison {
+        dry_run: how == Reconcile::DryRun,
+        records: report.records as u64,
+        bodies: report.bodies as u64,
+        bodies_without_record: bodies
+            .map(|body| BodyRef { sandbox_id: body.sandbox.to_string(), generation: body.generation.0 })
+            .collect(),
+        records_without_body: ids(report.records_without_body),
+        unreadable_records: ids(report.unreadable_records),
+        unreadable_marks: report.unreadable_marks,
+        disagreements,
+    }
+}

@@ -1,0 +1,135 @@
+//! Looking after sandboxes over HTTP: probes, idleness, comparisons, health, forgetting, and who asked.
+
+use pinfold_api::ErrorCode;
+use serde_json::{Value, json};
+
+use crate::ground::on_server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_tried_and_kept() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let before = ground.get(&format!("/api/sandbox/{id}")).await.json();
+
+        let probed = ground.post(&format!("/api/sandbox/{id}/probe"), json!({})).await;
+        let touched = ground.post(&format!("/api/sandbox/{id}/touch"), json!({})).await;
+
+        assert_eq!((probed.status, &probed.json()["result"]), (200, &json!("passed")));
+        let idle_by = |sandbox: &Value| sandbox["deadlines"]["idle_by"].as_str().unwrap().to_owned();
+        assert_eq!(touched.status, 200);
+        assert!(idle_by(&touched.json()) > idle_by(&before));
+        ground.delete(&format!("/api/sandbox/{id}")).await;
+        for what in ["probe", "touch"] {
+            let gone = ground.post(&format!("/api/sandbox/{id}/{what}"), json!({})).await;
+            assert_eq!((gone.status, gone.code()), (410, ErrorCode::SandboxGone), "{what}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_and_bodies_are_compared() {
+    on_server(|ground| async move {
+        ground.sandbox().await;
+
+        for (what, dry_run) in [("audit", true), ("reconcile", false)] {
+            let found = ground.post(&format!("/api/sandbox/{what}"), json!({})).await;
+
+            assert_eq!(found.status, 200);
+            let found = found.json();
+            assert_eq!(found["dry_run"], dry_run);
+            assert_eq!((&found["records"], &found["bodies"]), (&json!(1), &json!(1)));
+            for nothing in ["bodies_without_record", "records_without_body", "disagreements"] {
+                assert_eq!(found[nothing], json!([]), "{nothing}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_tells_of_the_store_the_host_and_all_sandboxes() {
+    on_server(|ground| async move {
+        ground.sandbox().await;
+
+        let health = ground.get("/api/sandbox/health").await.json();
+
+        assert_eq!(health["status"], "ok");
+        assert_eq!((&health["store"]["status"], &health["provider"]["status"]), (&json!("ok"), &json!("ok")));
+        assert_eq!((&health["sandboxes"]["active"], &health["nodes"]), (&json!(1), &json!(1)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_forgotten_leaves_its_receipt_and_its_history() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+
+        let gone = ground.delete(&format!("/api/sandbox/{id}?forget=1")).await;
+
+        assert_eq!((gone.status, &gone.json()["cause"]), (200, &json!("stopped_by_user")));
+        let again = ground.get(&format!("/api/sandbox/{id}")).await;
+        assert_eq!((again.status, again.code()), (404, ErrorCode::UnknownSandbox));
+        let events = ground.get(&format!("/api/sandbox/{id}/events")).await.json();
+        assert_eq!(events["events"][0]["event"], "created");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gives_their_word_for_what_can_be_looked_at() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+
+        let early = ground.delete(&format!("/api/sandbox/{id}?attest=1&reason=seen")).await;
+        let silent = ground.delete(&format!("/api/sandbox/{id}?attest=1")).await;
+        let idle = ground.delete(&format!("/api/sandbox/{id}?reason=seen")).await;
+
+        assert_eq!((early.status, early.code()), (409, ErrorCode::WrongState));
+        for wrong in [silent, idle] {
+            assert_eq!((wrong.status, &wrong.json()["error"]["details"]["field"]), (400, &json!("reason")));
+        }
+        assert_eq!(ground.get(&format!("/api/sandbox/{id}")).await.json()["status"]["state"], "ready");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asked_is_told_with_what_was_asked() {
+    on_server(|ground| async move {
+        let (token, secret) = ground.token("operator").await;
+        let ask = async |method: &str, path: &str| {
+            let body = (method == "POST").then(|| json!({ "limits": { "memory_mb": 64 } }));
+            ground.ask_as(Some(&secret), method.parse().unwrap(), path, body).await
+        };
+        let id = ask("POST", "/api/sandbox").await.json()["id"].as_str().unwrap().to_owned();
+        ask("GET", "/api/sandbox/list").await;
+        ask("DELETE", "/api/sandbox/nonsense").await;
+        let stopped = ask("DELETE", &format!("/api/sandbox/{id}")).await;
+        assert_eq!(ask("POST", "/api/tokens").await.status, 403);
+
+        // A line may come a moment after its answer.
+        let of_token = |page: &Value| {
+            let entries = page["entries"].as_array().unwrap().clone();
+            let own: Vec<_> = entries.into_iter().filter(|entry| entry["token_id"] == token).collect();
+            (own.len() >= 3).then_some(own)
+        };
+        let noted = ground.until("all are noted", "/api/audit", of_token).await;
+
+        let told: Vec<_> =
+            noted.iter().map(|it| (it["method"].as_str().unwrap(), it["status"].as_u64().unwrap())).collect();
+        assert_eq!(told.len(), 3);
+        for wanted in [("POST", 201), ("DELETE", 200), ("POST", 403)] {
+            assert!(told.contains(&wanted), "{told:?}");
+        }
+        let stop = noted.iter().find(|it| it["method"] == "DELETE").unwrap();
+        assert_eq!(stop["token_name"], "operator");
+        assert_eq!(stop["request_id"], stopped.header("x-request-id").unwrap());
+        let of_sandbox = noted.iter().filter(|it| it["sandbox_id"] == id).count();
+        assert_eq!(of_sandbox, 2, "the create and the stop");
+        let page = ground.get("/api/audit?limit=1").await.json();
+        assert_eq!((page["entries"].as_array().unwrap().len(), &page["more"]), (1, &json!(true)));
+    })
+    .await;
+}

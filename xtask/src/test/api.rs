@@ -1,0 +1,135 @@
+//! Schemathesis asks a real server everything that its own description allows, and much that it does not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo;
+
+/// The version that the hooks are written for.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance,negative_data_rejection,\
+                      ignored_auth,unsupported_method,missing_required_header";
+const SEED: &str = "7463";
+/// Of one operation, in a run of all tests.
+const EXAMPLES: u32 = 25;
+const MOST_SECONDS: u32 = 240;
+const BEGINS_WITHIN: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many examples to try of each operation
+    #[arg(long, default_value_t = EXAMPLES)]
+    examples: u32,
+    /// After so many seconds no more are begun
+    #[arg(long, default_value_t = MOST_SECONDS)]
+    seconds: u32,
+}
+
+/// As a stage of all tests.
+pub(super) fn run() -> Result<bool> {
+    run_with(&Options { examples: EXAMPLES, seconds: MOST_SECONDS })
+}
+
+pub(crate) fn run_with(options: &Options) -> Result<bool> {
+    if !cargo::succeeds(&["build", "--locked", "--package", "pinfold-cli"])? {
+        return Ok(false);
+    }
+    let target = cargo::repository_root().join("target");
+    let schemathesis = install(&target.join("schemathesis"))?;
+    let server = Server::begin(&target)?;
+    let status = Command::new(schemathesis)
+        .arg("run")
+        .arg(format!("{}/openapi.json", server.url))
+        .args(["--header", &format!("Authorization: Bearer {}", server.token)])
+        .args(["--checks", CHECKS, "--seed", SEED, "--max-examples", &options.examples.to_string()])
+        .args(["--max-time", &options.seconds.to_string(), "--request-timeout", "60", "--workers", "1"])
+        .args(["--phases", "examples,coverage,fuzzing", "--generation-with-security-parameters", "false"])
+        .args(["--generation-database", "none", "--no-color", "--warnings", "off", "--continue-on-failure"])
+        .env("SCHEMATHESIS_HOOKS", "api_hooks")
+        .env("PYTHONPATH", cargo::repository_root().join("xtask/src/test"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PINFOLD_URL", &server.url)
+        .env("PINFOLD_TOKEN", &server.token)
+        .current_dir(&target)
+        .status()
+        .context("could not run schemathesis")?;
+    Ok(status.success())
+}
+
+/// Into an environment of its own, once.
+fn install(place: &Path) -> Result<PathBuf> {
+    let program = place.join("bin/schemathesis");
+    let note = place.join("installed");
+    if fs::read_to_string(&note).is_ok_and(|installed| installed == SCHEMATHESIS) {
+        return Ok(program);
+    }
+    succeed(Command::new("python3").args(["-m", "venv"]).arg(place))?;
+    succeed(Command::new(place.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]))?;
+    fs::write(&note, SCHEMATHESIS).context("could not note what is installed")?;
+    Ok(program)
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("could not run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+/// A server with a data directory of its own. It ends its sandboxes, and goes, when this is dropped.
+struct Server {
+    child: Child,
+    data: PathBuf,
+    url: String,
+    token: String,
+}
+
+impl Server {
+    fn begin(target: &Path) -> Result<Self> {
+        let data = target.join(format!("schemathesis-data-{}", std::process::id()));
+        fs::create_dir_all(&data).context("could not make a data directory")?;
+        let log = fs::File::create(target.join("schemathesis-server.log")).context("could not make a log")?;
+        let child = Command::new(target.join("debug/pinfold"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--on-exit", "stop", "--log", "warn"])
+            .env("PINFOLD_DATA_DIR", &data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .context("could not start the server")?;
+        let mut server = Self { child, data, url: String::new(), token: String::new() };
+        let end = Instant::now() + BEGINS_WITHIN;
+        while !server.data.join("server.json").exists() {
+            if Instant::now() >= end {
+                bail!("the server did not begin");
+            }
+            sleep(Duration::from_millis(20));
+        }
+        let said =
+            fs::read_to_string(server.data.join("server.json")).context("could not find the server")?;
+        let address = said.split('"').find(|word| word.starts_with("http://"));
+        server.url = address.context("the server does not say where it is")?.to_owned();
+        let token = fs::read_to_string(server.data.join("admin.token")).context("there is no token")?;
+        server.token = token.trim().to_owned();
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Asked to end, it ends its sandboxes first.
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
+        if !asked.is_ok_and(|status| status.success()) {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
