@@ -33,9 +33,22 @@ pub struct ExecRequest {
     pub background: bool,
     #[serde(default)]
     pub tty: bool,
+    /// How large its terminal is at first. None: what is usual.
+    #[serde(default)]
+    pub tty_size: Option<TerminalSize>,
     /// False: it is refused where it would have to wait for a place.
     #[serde(default = "yes")]
     pub queue: bool,
+}
+
+/// In characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TerminalSize {
+    #[schema(minimum = 1)]
+    pub columns: u16,
+    #[schema(minimum = 1)]
+    pub rows: u16,
 }
 
 fn yes() -> bool {

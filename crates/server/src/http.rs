@@ -13,6 +13,7 @@ mod openapi;
 mod origin;
 mod output;
 mod requests;
+mod runs;
 mod sandboxes;
 mod tokens;
 
@@ -59,6 +60,7 @@ impl Default for ServerConfig {
 fn groups() -> Vec<Group> {
     [
         sandboxes::groups(),
+        runs::groups(),
         executions::groups(),
         output::groups(),
         files::groups(),

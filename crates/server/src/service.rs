@@ -8,6 +8,7 @@ mod files;
 mod following;
 mod input;
 mod resources;
+mod run;
 mod sandboxes;
 mod stop;
 mod tokens;
@@ -26,6 +27,7 @@ pub use create::Creation;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
+pub use run::Attached;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
 pub use tokens::{Caller, FirstTokenError};
@@ -51,6 +53,12 @@ impl Service {
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.host.data
+    }
+
+    /// What this works on, for what only somebody on the same host may do.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
     }
 
     pub fn now(&self) -> Timestamp {
