@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Cause, Output, Used};
+use crate::{Cause, Output, TerminalSize, Used};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,18 +41,28 @@ pub struct ExecRequest {
     pub queue: bool,
 }
 
-/// In characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TerminalSize {
-    #[schema(minimum = 1)]
-    pub columns: u16,
-    #[schema(minimum = 1)]
-    pub rows: u16,
-}
-
 fn yes() -> bool {
     true
+}
+
+impl ExecRequest {
+    /// A command and nothing said about it.
+    #[must_use]
+    pub fn of(command: Vec<String>) -> Self {
+        Self {
+            command,
+            env: BTreeMap::new(),
+            workdir: None,
+            stdin: None,
+            interactive: false,
+            timeout_ms: None,
+            inactivity_ms: None,
+            background: false,
+            tty: false,
+            tty_size: None,
+            queue: true,
+        }
+    }
 }
 
 /// A command that has ended.

@@ -1,25 +1,33 @@
 //! What goes over the wire between Pinfold and those who use it: JSON in snake_case, moments in RFC 3339 UTC, ids with
 //! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
 
+mod audit;
 mod cause;
 mod error;
+mod event;
 mod execution;
 mod files;
+mod health;
+mod log;
 mod object;
 mod output;
 mod receipt;
 mod resources;
 mod run;
 mod sandbox;
+mod terminal;
 mod token;
 
+pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
+pub use event::{Event, EventPage};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
-    TerminalSize,
 };
 pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
+pub use health::{Health, HealthPart, HealthState, ProbeResult, ProbeState};
+pub use log::{LogEntry, LogHint, LogPage, LogSource};
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
@@ -29,6 +37,7 @@ pub use sandbox::{
     CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
     Stats, Status, StopPending,
 };
+pub use terminal::{TerminalRead, TerminalSaying, TerminalSize};
 pub use token::{NewToken, Role, Token, TokenCreated};
 
 /// How the next page of a list is asked for: what this header says goes into `?cursor=`.

@@ -50,15 +50,15 @@ impl Service {
         Self { host, closing: watch::Sender::new(false) }
     }
 
-    #[must_use]
-    pub fn data(&self) -> &Path {
-        &self.host.data
-    }
-
-    /// What this works on, for what only somebody on the same host may do.
+    /// For what only a process of this host can ask.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.host.data
     }
 
     pub fn now(&self) -> Timestamp {

@@ -4,8 +4,8 @@ use pinfold_api::{self as api, ErrorCode, ExecRequest, ExecResult};
 use pinfold_engine::Waited;
 use pinfold_lifecycle::profile::{DEFAULT, Wishes};
 use pinfold_lifecycle::{
-    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome,
-    Policy, SandboxId, Timestamp,
+    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, Policy,
+    SandboxId, Timestamp,
 };
 use pinfold_provider::{Provider, SignalError};
 use pinfold_store::{HistoryRow, Seq, Store, Stored, StoredExecution};
