@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Ambiguous { given: String, among: Vec<String> },
     #[error("{id} could not be proven gone yet; it is looked at again by every command that runs")]
     NotProvenGone { id: String },
+    #[error("{id} is not proven gone; `pinfold stop {id}` ends it first")]
+    StillThere { id: String },
     #[error(
         "image: there is no `{given}` on this host; `pinfold image ls` lists them, and `host` is always there"
     )]
@@ -86,6 +88,7 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             Failure::Unknown { .. } => "unknown_sandbox",
             Failure::Ambiguous { .. } => "ambiguous",
             Failure::NotProvenGone { .. } => "not_proven_gone",
+            Failure::StillThere { .. } => "wrong_state",
             Failure::NoToken { .. } => "unauthorized",
             Failure::NoImage { .. } | Failure::BadField { .. } | Failure::Elsewhere { .. } => BAD_INPUT,
         };

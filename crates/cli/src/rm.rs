@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::Place;
 use crate::documents;
+use crate::failure::Failure;
 use crate::find::find;
 use crate::plane::Plane;
 
@@ -21,6 +22,10 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let mut forgotten = Vec::new();
     for given in &options.sandboxes {
         let id = find(&plane, given).await?;
+        // The engine would end it first; nobody is to lose one by a word that sounds as if it were gone.
+        if plane.sandbox(&id).await?.receipt.is_none() {
+            return Err(Failure::StillThere { id }.into());
+        }
         plane.forget(&id).await?;
         forgotten.push(id);
     }
