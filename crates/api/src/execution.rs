@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Attempt, Cause, Output, Used};
+use crate::{Attempt, Cause, Output, TerminalSize, Used};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +33,9 @@ pub struct ExecRequest {
     pub background: bool,
     #[serde(default)]
     pub tty: bool,
+    /// How large its terminal is at first. None: what is usual.
+    #[serde(default)]
+    pub tty_size: Option<TerminalSize>,
     /// False: it is refused where it would have to wait for a place.
     #[serde(default = "yes")]
     pub queue: bool,
@@ -40,6 +43,26 @@ pub struct ExecRequest {
 
 fn yes() -> bool {
     true
+}
+
+impl ExecRequest {
+    /// A command and nothing said about it.
+    #[must_use]
+    pub fn of(command: Vec<String>) -> Self {
+        Self {
+            command,
+            env: BTreeMap::new(),
+            workdir: None,
+            stdin: None,
+            interactive: false,
+            timeout_ms: None,
+            inactivity_ms: None,
+            background: false,
+            tty: false,
+            tty_size: None,
+            queue: true,
+        }
+    }
 }
 
 /// A command that has ended.

@@ -15,6 +15,7 @@ mod object;
 mod output;
 mod receipt;
 mod resources;
+mod run;
 mod sandbox;
 mod terminal;
 mod token;
@@ -38,6 +39,7 @@ pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
 pub use resources::{Resources, Verdict};
+pub use run::RunRequest;
 pub use sandbox::{
     CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
     Stats, Status, StopPending,
@@ -51,5 +53,7 @@ pub const NEXT_CURSOR: &str = "x-next-cursor";
 pub const REQUEST_ID: &str = "x-request-id";
 /// On the answer to a request to run a command, before its output.
 pub const EXECUTION_ID: &str = "x-execution-id";
+/// On the answer to a request to run a command in a sandbox of its own: that sandbox.
+pub const SANDBOX_ID: &str = "x-sandbox-id";
 /// A create with the same key and the same wish gives the same sandbox.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -141,6 +141,11 @@ pub struct Sandbox {
     #[schema(format = DateTime)]
     pub created_at: Option<String>,
     pub age_minutes: Option<u64>,
+    /// When it first passed its probes.
+    #[schema(format = DateTime)]
+    pub ready_at: Option<String>,
+    /// Why its last launch failed, where one did.
+    pub start_failure: Option<String>,
     pub agent_type: Option<String>,
     pub image: String,
     pub task_id: Option<String>,

@@ -7,16 +7,20 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use std::time::Duration;
 
 use anyhow::Context;
-use pinfold_lifecycle::{Command, ExecutionId, SandboxId};
-use pinfold_provider::{Body, Fed, Feed, FeedError, Provider, ResizeError, TerminalSize};
+use pinfold_api::{ExecRequest, StdinAnswer, StdinRequest};
+use pinfold_lifecycle::{ExecutionId, SandboxId};
+use pinfold_provider::{Body, Provider, ResizeError, TerminalSize};
 use pinfold_store::{Row, Store};
 use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::Place;
 use crate::console::raw::RawTerminal;
+use crate::documents::base64;
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::plane::Plane;
 
 #[derive(clap::Args)]
 pub(crate) struct ConsoleOptions {
@@ -48,18 +52,35 @@ impl ConsoleOptions {
         }
     }
 
-    pub(crate) fn furnish(&self, command: Command) -> Command {
-        let tty_size = self.tty.then(size).map(|size| (size.columns, size.rows));
-        Command { stdin: self.interactive, tty: self.tty, tty_size, ..command }
+    /// A terminal is resized by a process of the same host.
+    pub(crate) async fn plane(&self, place: &Place) -> anyhow::Result<Plane> {
+        if !self.tty {
+            return Plane::open(place).await;
+        }
+        let plane = Plane::open_at_hand(place).await?;
+        plane.at_hand("-t")?;
+        Ok(plane)
+    }
+
+    pub(crate) fn furnish(&self, request: ExecRequest) -> ExecRequest {
+        let tty_size =
+            self.tty.then(size).map(|it| pinfold_api::TerminalSize { columns: it.columns, rows: it.rows });
+        ExecRequest { interactive: self.interactive, tty: self.tty, tty_size, ..request }
     }
 
     /// Serves it until it is dropped, and the terminal here is as it was before.
     pub(crate) async fn serve(
         &self,
-        host: &Host,
-        ids: (SandboxId, ExecutionId),
+        plane: &Plane,
+        sandbox: &str,
+        execution: &str,
     ) -> anyhow::Result<Infallible> {
-        let line = Line { host, ids };
+        let input = Input { plane, execution };
+        let Plane::Here(here) = plane else {
+            input.serve(self.interactive).await;
+            return std::future::pending().await;
+        };
+        let line = Line { host: here.service.host(), ids: (sandbox.parse()?, execution.parse()?) };
         let _raw = if self.tty {
             // Only then: as long as it does not run, what is typed here is for this program.
             line.wait_for_terminal().await;
@@ -67,14 +88,8 @@ impl ConsoleOptions {
         } else {
             None
         };
-        tokio::join!(feed(&line, self.interactive), follow_size(&line, self.tty)?);
+        tokio::join!(input.serve(self.interactive), follow_size(&line, self.tty)?);
         std::future::pending().await
-    }
-}
-
-async fn feed(line: &Line<'_>, is_wanted: bool) {
-    if is_wanted {
-        line.feed(read_here()).await;
     }
 }
 
@@ -113,7 +128,7 @@ fn read_here() -> mpsc::Receiver<Vec<u8>> {
     taken
 }
 
-/// The way to one execution.
+/// The way to the terminal of one execution.
 struct Line<'a> {
     host: &'a Host,
     ids: (SandboxId, ExecutionId),
@@ -143,6 +158,20 @@ impl Line<'_> {
         };
         self.host.provider.resize(body, self.ids.1, size()).await
     }
+}
+
+/// The way into one execution.
+struct Input<'a> {
+    plane: &'a Plane,
+    execution: &'a str,
+}
+
+impl Input<'_> {
+    async fn serve(&self, is_wanted: bool) {
+        if is_wanted {
+            self.feed(read_here()).await;
+        }
+    }
 
     /// All of it in its order, and then its end; or as much as is read.
     async fn feed(&self, mut pieces: mpsc::Receiver<Vec<u8>>) {
@@ -162,29 +191,19 @@ impl Line<'_> {
         let mut pause = FIRST_PAUSE;
         loop {
             let left = usize::try_from(end - at).unwrap_or(0);
-            let bytes = &piece[piece.len() - left..];
-            match self.try_feed(Feed { at, bytes, close }).await {
-                Ok(Fed { closed: true, .. }) | Err(FeedError::NotRunning | FeedError::NoInput) => {
-                    return None;
-                }
-                Ok(Fed { accepted, .. }) if accepted == end && !close => return Some(end),
-                Ok(Fed { accepted, .. }) if accepted > at && accepted <= end => {
+            let bytes = base64(&piece[piece.len() - left..]);
+            let request = StdinRequest { text: None, base64: Some(bytes), at: Some(at), close };
+            match self.plane.feed(self.execution, &request).await {
+                Ok(StdinAnswer { closed: true, .. }) => return None,
+                Ok(StdinAnswer { accepted, .. }) if accepted == end && !close => return Some(end),
+                Ok(StdinAnswer { accepted, .. }) if accepted > at && accepted <= end => {
                     at = accepted;
                     pause = FIRST_PAUSE;
                 }
-                // It does not run yet, or has no room.
-                Ok(_) | Err(FeedError::NoSuchExecution | FeedError::Unreachable { .. }) => {
-                    rest(&mut pause).await;
-                }
+                // It does not run yet, or has no room; or it has ended, and this is given up with it.
+                Ok(_) | Err(_) => rest(&mut pause).await,
             }
         }
-    }
-
-    async fn try_feed(&self, feed: Feed<'_>) -> Result<Fed, FeedError> {
-        let Some(body) = self.body().await else {
-            return Err(FeedError::Unreachable { why: "it is not there".into() });
-        };
-        self.host.provider.feed(body, self.ids.1, feed).await
     }
 }
 

@@ -2,19 +2,22 @@
 
 use std::process::ExitCode;
 
-use pinfold_engine::{Clock, OnExit};
-use pinfold_lifecycle::{Lease, Life, SandboxId, State, Timestamp};
+use pinfold_api::{Sandbox, State};
+use pinfold_engine::Clock;
+use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
 use pinfold_linux::Examined;
 use pinfold_linux::doctor::{Diagnosis, Standing, diagnose};
 use pinfold_provider::Body;
-use pinfold_store::{Row, Stored};
+use pinfold_store::{Row, Store, Stored};
 use serde::Serialize;
 
 use crate::Place;
-use crate::documents::{self, SandboxDocument, moment, word};
+use crate::documents::{self, moment, word};
 use crate::exit;
+use crate::failure::Failure;
 use crate::find::find;
-use crate::host::{begin, data_directory};
+use crate::host::data_directory;
+use crate::plane::Plane;
 use crate::progress::Progress;
 use crate::table::{harmless, lay_out};
 
@@ -97,7 +100,8 @@ fn tell_of_machine(found: &[Diagnosis], can_run: bool, is_root: bool) {
 #[derive(Serialize)]
 struct PatientDocument {
     #[serde(flatten)]
-    sandbox: SandboxDocument,
+    sandbox: Sandbox,
+    #[serde(rename = "due")]
     deadlines: Vec<DeadlineDocument>,
     probes: Vec<ProbeDocument>,
     verdict: String,
@@ -120,10 +124,13 @@ struct ProbeDocument {
 }
 
 async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
-    let host = begin(place).await?;
-    let row = find(&host.store, given).await?;
+    let plane = Plane::open_at_hand(place).await?;
+    let host = plane.at_hand("doctor")?.service.host();
+    let id = find(&plane, given).await?;
+    let unknown = || Failure::Unknown { given: given.to_owned() };
+    let row = host.store.load(id.parse()?).await?.ok_or_else(unknown)?;
     let now = host.clock.now();
-    let sandbox = SandboxDocument::of(&row, now);
+    let sandbox = plane.sandbox(&id).await?;
     let waiting = Progress::of("trying what can be tried");
     let examined = match &row {
         Row::Readable(stored) if !stored.sandbox.is_settled() => {
@@ -132,7 +139,7 @@ async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
         Row::Readable(_) | Row::Unreadable(_) => Vec::new(),
     };
     drop(waiting);
-    host.engine.shutdown(OnExit::Keep, 0).await?;
+    plane.close().await?;
     let deadlines = match &row {
         Row::Readable(stored) => deadlines(stored, now),
         Row::Unreadable(_) => Vec::new(),
@@ -172,20 +179,16 @@ fn deadlines(stored: &Stored, now: Timestamp) -> Vec<DeadlineDocument> {
     told.map(|(what, at)| DeadlineDocument { what, at: moment(at), left_ms: at.ms_since(now) }).collect()
 }
 
-fn patient(
-    sandbox: SandboxDocument,
-    deadlines: Vec<DeadlineDocument>,
-    examined: Vec<Examined>,
-) -> PatientDocument {
+fn patient(sandbox: Sandbox, deadlines: Vec<DeadlineDocument>, examined: Vec<Examined>) -> PatientDocument {
     let mut advice: Vec<String> =
         examined.iter().filter_map(|it| Some(format!("{}: {}", it.probe, it.advice?))).collect();
-    let is_over = matches!(sandbox.status, State::Completed | State::Failed | State::Terminated);
-    if sandbox.status == State::Quarantined {
+    let is_over = matches!(sandbox.status.state, State::Completed | State::Failed | State::Terminated);
+    if sandbox.status.state == State::Quarantined {
         advice.push(
             "quarantined: see what is left above; `pinfold stop --attest --reason …` once it is gone".into(),
         );
     }
-    if sandbox.flags.contains(&"unreadable") {
+    if sandbox.flags.iter().any(|flag| flag == "unreadable") {
         advice.push("its record cannot be read: pinfold reconcile".into());
     }
     let verdict = if is_over {
@@ -206,9 +209,9 @@ fn patient(
 
 fn tell_of_patient(patient: &PatientDocument) {
     let it = &patient.sandbox;
-    println!("{} is {}{}", it.id, word(&it.status), said(&it.message));
-    if let Some(at) = &it.verified_at {
-        println!("last proven to work {at}, generation {}", it.generation.0);
+    println!("{} is {}{}", it.id, word(&it.status.state), said(&it.status.message));
+    if let Some(at) = &it.status.verified_at {
+        println!("last proven to work {at}, generation {}", it.generation);
     }
     let left = |ms: u64| crate::table::age(ms);
     let rows =

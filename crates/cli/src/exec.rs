@@ -2,22 +2,16 @@
 
 use std::process::ExitCode;
 
-use pinfold_engine::{OnExit, Stop};
-use pinfold_lifecycle::profile::{DEFAULT, Wishes};
-use pinfold_lifecycle::{
-    Command, ExecutionId, ExecutionKind, ExecutionLimits, Life, Outcome, SandboxId, Used,
-};
-use pinfold_store::{Row, Stored};
+use pinfold_api::ExecRequest;
 
 use crate::Place;
 use crate::console::ConsoleOptions;
-use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument, Timings};
+use crate::documents::{self, ExecutionDocument, Timings, between};
 use crate::exit;
-use crate::failure::Failure;
 use crate::find::find;
-use crate::following::{Interrupt, Story, between, explanation, follow, wall_ms};
-use crate::host::{Host, begin};
-use crate::output::{Follower, Sink};
+use crate::following::{Ended, Interrupt, explanation, follow};
+use crate::output::Sink;
+use crate::plane::Plane;
 use crate::quantities::{milliseconds, pair};
 
 #[derive(clap::Args)]
@@ -45,99 +39,58 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
-    let host = begin(place).await?;
-    let stored = match find(&host.store, &options.sandbox).await? {
-        Row::Readable(stored) => stored,
-        Row::Unreadable(row) => anyhow::bail!("the record of {} cannot be read: {}", row.id, row.why),
-    };
-    must_be_wanted(&stored)?;
-    let sandbox = stored.sandbox.id;
-    let limits = limits(options, &stored)?;
-    let began_ms = wall_ms();
-    let execution = host.engine.execute(sandbox, command(options), ExecutionKind::Run, limits, true).await?;
-    let output = host.provider.output_of(sandbox, execution);
-    let mut follower = Follower::new(output, Sink::of(place.json));
-    let outcome =
-        follow(&host, (sandbox, execution), &mut follower, Interrupt::Execution, &options.console).await?;
-    let first_output_ms = follower.first_at_ms.map(|at| u64::try_from(at - began_ms).unwrap_or(0));
-    let told = match follower.into_sink() {
-        Sink::Kept { stdout, stderr } => {
-            let output = OutputDocument::of(stdout, stderr);
-            let document = document(&host, (sandbox, execution), &outcome, output, first_output_ms).await?;
-            documents::print(&document)
+    let plane = options.console.plane(place).await?;
+    let sandbox = find(&plane, &options.sandbox).await?;
+    let mut running = plane.exec(&sandbox, &request(options)).await?;
+    let mut sink = Sink::of(place.json);
+    let ended = follow(&plane, &mut running, &mut sink, Interrupt::Execution, &options.console).await?;
+    let code = ExitCode::from(exit::code_of(ended.cause, ended.exit_code));
+    let told = match sink {
+        Sink::Kept { stdout, stderr, lost_bytes } => {
+            let output = documents::output(stdout, stderr, lost_bytes);
+            let ids = (running.sandbox.as_str(), running.execution.as_str());
+            documents::print(&document(&plane, ids, ended, output).await?)
         }
         Sink::Terminal => {
-            if let Some(why) = explanation(&outcome, None) {
-                eprintln!("pinfold: {execution} ended: {why}");
+            if let Some(why) = explanation(&ended, None) {
+                eprintln!("pinfold: {} ended: {why}", running.execution);
             }
             Ok(())
         }
     };
-    host.engine.shutdown(OnExit::Keep, 0).await?;
-    told.map(|()| ExitCode::from(exit::code_of(&outcome)))
+    plane.close().await?;
+    told.map(|()| code)
 }
 
-fn must_be_wanted(stored: &Stored) -> Result<(), Failure> {
-    let id = stored.sandbox.id;
-    match stored.sandbox.life {
-        Life::Wanted => Ok(()),
-        Life::Ending { cause, .. } => Err(Failure::Ending { id, cause }),
-        Life::Ended { cause, .. } => Err(Failure::Gone { id, cause }),
-    }
-}
-
-/// Checked as for a new sandbox, against this one's own life.
-fn limits(options: &Options, stored: &Stored) -> anyhow::Result<ExecutionLimits> {
-    let execution =
-        ExecutionLimits { timeout_ms: options.timeout, inactivity_ms: options.inactivity_timeout };
-    DEFAULT.with(&Wishes { execution, ..Wishes::default() }, &stored.policy)?;
-    Ok(execution)
-}
-
-fn command(options: &Options) -> Command {
-    let env = options.env.iter().cloned().collect();
-    let command = Command {
-        argv: options.command.clone(),
-        env,
+fn request(options: &Options) -> ExecRequest {
+    options.console.furnish(ExecRequest {
+        env: options.env.iter().cloned().collect(),
         workdir: options.workdir.clone(),
-        ..Command::default()
-    };
-    options.console.furnish(command)
-}
-
-async fn document(
-    host: &Host,
-    (sandbox, execution): (SandboxId, ExecutionId),
-    outcome: &Outcome,
-    output: OutputDocument,
-    first_output_ms: Option<u64>,
-) -> anyhow::Result<ExecutionDocument> {
-    let story = Story::of(host, sandbox).await?;
-    let run_ms = between(story.started(execution), story.ended(execution));
-    let (usage, receipt) = match host.engine.wait_gone(sandbox, 0).await? {
-        Stop::Gone { cause, receipt } => (receipt.used, Some(ReceiptDocument::of(sandbox, cause, &receipt))),
-        Stop::Pending => (usage(host, sandbox).await, None),
-    };
-    Ok(ExecutionDocument {
-        sandbox_id: sandbox,
-        execution_id: execution,
-        exit_code: outcome.exit_code,
-        cause: outcome.cause,
-        detail: outcome.detail.clone(),
-        output,
-        usage,
-        timings: Timings { first_output_ms, run_ms, total_ms: run_ms, ..Timings::default() },
-        receipt,
+        timeout_ms: options.timeout,
+        inactivity_ms: options.inactivity_timeout,
+        ..ExecRequest::of(options.command.clone())
     })
 }
 
-/// Of the whole sandbox so far. None where it cannot be asked any more.
-async fn usage(host: &Host, sandbox: SandboxId) -> Option<Used> {
-    let usage = host.engine.usage(sandbox).await.ok()?;
-    Some(Used {
-        cpu_ms: usage.cpu_ms,
-        memory_peak_bytes: usage.memory_peak_bytes,
-        io_read_bytes: usage.io_read_bytes,
-        io_written_bytes: usage.io_written_bytes,
+async fn document(
+    plane: &Plane,
+    (sandbox, execution): (&str, &str),
+    ended: Ended,
+    output: pinfold_api::Output,
+) -> anyhow::Result<ExecutionDocument> {
+    let sandbox = plane.sandbox(sandbox).await?;
+    let execution = plane.execution(execution).await?;
+    let run_ms = between(execution.started_at.as_deref(), execution.ended_at.as_deref());
+    let first_output_ms = between(Some(&execution.asked_at), ended.first_output_at.as_deref());
+    Ok(ExecutionDocument {
+        sandbox_id: sandbox.id,
+        execution_id: execution.execution_id,
+        exit_code: ended.exit_code,
+        cause: ended.cause,
+        detail: ended.detail,
+        output,
+        usage: sandbox.usage,
+        timings: Timings { first_output_ms, run_ms, total_ms: run_ms, ..Timings::default() },
+        receipt: sandbox.receipt,
     })
 }

@@ -1,6 +1,6 @@
 //! What the program's exit code says.
 
-use pinfold_lifecycle::{Cause, Outcome};
+use pinfold_api::Cause;
 
 /// Pinfold itself failed, as opposed to what it ran.
 pub(crate) const FAILED_TO_RUN: u8 = 125;
@@ -14,9 +14,9 @@ Exit codes of `run` and `exec`: the command's own; 124 time, inactivity, idle or
 Of all other commands: 0 done, 1 failed or not so. Of every command: 2 bad usage.";
 
 /// The command's own code, or one that says who ended it.
-pub(crate) fn code_of(outcome: &Outcome) -> u8 {
-    let own = outcome.exit_code.and_then(|code| u8::try_from(code).ok());
-    match outcome.cause {
+pub(crate) fn code_of(cause: Cause, exit_code: Option<i32>) -> u8 {
+    let own = exit_code.and_then(|code| u8::try_from(code).ok());
+    match cause {
         Cause::Completed | Cause::ExitNonzero => own.unwrap_or(1),
         Cause::TimeLimit | Cause::Inactivity | Cause::Idle | Cause::MaxLife => 124,
         Cause::MemoryLimit

@@ -1,22 +1,14 @@
 //! Following one execution from its wish to its outcome, and telling what it came to.
 
-use std::time::Duration;
-
-use anyhow::{Context, bail};
-use pinfold_engine::Waited;
-use pinfold_lifecycle::{Cause, ExecutionId, Fact, Outcome, OutcomeKind, Record, SandboxId, Timestamp};
-use pinfold_store::{Seq, Store};
+use anyhow::Context;
+use pinfold_api::{Cause, ExecutionState, OutputEvent};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::console::ConsoleOptions;
 use crate::documents::word;
 use crate::failure::in_brackets;
-use crate::host::Host;
-use crate::output::Follower;
-
-/// How soon output is looked for again: quickly after some came, and less and less while none does.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const SLOWEST_LOOK: Duration = Duration::from_millis(20);
+use crate::output::Sink;
+use crate::plane::{Plane, Running};
 
 /// What an interrupt ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,54 +17,67 @@ pub(crate) enum Interrupt {
     Execution,
 }
 
+/// What an execution came to.
+pub(crate) struct Ended {
+    pub(crate) state: ExecutionState,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) cause: Cause,
+    pub(crate) detail: Option<String>,
+    /// When the first of its output was written.
+    pub(crate) first_output_at: Option<String>,
+    /// Whether it was ended by a signal to this process.
+    pub(crate) interrupted: bool,
+}
+
 /// Passes the output on until the command has its outcome, and what is typed here to it. The first Ctrl-C or SIGTERM
 /// ends it.
 pub(crate) async fn follow(
-    host: &Host,
-    ids: (SandboxId, ExecutionId),
-    follower: &mut Follower,
+    plane: &Plane,
+    running: &mut Running,
+    sink: &mut Sink,
     interrupt: Interrupt,
     console: &ConsoleOptions,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<Ended> {
+    let (sandbox, execution) = (running.sandbox.clone(), running.execution.clone());
     tokio::select! {
-        outcome = follow_output(host, ids, follower, interrupt, console.tty) => outcome,
-        Err(error) = console.serve(host, ids) => Err(error),
+        ended = follow_output(plane, running, sink, interrupt, console.tty) => ended,
+        Err(error) = console.serve(plane, &sandbox, &execution) => Err(error),
     }
 }
 
 async fn follow_output(
-    host: &Host,
-    (sandbox, execution): (SandboxId, ExecutionId),
-    follower: &mut Follower,
+    plane: &Plane,
+    running: &mut Running,
+    sink: &mut Sink,
     interrupt: Interrupt,
     has_terminal: bool,
-) -> anyhow::Result<Outcome> {
-    let far = Timestamp(i64::MAX);
-    let mut ended = std::pin::pin!(host.engine.wait_execution(sandbox, execution, far));
-    let mut interrupted = std::pin::pin!(asked_to_end(has_terminal)?);
-    let (mut stopping, mut pause) = (false, FIRST_LOOK);
+) -> anyhow::Result<Ended> {
+    let (sandbox, execution) = (running.sandbox.clone(), running.execution.clone());
+    let mut asked_to_end = std::pin::pin!(asked_to_end(has_terminal)?);
+    let (mut interrupted, mut first_output_at) = (false, None);
     loop {
         tokio::select! {
-            biased;
-            outcome = &mut ended => {
-                follower.catch_up().context("could not read the command's output")?;
-                match outcome? {
-                    Waited::Met(outcome) => return Ok(outcome),
-                    Waited::DeadlinePassed => bail!("the end of time has come"),
+            event = running.next(plane) => match event? {
+                OutputEvent::Exit { state, exit_code, cause, detail, .. } => {
+                    return Ok(Ended { state, exit_code, cause, detail, first_output_at, interrupted });
                 }
-            }
-            () = &mut interrupted, if !stopping => {
-                stopping = true;
+                event => {
+                    if let OutputEvent::Stdout { at, .. } | OutputEvent::Stderr { at, .. } = &event {
+                        first_output_at.get_or_insert_with(|| at.clone());
+                    }
+                    sink.take(event).context("could not pass the command's output on")?;
+                }
+            },
+            () = &mut asked_to_end, if !interrupted => {
+                interrupted = true;
                 match interrupt {
                     Interrupt::Sandbox => {
-                        host.engine.stop(sandbox, Cause::StoppedByUser, true, 0).await?;
+                        plane.stop(&sandbox, true, 0).await?;
                     }
-                    Interrupt::Execution => host.engine.cancel(sandbox, execution).await?,
+                    Interrupt::Execution => {
+                        plane.cancel(&execution).await?;
+                    }
                 }
-            }
-            () = tokio::time::sleep(pause) => {
-                let came = follower.catch_up().context("could not read the command's output")?;
-                pause = if came { FIRST_LOOK } else { (pause * 2).min(SLOWEST_LOOK) };
             }
         }
     }
@@ -80,7 +85,7 @@ async fn follow_output(
 
 /// Resolves with the first signal that asks this program to end. Whoever has changed its terminal must not be ended
 /// by any of them before that is changed back; others leave a hangup to whoever has set it to be ignored.
-fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> {
+pub(crate) fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> {
     let wait_for = |kind| signal(kind).context("could not wait for signals");
     let mut interrupted = wait_for(SignalKind::interrupt())?;
     let mut terminated = wait_for(SignalKind::terminate())?;
@@ -103,60 +108,9 @@ fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> 
     })
 }
 
-/// What has been recorded of a sandbox, as far as its timings and failures need it.
-pub(crate) struct Story {
-    records: Vec<Record>,
-}
-
-impl Story {
-    pub(crate) async fn of(host: &Host, sandbox: SandboxId) -> anyhow::Result<Self> {
-        let rows = host.store.history(Some(sandbox), Seq::default(), 10_000).await?;
-        Ok(Self { records: rows.into_iter().map(|row| row.record).collect() })
-    }
-
-    fn first(&self, is_it: impl Fn(&Fact) -> bool) -> Option<Timestamp> {
-        self.records.iter().find(|record| is_it(&record.fact)).map(|record| record.at)
-    }
-
-    pub(crate) fn created(&self) -> Option<Timestamp> {
-        self.first(|fact| matches!(fact, Fact::Created))
-    }
-
-    pub(crate) fn ready(&self) -> Option<Timestamp> {
-        self.first(|fact| matches!(fact, Fact::BecameReady { .. }))
-    }
-
-    pub(crate) fn started(&self, id: ExecutionId) -> Option<Timestamp> {
-        self.first(|fact| matches!(fact, Fact::ExecutionStarted { execution } if *execution == id))
-    }
-
-    pub(crate) fn ended(&self, id: ExecutionId) -> Option<Timestamp> {
-        self.first(|fact| matches!(fact, Fact::ExecutionEnded { execution, .. } if *execution == id))
-    }
-
-    /// Why the last launch failed.
-    pub(crate) fn why_it_did_not_start(&self) -> Option<String> {
-        self.records.iter().rev().find_map(|record| match &record.fact {
-            Fact::StartFailed { why, .. } => Some(why.clone()),
-            _ => None,
-        })
-    }
-}
-
-/// How long from one moment to the other, where both are known.
-pub(crate) fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<u64> {
-    Some(to?.ms_since(from?))
-}
-
 /// A line for people, where the exit code alone does not tell.
-pub(crate) fn explanation(outcome: &Outcome, why: Option<String>) -> Option<String> {
-    let detail = outcome.detail.clone().or(why);
-    let said = || format!("{}{}", word(&outcome.cause), in_brackets(detail.as_ref()));
-    (outcome.kind != OutcomeKind::Exited).then(said)
-}
-
-/// The wall clock, on which output is dated.
-pub(crate) fn wall_ms() -> i64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
+pub(crate) fn explanation(ended: &Ended, why: Option<String>) -> Option<String> {
+    let detail = ended.detail.clone().or(why);
+    let said = || format!("{}{}", word(&ended.cause), in_brackets(detail.as_ref()));
+    (ended.state != ExecutionState::Exited).then(said)
 }

@@ -10,8 +10,10 @@ use serde::Serialize;
 
 use crate::Place;
 use crate::documents::{self, moment};
+use crate::failure::Failure;
 use crate::find::all;
 use crate::host::{data_directory, unpacker};
+use crate::plane::{Target, target};
 use crate::progress::Progress;
 use crate::table::{harmless, lay_out};
 
@@ -55,6 +57,11 @@ struct RemovedDocument {
 }
 
 pub(crate) async fn run(place: &Place, asked: &Image) -> anyhow::Result<ExitCode> {
+    if let Target::Server(server) = target(place).await?
+        && !server.is_of_this_place
+    {
+        return Err(Failure::Elsewhere { what: "image", url: server.address }.into());
+    }
     let images = images(place)?;
     match asked {
         Image::Import { source, name } => import(place, images, source.clone(), name.clone()).await?,

@@ -2,10 +2,12 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod audit;
 mod console;
 mod create;
 mod doctor;
 mod documents;
+mod events;
 mod exec;
 mod exit;
 mod failure;
@@ -13,18 +15,25 @@ mod find;
 mod following;
 mod host;
 mod image;
+mod inspect;
+mod logs;
+mod manual;
 mod options;
 mod output;
+mod overview;
+mod plane;
 mod progress;
 mod ps;
 mod quantities;
 mod reconcile;
 #[cfg(test)]
 mod reference;
+mod rm;
 mod run;
 mod serve;
 mod stop;
 mod table;
+mod token;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,6 +63,13 @@ struct Place {
     /// XDG data home
     #[arg(long, value_name = "DIRECTORY", env = "PINFOLD_DATA_DIR", global = true)]
     data_dir: Option<PathBuf>,
+    /// The server to ask, with the token that `PINFOLD_TOKEN` holds; by default the one that runs on the data
+    /// directory, if there is one
+    #[arg(long, value_name = "URL", env = "PINFOLD_URL", global = true)]
+    url: Option<String>,
+    /// Ask no server, and do everything in this process
+    #[arg(long, global = true)]
+    local: bool,
     /// Print one JSON document, also for an error
     #[arg(long, global = true)]
     json: bool,
@@ -73,6 +89,20 @@ enum Command {
     Serve(serve::Options),
     /// List sandboxes
     Ps(ps::Options),
+    /// Show everything about one sandbox, also after its end
+    Inspect(inspect::Options),
+    /// Print what a sandbox wrote and what was done to it, also after its end
+    Logs(logs::Options),
+    /// Print what happened to one sandbox, or to all
+    Events(events::Options),
+    /// Print what all sandboxes come to, or what one uses
+    Stats(overview::StatsOptions),
+    /// Tell whether what sandboxes need works
+    Health,
+    /// Forget the records of sandboxes that are proven gone
+    Rm(rm::Options),
+    /// Compare what is recorded with what is there, and repair nothing
+    Audit,
     /// Compare what is recorded with what is there, and repair the difference
     Reconcile(reconcile::Options),
     /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
@@ -80,6 +110,13 @@ enum Command {
     /// Import, list and remove what sandboxes can be made from
     #[command(subcommand)]
     Image(image::Image),
+    /// Say who may ask a server, and for what
+    #[command(subcommand)]
+    Token(token::Tokens),
+    /// Print what makes a shell complete commands; put it where your shell looks for completions
+    Completions(manual::Options),
+    /// Print the manual page; `pinfold man | man -l -` shows it
+    Man,
     /// See a new sandbox through its start
     #[command(name = create::TEND, hide = true)]
     Tend(create::Tended),
@@ -108,9 +145,19 @@ fn main() -> ExitCode {
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
         Command::Serve(options) => (in_server_runtime(serve::run(&place, options)), exit::FAILED),
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
+        Command::Inspect(options) => (in_runtime(inspect::run(&place, options)), exit::FAILED),
+        Command::Logs(options) => (in_runtime(logs::run(&place, options)), exit::FAILED),
+        Command::Events(options) => (in_runtime(events::run(&place, options)), exit::FAILED),
+        Command::Stats(options) => (in_runtime(overview::stats(&place, options)), exit::FAILED),
+        Command::Health => (in_runtime(overview::health(&place)), exit::FAILED),
+        Command::Rm(options) => (in_runtime(rm::run(&place, options)), exit::FAILED),
+        Command::Audit => (in_runtime(audit::run(&place)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
         Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
+        Command::Token(asked) => (in_runtime(token::run(&place, asked)), exit::FAILED),
+        Command::Completions(options) => (Ok(manual::completions(options)), exit::FAILED),
+        Command::Man => (manual::man(), exit::FAILED),
         Command::Nursery => {
             let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
             (run.map_err(Into::into), exit::FAILED)

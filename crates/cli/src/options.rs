@@ -1,14 +1,14 @@
 //! What can be said of a new sandbox, by `run` and `create` alike.
 
-use std::collections::BTreeMap;
-
-use pinfold_images::{HOST, Image};
+use pinfold_api::{CreateSandbox, LimitsWish};
+use pinfold_images::HOST;
 use pinfold_lifecycle::profile::{self, Wishes};
-use pinfold_lifecycle::{ExecutionLimits, Limits, Policy, Spec};
+use pinfold_lifecycle::{ExecutionLimits, Limits, Policy};
 
 use crate::Place;
 use crate::failure::Failure;
 use crate::image::images;
+use crate::plane::{Plane, Target, target};
 use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
 use crate::table::harmless;
 
@@ -95,27 +95,52 @@ fn network(given: &str) -> Result<Network, String> {
 }
 
 impl SandboxOptions {
-    /// What is asked of the engine.
-    pub(crate) fn ask(&self, place: &Place) -> anyhow::Result<(Spec, Policy)> {
-        let profile = profile::named(&self.profile)?;
-        let policy = Policy::default();
-        let given = profile.with(&self.wishes(), &policy)?;
-        let Network::Nothing = self.net;
-        self.check()?;
-        let image = self.image(place)?;
-        let spec = Spec {
-            name: self.name.clone(),
-            agent_type: profile.is_agent.then(|| profile.name.to_owned()),
-            task_id: self.task.clone(),
-            labels: self.labels.iter().cloned().collect(),
-            critical: self.critical,
-            image: image.as_ref().map(|image| image.id.to_string()),
-            env: self.env(image.as_ref()),
-            workdir: self.workdir.clone().or(image.and_then(|image| image.settings.working_directory)),
-            limits: given.limits,
-            execution: given.execution,
+    /// What is asked, and of whom. What makes no sense here is refused before anything is made; a server judges by
+    /// its own lights.
+    pub(crate) async fn ask(
+        &self,
+        place: &Place,
+        at_terminal: bool,
+    ) -> anyhow::Result<(Plane, CreateSandbox)> {
+        let plane = match target(place).await? {
+            Target::Server(server) if at_terminal && !server.is_of_this_place => {
+                return Err(Failure::Elsewhere { what: "-t", url: server.address }.into());
+            }
+            Target::Server(server) if !at_terminal => Plane::Server(server),
+            Target::Server(_) | Target::Here => {
+                self.check(place)?;
+                Plane::here(place).await?
+            }
         };
-        Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
+        Ok((plane, self.wish()))
+    }
+
+    fn wish(&self) -> CreateSandbox {
+        let Network::Nothing = self.net;
+        CreateSandbox {
+            agent_type: Some(self.profile.clone()),
+            task_id: self.task.clone(),
+            name: self.name.clone(),
+            image: Some(self.image.clone()),
+            labels: self.labels.iter().cloned().collect(),
+            env: self.env.iter().cloned().collect(),
+            workdir: self.workdir.clone(),
+            network: Some("none".to_owned()),
+            critical: self.critical,
+            limits: LimitsWish {
+                memory_mb: self.memory,
+                cpu_millis: self.cpus,
+                cpu_time_ms: self.cpu_time,
+                timeout_ms: self.timeout,
+                inactivity_ms: self.inactivity_timeout,
+                idle_ms: self.idle_timeout,
+                max_life_ms: self.max_life,
+                network_requests: None,
+                disk_mb: self.disk,
+                processes: self.pids,
+                output_mb: None,
+            },
+        }
     }
 
     fn wishes(&self) -> Wishes {
@@ -134,7 +159,13 @@ impl SandboxOptions {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self, place: &Place) -> anyhow::Result<()> {
+        profile::named(&self.profile)?.with(&self.wishes(), &Policy::default())?;
+        self.check_words()?;
+        self.check_image(place)
+    }
+
+    fn check_words(&self) -> Result<(), Failure> {
         let bad = |field, why: &str| Err(Failure::BadField { field, why: why.to_owned() });
         match &self.name {
             Some(name) if name.is_empty() => return bad("name", "it is empty"),
@@ -150,10 +181,9 @@ impl SandboxOptions {
         Ok(())
     }
 
-    /// It is kept by its id, so that a name that is given to another image later changes nothing.
-    fn image(&self, place: &Place) -> anyhow::Result<Option<Image>> {
+    fn check_image(&self, place: &Place) -> anyhow::Result<()> {
         if self.image == HOST {
-            return Ok(None);
+            return Ok(());
         }
         let found = images(place)?.find(&self.image);
         let image = found.map_err(|_| Failure::NoImage { given: self.image.clone() })?;
@@ -163,14 +193,6 @@ impl SandboxOptions {
                 "pinfold: `{image}` wants to run as `{user}`; it runs as root of its own sandbox instead"
             );
         }
-        Ok(Some(image))
-    }
-
-    /// What the image sets, unless it is said otherwise.
-    fn env(&self, image: Option<&Image>) -> BTreeMap<String, String> {
-        let of_image = image.into_iter().flat_map(|image| &image.settings.env);
-        let of_image = of_image.filter_map(|pair| pair.split_once('='));
-        let of_image = of_image.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        of_image.chain(self.env.iter().cloned()).collect()
+        Ok(())
     }
 }

@@ -14,7 +14,8 @@ const INTRODUCTION: &str = "\
 
 Written from the program's own definitions; `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference` writes it anew.
 
-All commands work without a server, and any number of them at once on one data directory. Sandboxes are named by their
+All commands work without a server, and any number of them at once on one data directory. Where a server runs on the
+data directory, or `--url` names one, commands ask it, and print the same. Sandboxes are named by their
 id, by a beginning of it that no other id has, or by the name they were given. Sizes are MiB or carry a unit (`512m`,
 `2g`); times are seconds or carry one (`500ms`, `90s`, `5m`, `1h`, `1d`).
 ";

@@ -2,19 +2,18 @@
 
 use std::process::ExitCode;
 
-use pinfold_engine::{CreateAsk, OnExit, RunAsk, RunError, Stop};
-use pinfold_lifecycle::{Command, ExecutionKind, ExecutionLimits, Policy};
+use pinfold_api::{ExecRequest, RunRequest};
 
 use crate::Place;
 use crate::console::ConsoleOptions;
-use crate::documents::{self, ExecutionDocument, OutputDocument, ReceiptDocument, Timings};
+use crate::documents::{self, ExecutionDocument, Timings, between};
 use crate::exit;
 use crate::failure::Failure;
-use crate::following::{Interrupt, Story, between, explanation, follow, wall_ms};
-use crate::host::begin;
+use crate::following::{Interrupt, explanation, follow};
 use crate::options::SandboxOptions;
-use crate::output::{Follower, Sink};
+use crate::output::Sink;
 use crate::progress::Progress;
+use crate::stop::tell_receipt;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -30,59 +29,54 @@ pub(crate) struct Options {
 /// How long the proof that the sandbox is gone may take.
 const PROOF_MS: u64 = 60_000;
 
+/// Whoever made the sandbox ends it when this process is gone: the keeper, where that was this process, and else the
+/// server, which sees the connection end.
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
-    let (spec, policy) = options.sandbox.ask(place)?;
-    let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
-    let host = begin(place).await?;
-    let began_ms = wall_ms();
-    let command = options.console.furnish(Command { argv: options.command.clone(), ..Command::default() });
-    let run = RunAsk { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
-    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None }, run).await;
-    let (sandbox, execution) = asked.map_err(|error| match error {
-        RunError::Create(error) => anyhow::Error::from(error),
-        RunError::Execute(error) => error.into(),
-    })?;
-    let output = host.provider.output_of(sandbox, execution);
-    let mut follower = Follower::new(output, Sink::of(place.json));
-    let outcome =
-        follow(&host, (sandbox, execution), &mut follower, Interrupt::Sandbox, &options.console).await?;
+    let (plane, wish) = options.sandbox.ask(place, options.console.tty).await?;
+    let exec = options.console.furnish(ExecRequest::of(options.command.clone()));
+    let mut running = plane.run(RunRequest { sandbox: wish, exec }).await?;
+    let mut sink = Sink::of(place.json);
+    let ended = follow(&plane, &mut running, &mut sink, Interrupt::Sandbox, &options.console).await?;
     let waiting = Progress::of("looking for what is left");
-    let (cause, receipt) = match host.engine.wait_gone(sandbox, PROOF_MS).await? {
-        Stop::Gone { cause, receipt } => (cause, receipt),
-        Stop::Pending => return Err(Failure::NotProvenGone { id: sandbox }.into()),
-    };
+    let (sandbox, execution) = (running.sandbox, running.execution);
+    let gone = plane.wait_gone(&sandbox, PROOF_MS).await?;
     drop(waiting);
-    let story = Story::of(&host, sandbox).await?;
-    host.engine.shutdown(OnExit::Keep, 0).await?;
-    let first_output_ms = follower.first_at_ms.map(|at| u64::try_from(at - began_ms).unwrap_or(0));
-    match follower.into_sink() {
-        Sink::Kept { stdout, stderr } => {
-            let (created, ended) = (story.created(), story.ended(execution));
-            let gone = Some(receipt.verified_at);
+    let gone = gone.and_then(|it| it.receipt.clone().map(|receipt| (it, receipt)));
+    let Some((sandbox, receipt)) = gone else { return Err(Failure::NotProvenGone { id: sandbox }.into()) };
+    let execution = plane.execution(&execution).await?;
+    plane.close().await?;
+    match sink {
+        Sink::Kept { stdout, stderr, lost_bytes } => {
+            let created = sandbox.created_at.as_deref();
+            let (started, over) = (execution.started_at.as_deref(), execution.ended_at.as_deref());
+            let proven = Some(receipt.verified_at.as_str());
             documents::print(&ExecutionDocument {
-                sandbox_id: sandbox,
-                execution_id: execution,
-                exit_code: outcome.exit_code,
-                cause,
-                detail: outcome.detail.clone().or(story.why_it_did_not_start()),
-                output: OutputDocument::of(stdout, stderr),
-                usage: receipt.used,
+                sandbox_id: sandbox.id.clone(),
+                execution_id: execution.execution_id.clone(),
+                exit_code: ended.exit_code,
+                cause: receipt.cause,
+                detail: ended.detail.or(sandbox.start_failure),
+                output: documents::output(stdout, stderr, lost_bytes),
+                usage: receipt.usage,
                 timings: Timings {
-                    ready_ms: between(created, story.ready()),
-                    first_output_ms,
-                    run_ms: between(story.started(execution), ended),
-                    gone_ms: between(ended, gone),
-                    total_ms: between(created, gone),
+                    ready_ms: between(created, sandbox.ready_at.as_deref()),
+                    first_output_ms: between(created, ended.first_output_at.as_deref()),
+                    run_ms: between(started, over),
+                    gone_ms: between(over, proven),
+                    total_ms: between(created, proven),
                 },
-                receipt: Some(ReceiptDocument::of(sandbox, cause, &receipt)),
+                receipt: Some(receipt),
             })?;
         }
         Sink::Terminal => {
-            if let Some(why) = explanation(&outcome, story.why_it_did_not_start()) {
-                eprintln!("pinfold: {sandbox} ended: {why}");
+            if let Some(why) = explanation(&ended, sandbox.start_failure.clone()) {
+                eprintln!("pinfold: {} ended: {why}", sandbox.id);
+            }
+            if ended.interrupted {
+                eprint!("{}", tell_receipt(&receipt));
             }
         }
     }
-    Ok(ExitCode::from(exit::code_of(&outcome)))
+    Ok(ExitCode::from(exit::code_of(ended.cause, ended.exit_code)))
 }

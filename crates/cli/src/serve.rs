@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use pinfold_client::ServerFile;
+use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
 use pinfold_server::http::{ServerConfig, serve};
 use pinfold_server::service::moment;
@@ -130,7 +130,9 @@ struct Announced {
 impl Announced {
     fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
         let path = data.join(ServerFile::NAME);
-        let said = ServerFile { address: format!("http://{address}"), pid: std::process::id(), started_at };
+        let pid = std::process::id();
+        let process_started = process_started(pid).context("could not see when this process began")?;
+        let said = ServerFile { address: format!("http://{address}"), pid, process_started, started_at };
         let failed = || format!("could not write `{}`", path.display());
         let draft = path.with_extension(format!("draft.{}", said.pid));
         let file =

@@ -1,18 +1,18 @@
 //! `pinfold stop`: ends sandboxes, from any process, and prints what proves that they are gone.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use pinfold_engine::{OnExit, Stop};
-use pinfold_lifecycle::{Cause, Finding, SandboxId};
+use pinfold_api::{Check, Receipt};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::Place;
-use crate::documents::{self, ReceiptDocument, word};
+use crate::documents::{self, word};
 use crate::exit;
-use crate::failure::{Failure, code_of};
+use crate::failure::{self, Failure, code_of};
 use crate::find::find;
-use crate::host::{Host, begin};
+use crate::plane::Plane;
 use crate::progress::Progress;
 use crate::quantities::milliseconds;
 use crate::table::{harmless, lay_out};
@@ -37,26 +37,27 @@ pub(crate) struct Options {
 }
 
 /// What became of one of them.
-type Ended = anyhow::Result<ReceiptDocument>;
+type Ended = anyhow::Result<Receipt>;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let host = begin(place).await?;
+    // Who gives their word is known to the system here, not to a server.
+    let plane = if options.attest { Plane::open_at_hand(place).await? } else { Plane::open(place).await? };
     let mut asked = Vec::new();
     // All of them are asked to end before the first one is waited for.
     for given in &options.sandboxes {
-        asked.push((given, ask(&host, options, given).await));
+        asked.push((given, ask(&plane, options, given).await));
     }
     let waiting = Progress::of("ending and looking for what is left");
     let mut ended = Vec::new();
     for (given, id) in asked {
         let outcome = match id {
-            Ok(id) => receipt(&host, id, options.wait).await,
+            Ok(id) => receipt(&plane, id, options).await,
             Err(error) => Err(error),
         };
         ended.push((given.as_str(), outcome));
     }
     drop(waiting);
-    host.engine.shutdown(OnExit::Keep, 0).await?;
+    plane.close().await?;
     if place.json {
         documents::print(&ended.iter().map(|(given, ended)| document(given, ended)).collect::<Vec<_>>())?;
     } else {
@@ -66,12 +67,12 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     Ok(if all_gone { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-async fn ask(host: &Host, options: &Options, given: &str) -> anyhow::Result<SandboxId> {
-    let id = find(&host.store, given).await?.id();
+async fn ask(plane: &Plane, options: &Options, given: &str) -> anyhow::Result<String> {
+    let id = find(plane, given).await?;
     match &options.reason {
-        Some(reason) => host.engine.attest(id, operator(), reason.clone()).await?,
+        Some(reason) => plane.attest(&id, operator(), reason.clone()).await?,
         None => {
-            host.engine.stop(id, Cause::StoppedByUser, options.force, 0).await?;
+            plane.stop(&id, options.force, 0).await?;
         }
     }
     Ok(id)
@@ -84,10 +85,10 @@ fn operator() -> String {
     name.map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))
 }
 
-async fn receipt(host: &Host, id: SandboxId, wait_ms: u64) -> Ended {
-    match host.engine.wait_gone(id, wait_ms).await? {
-        Stop::Gone { cause, receipt } => Ok(ReceiptDocument::of(id, cause, &receipt)),
-        Stop::Pending => Err(Failure::NotProvenGone { id }.into()),
+async fn receipt(plane: &Plane, id: String, options: &Options) -> Ended {
+    match plane.stop(&id, options.force, options.wait).await? {
+        Some(receipt) => Ok(receipt),
+        None => Err(Failure::NotProvenGone { id }.into()),
     }
 }
 
@@ -101,7 +102,7 @@ fn document(given: &str, ended: &Ended) -> Value {
     let value = match ended {
         Ok(receipt) => serde_json::to_value(receipt),
         Err(error) => {
-            let error = documents::error(code_of(error), &format!("{error:#}"));
+            let error = documents::error(&code_of(error), &failure::told(error));
             serde_json::to_value(Failed { sandbox: given, error })
         }
     };
@@ -109,20 +110,19 @@ fn document(given: &str, ended: &Ended) -> Value {
 }
 
 fn tell(ended: &Ended) {
-    let receipt = match ended {
-        Ok(receipt) => receipt,
-        Err(error) => {
-            eprintln!("pinfold: {error:#}");
-            return;
-        }
+    match ended {
+        Ok(receipt) => print!("{}", tell_receipt(receipt)),
+        Err(error) => eprintln!("pinfold: {}", failure::told(error)),
+    }
+}
+
+/// For people: what was looked for, and what was found.
+pub(crate) fn tell_receipt(receipt: &Receipt) -> String {
+    let row = |check: &Check| {
+        let detail = check.detail.as_deref().map(harmless).unwrap_or_default();
+        vec![format!("  {}", check.kind), word(&check.result), check.means.clone(), detail]
     };
-    println!("{receipt}");
-    let row = |kind: &str, result: Finding, means: &str, detail: Option<&String>| {
-        let detail = detail.map(|detail| harmless(detail)).unwrap_or_default();
-        vec![format!("  {kind}"), word(&result), means.to_owned(), detail]
-    };
-    let checks = receipt.checks.iter();
-    let rows: Vec<_> =
-        checks.map(|check| row(&check.kind, check.result, &check.means, check.detail.as_ref())).collect();
-    print!("{}", lay_out(&rows));
+    let mut text = documents::told(receipt);
+    let _ = write!(text, "\n{}", lay_out(&receipt.checks.iter().map(row).collect::<Vec<_>>()));
+    text
 }

@@ -8,8 +8,9 @@ use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use pinfold_api::{
-    CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, ExecRequest, ExecResult, Execution, OutputPage,
-    Receipt, Sandbox, SandboxSummary, Stats, StopPending,
+    Comparison, CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, EventPage, ExecRequest, ExecResult,
+    Execution, Health, LogPage, NewToken, OutputPage, Receipt, Resources, RunRequest, Sandbox,
+    SandboxSummary, Stats, StdinAnswer, StdinRequest, StopPending, Token, TokenCreated,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,6 +47,11 @@ impl Client {
         Ok(Self { connections, base, token: token.trim().to_owned() })
     }
 
+    /// Whether a server answers there at all. Needs no token.
+    pub async fn is_up(&self) -> bool {
+        self.ask(Method::GET, "/healthz", NOTHING).await.is_ok()
+    }
+
     pub async fn stats(&self) -> Result<Stats, ClientError> {
         read(self.ask(Method::GET, "/api/sandbox/stats", NOTHING).await?).await
     }
@@ -54,8 +60,9 @@ impl Client {
     pub async fn list(&self, query: &str) -> Result<Vec<SandboxSummary>, ClientError> {
         let (mut all, mut cursor) = (Vec::new(), None);
         loop {
-            let from = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-            let path = format!("/api/sandbox/list?{query}{from}");
+            let from = cursor.map(|cursor| format!("cursor={cursor}"));
+            let asked: Vec<_> = from.iter().map(String::as_str).chain([query]).collect();
+            let path = format!("/api/sandbox/list?{}", asked.join("&").trim_end_matches('&'));
             let response = self.ask(Method::GET, &path, NOTHING).await?;
             let next = response.headers().get(pinfold_api::NEXT_CURSOR);
             cursor = next.and_then(|next| next.to_str().ok()).map(str::to_owned);
@@ -71,6 +78,47 @@ impl Client {
         read(self.ask(Method::POST, "/api/sandbox", Some(wish)).await?).await
     }
 
+    /// Makes a sandbox and waits so long until it is ready.
+    pub async fn create_within(&self, wish: &CreateSandbox, wait_s: u64) -> Result<Sandbox, ClientError> {
+        let path = format!("/api/sandbox?wait={wait_s}");
+        read(self.ask(Method::POST, &path, Some(wish)).await?).await
+    }
+
+    /// Waits so long until it is proven gone.
+    pub async fn wait_gone(&self, id: &str, wait_s: u64) -> Result<Answered<Sandbox, Sandbox>, ClientError> {
+        let path = format!("/api/sandbox/{id}/wait?state=gone&wait={wait_s}");
+        answered(self.ask(Method::GET, &path, NOTHING).await?).await
+    }
+
+    pub async fn resources(&self, id: &str) -> Result<Resources, ClientError> {
+        read(self.ask(Method::GET, &format!("/api/sandbox/{id}/resources"), NOTHING).await?).await
+    }
+
+    /// What a sandbox and the control plane wrote after a place, as much as fits on a page.
+    pub async fn logs(&self, id: &str, after: &str) -> Result<LogPage, ClientError> {
+        let path = format!("/api/sandbox/{id}/logs?after={}", encoded(after));
+        read(self.ask(Method::GET, &path, NOTHING).await?).await
+    }
+
+    /// What happened to a sandbox after a number, as much as fits on a page.
+    pub async fn events(&self, id: &str, after: u64) -> Result<EventPage, ClientError> {
+        let path = format!("/api/sandbox/{id}/events?after={after}");
+        read(self.ask(Method::GET, &path, NOTHING).await?).await
+    }
+
+    pub async fn health(&self) -> Result<Health, ClientError> {
+        read(self.ask(Method::GET, "/api/sandbox/health", NOTHING).await?).await
+    }
+
+    /// Compares what is recorded with what is there, and repairs nothing.
+    pub async fn audit(&self) -> Result<Comparison, ClientError> {
+        read(self.ask(Method::POST, "/api/sandbox/audit", NOTHING).await?).await
+    }
+
+    pub async fn executions(&self, id: &str) -> Result<Vec<Execution>, ClientError> {
+        read(self.ask(Method::GET, &format!("/api/sandbox/{id}/executions"), NOTHING).await?).await
+    }
+
     pub async fn sandbox(&self, id: &str) -> Result<Sandbox, ClientError> {
         read(self.ask(Method::GET, &format!("/api/sandbox/{id}"), NOTHING).await?).await
     }
@@ -82,11 +130,7 @@ impl Client {
         wait_s: u64,
     ) -> Result<Answered<Receipt, StopPending>, ClientError> {
         let path = format!("/api/sandbox/{id}?force={force}&wait={wait_s}");
-        let response = self.ask(Method::DELETE, &path, NOTHING).await?;
-        if response.status() == hyper::StatusCode::ACCEPTED {
-            return read(response).await.map(Answered::Pending);
-        }
-        read(response).await.map(Answered::Done)
+        answered(self.ask(Method::DELETE, &path, NOTHING).await?).await
     }
 
     /// Runs a command and waits for its result.
@@ -95,11 +139,12 @@ impl Client {
         id: &str,
         request: &ExecRequest,
     ) -> Result<Answered<ExecResult, Execution>, ClientError> {
-        let response = self.ask(Method::POST, &format!("/api/sandbox/{id}/exec"), Some(request)).await?;
-        if response.status() == hyper::StatusCode::ACCEPTED {
-            return read(response).await.map(Answered::Pending);
-        }
-        read(response).await.map(Answered::Done)
+        answered(self.ask(Method::POST, &format!("/api/sandbox/{id}/exec"), Some(request)).await?).await
+    }
+
+    /// Runs a command in a sandbox of its own, which ends with it; and sooner, when the events are let go of.
+    pub async fn run_streamed(&self, request: &RunRequest) -> Result<Events, ClientError> {
+        Events::begin(self.send(Method::POST, "/api/sandbox/run", Some(request), EVENTS).await?)
     }
 
     /// Runs a command and follows what it writes.
@@ -126,6 +171,29 @@ impl Client {
 
     pub async fn cancel(&self, execution: &str) -> Result<Execution, ClientError> {
         read(self.ask(Method::DELETE, &format!("/api/executions/{execution}"), NOTHING).await?).await
+    }
+
+    /// Ends it without waiting for its end.
+    pub async fn begin_cancel(&self, execution: &str) -> Result<Execution, ClientError> {
+        let path = format!("/api/executions/{execution}?wait=0");
+        read(self.ask(Method::DELETE, &path, NOTHING).await?).await
+    }
+
+    pub async fn feed(&self, execution: &str, request: &StdinRequest) -> Result<StdinAnswer, ClientError> {
+        let path = format!("/api/executions/{execution}/stdin");
+        read(self.ask(Method::POST, &path, Some(request)).await?).await
+    }
+
+    pub async fn tokens(&self) -> Result<Vec<Token>, ClientError> {
+        read(self.ask(Method::GET, "/api/tokens", NOTHING).await?).await
+    }
+
+    pub async fn create_token(&self, asked: &NewToken) -> Result<TokenCreated, ClientError> {
+        read(self.ask(Method::POST, "/api/tokens", Some(asked)).await?).await
+    }
+
+    pub async fn revoke_token(&self, id: &str) -> Result<Token, ClientError> {
+        read(self.ask(Method::DELETE, &format!("/api/tokens/{id}"), NOTHING).await?).await
     }
 
     pub(crate) async fn ask(
@@ -161,7 +229,25 @@ impl Client {
     }
 }
 
+/// As a value in a query.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let spell = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(spell).collect()
+}
+
 const EVENTS: &str = "text/event-stream";
+
+/// Accepted is what goes on by itself.
+async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
+    response: Response<Incoming>,
+) -> Result<Answered<Done, Pending>, ClientError> {
+    if response.status() == hyper::StatusCode::ACCEPTED {
+        return read(response).await.map(Answered::Pending);
+    }
+    read(response).await.map(Answered::Done)
+}
 
 pub(crate) async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let body = response.into_body().collect().await;
@@ -182,4 +268,14 @@ async fn refusal(response: Response<Incoming>) -> ClientError {
         },
     };
     ClientError::Refused { status: status.as_u16(), detail: Box::new(detail) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encoded;
+
+    #[test]
+    fn what_would_end_a_value_is_spelled_out() {
+        assert_eq!(encoded("team=red & blue/ü"), "team%3Dred%20%26%20blue%2F%C3%BC");
+    }
 }

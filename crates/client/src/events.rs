@@ -3,7 +3,7 @@
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
-use pinfold_api::{EXECUTION_ID, OutputEvent};
+use pinfold_api::{EXECUTION_ID, OutputEvent, SANDBOX_ID};
 
 use crate::ClientError;
 
@@ -11,20 +11,30 @@ pub struct Events {
     body: Incoming,
     arrived: Vec<u8>,
     execution: Option<String>,
+    sandbox: Option<String>,
 }
 
 impl Events {
     pub(crate) fn begin(response: Response<Incoming>) -> Result<Self, ClientError> {
-        let execution = response.headers().get(EXECUTION_ID).map(hyper::header::HeaderValue::to_str);
-        let execution = execution.transpose().map_err(|error| ClientError::Misunderstood(error.into()))?;
-        let execution = execution.map(str::to_owned);
-        Ok(Self { body: response.into_body(), arrived: Vec::new(), execution })
+        let header = |name| {
+            let said = response.headers().get(name).map(hyper::header::HeaderValue::to_str).transpose();
+            let said = said.map_err(|error| ClientError::Misunderstood(error.into()))?;
+            Ok(said.map(str::to_owned))
+        };
+        let (execution, sandbox) = (header(EXECUTION_ID)?, header(SANDBOX_ID)?);
+        Ok(Self { body: response.into_body(), arrived: Vec::new(), execution, sandbox })
     }
 
     /// The execution that was asked for with this stream.
     #[must_use]
     pub fn execution(&self) -> Option<&str> {
         self.execution.as_deref()
+    }
+
+    /// The sandbox that was made for it.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&str> {
+        self.sandbox.as_deref()
     }
 
     /// None at the end of the stream, which is the end of the execution only after [`OutputEvent::Exit`].

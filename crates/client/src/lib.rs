@@ -6,7 +6,7 @@ mod error;
 mod events;
 mod found;
 
-pub use client::{Answered, Client};
+pub use client::{Answered, Client, encoded};
 pub use error::ClientError;
 pub use events::Events;
-pub use found::{FindError, ServerFile};
+pub use found::{FindError, ServerFile, process_started};

@@ -23,6 +23,7 @@ mod paging;
 #[cfg(test)]
 mod reference;
 mod requests;
+mod runs;
 mod sandboxes;
 mod terminal;
 mod tokens;
@@ -79,6 +80,7 @@ impl Default for ServerConfig {
 fn groups() -> Vec<Group> {
     [
         sandboxes::groups(),
+        runs::groups(),
         executions::groups(),
         output::groups(),
         terminal::groups(),

@@ -17,6 +17,7 @@ mod images;
 mod input;
 mod logs;
 mod resources;
+mod run;
 mod sandboxes;
 mod stop;
 mod tokens;
@@ -39,6 +40,7 @@ pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
 pub use logs::LogEvent;
+pub use run::Attached;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
 pub use tokens::{Caller, FirstTokenError};
@@ -70,6 +72,12 @@ impl Service {
     pub fn with_profiles(mut self, profiles: Profiles) -> Self {
         self.profiles = profiles;
         self
+    }
+
+    /// For what only a process of this host can ask.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
     }
 
     #[must_use]

@@ -74,7 +74,7 @@ fn the_document_of_an_execution_has_no_receipt_while_its_sandbox_lives() {
         let document = ground.document(&["exec", "--json", id, "--", "sh", "-c", r"printf '\376'; exit 4"]);
 
         assert_eq!(
-            (&made["agent_type"], &made["status"]),
+            (&made["agent_type"], &made["status"]["state"]),
             (&"TEST_WRITER".into(), &"ready".into()),
             "{made}"
         );
@@ -99,11 +99,11 @@ fn what_has_ended_says_with_which_cause_when_it_is_asked_to_work() {
 
         assert_eq!(plain.status.code(), Some(125));
         assert!(
-            text(&plain.stderr).contains("is gone; it ended with stopped_by_user"),
+            text(&plain.stderr).contains("has ended or is being ended: stopped_by_user"),
             "{}",
             text(&plain.stderr)
         );
-        assert_eq!(document["error"]["code"], "gone");
+        assert_eq!(document["error"]["code"], "sandbox_gone");
     }
 }
 

@@ -44,7 +44,8 @@ impl Ground {
     }
 
     fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
-        command.env("PINFOLD_DATA_DIR", self.data()).args(arguments).stdin(Stdio::null());
+        command.env("PINFOLD_DATA_DIR", self.data()).env_remove("PINFOLD_URL").env_remove("PINFOLD_TOKEN");
+        command.args(arguments).stdin(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

@@ -10,6 +10,8 @@ mod ground;
 mod image;
 mod input;
 mod limits;
+mod looks;
+mod planes;
 mod ps;
 mod run;
 mod serve;

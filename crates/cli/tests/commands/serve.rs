@@ -10,14 +10,15 @@ use serde_json::json;
 use crate::ground::{Ground, all_absent, grounds, text, until};
 
 /// A server that is killed with the test, if it has not ended by then.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     client: Client,
     runtime: tokio::runtime::Runtime,
+    address: String,
 }
 
 impl Server {
-    fn begin(ground: &Ground, arguments: &[&str]) -> Self {
+    pub(crate) fn begin(ground: &Ground, arguments: &[&str]) -> Self {
         let before = ServerFile::read(&ground.data()).unwrap();
         let log = fs::File::create(ground.data().join("serve.log")).unwrap();
         let mut command = ground.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
@@ -29,14 +30,18 @@ impl Server {
         let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = Client::new(&said.address, &token).unwrap();
-        Self { child, client, runtime }
+        Self { child, client, runtime, address: said.address }
     }
 
-    fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {
+    pub(crate) fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {
         self.runtime.block_on(question(&self.client))
     }
 
-    fn create(&self) -> String {
+    pub(crate) fn create(&self) -> String {
         self.ask(async |client| client.create(&Default::default()).await.unwrap().id)
     }
 
@@ -52,7 +57,7 @@ impl Server {
     }
 
     /// Its exit code after this signal.
-    fn end_with(mut self, signal: rustix::process::Signal) -> Option<i32> {
+    pub(crate) fn end_with(mut self, signal: rustix::process::Signal) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
         self.child.wait().unwrap().code()
@@ -164,7 +169,7 @@ fn a_command_beside_the_server_ends_a_sandbox_of_the_server() {
         let server = Server::begin(&ground, &[]);
         let id = server.create();
 
-        let stopped = ground.document(&["stop", "--json", "--force", &id]);
+        let stopped = ground.document(&["stop", "--local", "--json", "--force", &id]);
 
         assert!(all_absent(&stopped[0]), "{stopped}");
         let shown = server.ask(async |client| client.sandbox(&id).await.unwrap());

@@ -38,7 +38,7 @@ fn a_word_is_taken_only_for_what_is_quarantined() {
         let attested = ground.document(&["stop", "--json", "--attest", "--reason", "I unplugged it", &id]);
         let without_reason = ground.pinfold(&["stop", "--attest", &id]);
 
-        assert_eq!(attested[0]["error"]["code"], "not_quarantined", "{attested}");
+        assert_eq!(attested[0]["error"]["code"], "wrong_state", "{attested}");
         assert_eq!(without_reason.status.code(), Some(2));
         assert_eq!(ground.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
     }

@@ -4,7 +4,7 @@ use pinfold_api::{self as api, ErrorCode, ExecRequest, ExecResult};
 use pinfold_engine::Waited;
 use pinfold_lifecycle::profile::{DEFAULT, Wishes};
 use pinfold_lifecycle::{
-    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome,
+    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, Policy,
     SandboxId, Timestamp,
 };
 use pinfold_provider::{Provider, SignalError};
@@ -21,7 +21,7 @@ pub struct Started {
     pub sandbox: SandboxId,
     pub execution: ExecutionId,
     /// Where the history ended before.
-    since: Seq,
+    pub(super) since: Seq,
 }
 
 /// How far it has come when somebody waited for it.
@@ -36,7 +36,7 @@ impl Service {
     pub async fn exec(&self, id: SandboxId, request: &ExecRequest) -> Result<Started, Failure> {
         check(request)?;
         let stored = self.stored(id).await?;
-        let limits = limits(request, &stored)?;
+        let limits = limits(request, &stored.policy)?;
         let since = self.host.store.changes(Seq::LATEST).await?.seen;
         let kind = if request.background { ExecutionKind::Job } else { ExecutionKind::Run };
         let execution = self.host.engine.execute(id, command(request), kind, limits, request.queue).await?;
@@ -139,7 +139,7 @@ impl Service {
     }
 }
 
-fn check(request: &ExecRequest) -> Result<(), Failure> {
+pub(super) fn check(request: &ExecRequest) -> Result<(), Failure> {
     match request.command.first() {
         None => return Err(Failure::bad_input("command", "it is empty")),
         Some(program) if program.is_empty() => {
@@ -150,14 +150,17 @@ fn check(request: &ExecRequest) -> Result<(), Failure> {
     if request.command.iter().any(|argument| argument.contains('\0')) {
         return Err(Failure::bad_input("command", "it contains a NUL character"));
     }
+    if request.tty_size.is_some_and(|size| size.columns == 0 || size.rows == 0) {
+        return Err(Failure::bad_input("tty_size", "a terminal has at least one column and one row"));
+    }
     check_environment(&request.env)?;
     check_workdir(request.workdir.as_deref())
 }
 
 /// Checked as for a new sandbox, against this one's own life.
-fn limits(request: &ExecRequest, stored: &Stored) -> Result<ExecutionLimits, Failure> {
+pub(super) fn limits(request: &ExecRequest, policy: &Policy) -> Result<ExecutionLimits, Failure> {
     let execution = ExecutionLimits { timeout_ms: request.timeout_ms, inactivity_ms: request.inactivity_ms };
-    DEFAULT.with(&Wishes { execution, ..Wishes::default() }, &stored.policy).map_err(|error| {
+    DEFAULT.with(&Wishes { execution, ..Wishes::default() }, policy).map_err(|error| {
         let mut failure = Failure::from(error);
         let of_itself = |field: &str| field.trim_start_matches("limits.").to_owned();
         let field = failure.detail.details.get("field").and_then(|field| field.as_str()).map(of_itself);
@@ -167,13 +170,13 @@ fn limits(request: &ExecRequest, stored: &Stored) -> Result<ExecutionLimits, Fai
     Ok(execution)
 }
 
-fn command(request: &ExecRequest) -> Command {
+pub(super) fn command(request: &ExecRequest) -> Command {
     Command {
         argv: request.command.clone(),
         env: request.env.clone(),
         workdir: request.workdir.clone(),
         tty: request.tty,
-        tty_size: None,
+        tty_size: request.tty_size.map(|size| (size.columns, size.rows)),
         // Whoever sits at a terminal types.
         stdin: request.stdin.is_some() || request.interactive || request.tty,
         ..Command::default()

@@ -21,9 +21,9 @@ use super::{FAR, Failure, Service};
 
 /// How soon output is looked for again: quickly after some came, and less and less while none does.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-const SLOWEST_LOOK: Duration = Duration::from_millis(50);
+const SLOWEST_LOOK: Duration = Duration::from_millis(20);
 /// Events that wait for a slow reader. More wait in the log.
-const AHEAD: usize = 64;
+pub(super) const AHEAD: usize = 64;
 /// Of output, in one page.
 const PAGE_BYTES: usize = 1 << 20;
 
@@ -113,7 +113,7 @@ impl Service {
         Ok(receiver)
     }
 
-    async fn pump(
+    pub(super) async fn pump(
         &self,
         sandbox: SandboxId,
         id: ExecutionId,

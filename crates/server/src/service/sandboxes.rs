@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use pinfold_api::{self as api, Sandbox, SandboxSummary, Stats};
 use pinfold_engine::{Stop, Waited};
-use pinfold_lifecycle::{Cause, Lease, Life, SandboxId, State, Timestamp, profile, status};
-use pinfold_store::{Filter, Row, Store, Stored};
+use pinfold_lifecycle::{Cause, Fact, Lease, Life, SandboxId, State, Timestamp, profile, status};
+use pinfold_store::{Filter, HistoryRow, Row, Seq, Store, Stored};
 use tokio::time::Instant;
 
+use super::words::moment;
 use super::{Failure, Service, view, words};
 
 /// Which sandboxes are meant.
@@ -161,7 +162,12 @@ impl Service {
             }
             Row::Readable(_) | Row::Unreadable(_) => None,
         };
-        Ok(view::sandbox(&row, usage, self.now()))
+        let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
+        Ok(Sandbox {
+            ready_at: ready_at(&history).map(moment),
+            start_failure: start_failure(&history),
+            ..view::sandbox(&row, usage, self.now())
+        })
     }
 
     /// None: it cannot be asked now.
@@ -216,6 +222,18 @@ pub(super) fn ending_for(stored: &Stored) -> Option<Cause> {
         Life::Ended { cause, .. } | Life::Ending { cause, .. } => Some(*cause),
         Life::Wanted => None,
     }
+}
+
+fn ready_at(history: &[HistoryRow]) -> Option<Timestamp> {
+    let is_it = |row: &&HistoryRow| matches!(row.record.fact, Fact::BecameReady { .. });
+    history.iter().find(is_it).map(|row| row.record.at)
+}
+
+fn start_failure(history: &[HistoryRow]) -> Option<String> {
+    history.iter().rev().find_map(|row| match &row.record.fact {
+        Fact::StartFailed { why, .. } => Some(why.clone()),
+        _ => None,
+    })
 }
 
 fn ended_for_good(stored: &Stored) -> Option<Cause> {

@@ -1,0 +1,73 @@
+//! `pinfold stats` and `pinfold health`: what all sandboxes come to, and whether what they need works.
+
+use std::process::ExitCode;
+
+use pinfold_api::{HealthPart, HealthState};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Place;
+use crate::documents::{self, word};
+use crate::exit;
+use crate::find::find;
+use crate::plane::Plane;
+use crate::table::{harmless, lay_out};
+
+#[derive(clap::Args)]
+pub(crate) struct StatsOptions {
+    /// What one sandbox uses instead: its id, a beginning of it that is no other's, or its name
+    sandbox: Option<String>,
+}
+
+pub(crate) async fn stats(place: &Place, options: &StatsOptions) -> anyhow::Result<ExitCode> {
+    let plane = Plane::open(place).await?;
+    match &options.sandbox {
+        Some(given) => {
+            let id = find(&plane, given).await?;
+            show(place, &plane.resources(&id).await?)?;
+        }
+        None => show(place, &plane.stats().await?)?,
+    }
+    plane.close().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Each figure by its name, as far as it is known.
+fn show(place: &Place, figures: &impl Serialize) -> anyhow::Result<()> {
+    if place.json {
+        return documents::print(figures);
+    }
+    let Value::Object(figures) = serde_json::to_value(figures)? else { return Ok(()) };
+    let known = figures.into_iter().filter(|(_, figure)| !figure.is_null());
+    let told = |figure: Value| figure.as_str().map_or_else(|| figure.to_string(), harmless);
+    let rows: Vec<_> = known.map(|(name, figure)| vec![name.replace('_', " "), told(figure)]).collect();
+    print!("{}", lay_out(&rows));
+    Ok(())
+}
+
+pub(crate) async fn health(place: &Place) -> anyhow::Result<ExitCode> {
+    let plane = Plane::open_at_hand(place).await?;
+    let health = plane.health().await?;
+    plane.close().await?;
+    if place.json {
+        documents::print(&health)?;
+    } else {
+        let part = |name: &str, part: &HealthPart| {
+            let message = part.message.as_deref().map(harmless).unwrap_or_default();
+            vec![name.to_owned(), word(&part.status), message]
+        };
+        let mut told = vec![part("store", &health.store), part("provider", &health.provider)];
+        if let Some(stats) = health.sandboxes {
+            let sum = |name: &str, sum: u64| vec![name.to_owned(), sum.to_string()];
+            told.extend([
+                sum("active", stats.active),
+                sum("provisioning", stats.provisioning),
+                sum("terminating", stats.terminating),
+                sum("quarantined", stats.quarantined),
+            ]);
+        }
+        println!("{}{}", lay_out(&told), word(&health.status));
+    }
+    let is_well = health.status == HealthState::Ok;
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
