@@ -35,6 +35,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const PIECE: usize = 64 * 1024;
 
 impl ConsoleOptions {
+    pub(crate) fn terminal() -> Self {
+        Self { interactive: true, tty: true }
+    }
+
     pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
         let bad = |why: &str| Err(Failure::BadField { field: "tty", why: why.to_owned() });
         match self.tty {

@@ -80,7 +80,7 @@ async fn follow_output(
 
 /// Resolves with the first signal that asks this program to end. Whoever has changed its terminal must not be ended
 /// by any of them before that is changed back; others leave a hangup to whoever has set it to be ignored.
-fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> {
+pub(crate) fn asked_to_end(has_terminal: bool) -> anyhow::Result<impl Future<Output = ()>> {
     let wait_for = |kind| signal(kind).context("could not wait for signals");
     let mut interrupted = wait_for(SignalKind::interrupt())?;
     let mut terminated = wait_for(SignalKind::terminate())?;

@@ -48,6 +48,12 @@ impl Service {
         Self { host, closing: watch::Sender::new(false) }
     }
 
+    /// For what only a process of this host can ask.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.host.data
