@@ -101,7 +101,7 @@ fn size() -> TerminalSize {
 }
 
 /// By a thread that nobody waits for: it may hang in a read when the command has ended.
-fn read_here() -> mpsc::Receiver<Vec<u8>> {
+pub(crate) fn read_here() -> mpsc::Receiver<Vec<u8>> {
     let (pieces, taken) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE];

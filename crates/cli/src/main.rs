@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod console;
+mod cp;
 mod create;
 mod demo;
 mod doctor;
@@ -72,6 +73,8 @@ enum Command {
     Create(create::Options),
     /// Run a command in a sandbox that is there
     Exec(exec::Options),
+    /// Copy a file or a directory into a sandbox or out of it
+    Cp(cp::Options),
     /// Open a shell in a sandbox, at the terminal here
     Shell(shell::Options),
     /// End sandboxes, and print the proof that they are gone
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Run(options) => (in_runtime(run::run(&place, options)), exit::FAILED_TO_RUN),
         Command::Exec(options) => (in_runtime(exec::run(&place, options)), exit::FAILED_TO_RUN),
         Command::Shell(options) => (in_runtime(shell::run(&place, options)), exit::FAILED_TO_RUN),
+        Command::Cp(options) => (in_runtime(cp::run(&place, options)), exit::FAILED),
         Command::Create(options) => (in_runtime(create::run(&place, options)), exit::FAILED),
         Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),

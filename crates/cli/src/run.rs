@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use pinfold_engine::{CreateAsk, OnExit, RunAsk, RunError, Stop};
-use pinfold_lifecycle::{Command, ExecutionKind, ExecutionLimits, Policy};
+use pinfold_lifecycle::{Cause, Command, ExecutionKind, ExecutionLimits, Policy};
 
 use crate::Place;
 use crate::console::ConsoleOptions;
@@ -15,6 +15,7 @@ use crate::host::begin;
 use crate::options::SandboxOptions;
 use crate::output::{Follower, Sink};
 use crate::progress::Progress;
+use crate::stop::told_of;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -81,6 +82,10 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         Sink::Terminal => {
             if let Some(why) = explanation(&outcome, story.why_it_did_not_start()) {
                 eprintln!("pinfold: {sandbox} ended: {why}");
+            }
+            // Whoever has stopped it wants to know that it is gone.
+            if cause == Cause::StoppedByUser {
+                eprint!("{}", told_of(&ReceiptDocument::of(sandbox, cause, &receipt)));
             }
         }
     }

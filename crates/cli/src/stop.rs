@@ -116,7 +116,11 @@ fn tell(ended: &Ended) {
             return;
         }
     };
-    println!("{receipt}");
+    print!("{}", told_of(receipt));
+}
+
+/// What proves that it is gone, line by line.
+pub(crate) fn told_of(receipt: &ReceiptDocument) -> String {
     let row = |kind: &str, result: Finding, means: &str, detail: Option<&String>| {
         let detail = detail.map(|detail| harmless(detail)).unwrap_or_default();
         vec![format!("  {kind}"), word(&result), means.to_owned(), detail]
@@ -124,5 +128,5 @@ fn tell(ended: &Ended) {
     let checks = receipt.checks.iter();
     let rows: Vec<_> =
         checks.map(|check| row(&check.kind, check.result, &check.means, check.detail.as_ref())).collect();
-    print!("{}", lay_out(&rows));
+    format!("{receipt}\n{}", lay_out(&rows))
 }

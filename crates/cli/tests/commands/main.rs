@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod console;
+mod cp;
 mod create;
+mod demo;
 mod doctor;
 mod ground;
 mod image;
@@ -11,5 +13,6 @@ mod input;
 mod limits;
 mod ps;
 mod run;
+mod screen;
 mod serve;
 mod stop;
