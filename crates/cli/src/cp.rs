@@ -91,12 +91,16 @@ async fn copy_out(inside: &dyn Inside, from: &[u8], to: &Here) -> anyhow::Result
         Here::Pipe => out::to_pipe(inside, from).await,
         Here::Path(path) => out::to_path(inside, from, path).await,
     }
-    .with_context(|| format!("could not copy `{}` out of the sandbox", harmless(&String::from_utf8_lossy(from))))
+    .with_context(|| {
+        format!("could not copy `{}` out of the sandbox", harmless(&String::from_utf8_lossy(from)))
+    })
 }
 
 async fn copy_in(inside: &dyn Inside, from: &Here, to: &[u8]) -> anyhow::Result<Copied> {
     match from {
-        Here::Pipe => into::from_pipe(inside, to).await.context("could not copy standard input into the sandbox"),
+        Here::Pipe => {
+            into::from_pipe(inside, to).await.context("could not copy standard input into the sandbox")
+        }
         Here::Path(path) => into::from_path(inside, path, to)
             .await
             .with_context(|| format!("could not copy `{}` into the sandbox", path.display())),

@@ -41,6 +41,9 @@ pub(crate) struct Options {}
 const GLANCE: Duration = Duration::from_millis(250);
 /// How long the proof that a sandbox is gone may take.
 const PROOF_MS: u64 = 30_000;
+/// How long tasks that were given up may take to let go, and how often that is looked at.
+const LET_GO_LOOKS: u32 = 200;
+const LET_GO_EVERY: Duration = Duration::from_millis(5);
 
 pub(crate) async fn run(place: &Place, _options: &Options) -> anyhow::Result<ExitCode> {
     let interrupted = asked_to_end(true)?;
@@ -134,6 +137,13 @@ impl Shop {
         let _ = closing.send(());
         let stopped = service.shutdown(OnExit::Stop, PROOF_MS).await;
         served.await?.context("could not go on serving")?;
+        // The last one who has it takes away what is on the host for all sandboxes.
+        for _ in 0..LET_GO_LOOKS {
+            if Arc::strong_count(&service) == 1 {
+                break;
+            }
+            tokio::time::sleep(LET_GO_EVERY).await;
+        }
         Ok(stopped?)
     }
 }

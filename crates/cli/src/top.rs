@@ -48,8 +48,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         return Err(Failure::BadField { field: "top", why }.into());
     }
     let service = Arc::new(Service::new(begin(place).await?));
-    let shown =
-        if once { print_once(place, service.as_ref()).await } else { watch(service.clone()).await };
+    let shown = if once { print_once(place, service.as_ref()).await } else { watch(service.clone()).await };
     service.shutdown(OnExit::Keep, 0).await?;
     shown.map(|()| ExitCode::SUCCESS)
 }
@@ -100,7 +99,7 @@ async fn show(source: Arc<dyn Source>, terminal: &mut DefaultTerminal) -> anyhow
     let mut reading: Option<AbortHandle> = None;
     let mut screen = Screen::default();
     loop {
-        terminal.draw(|frame| draw(frame, &mut screen)).context("could not draw on the terminal")?;
+        terminal.draw(|frame| draw(frame, &screen)).context("could not draw on the terminal")?;
         tokio::select! {
             Some(came) = news.recv() => screen.learn(came),
             pressed = keys.recv() => {

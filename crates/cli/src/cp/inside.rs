@@ -18,7 +18,8 @@ pub(super) trait Inside: Send + Sync {
     async fn stat(&self, path: &[u8]) -> Result<Metadata, FileError>;
     async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, FileError>;
     async fn read(&self, path: &[u8]) -> Result<Content, FileError>;
-    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces) -> Result<u64, FileError>;
+    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces)
+    -> Result<u64, FileError>;
     /// One that is there already is as good as one that is made.
     async fn make_directory(&self, path: &[u8]) -> Result<(), FileError>;
     async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), FileError>;
@@ -72,7 +73,12 @@ impl Inside for InBody {
         self.provider.read(self.body, path, 0, u64::MAX).await
     }
 
-    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces) -> Result<u64, FileError> {
+    async fn write(
+        &self,
+        path: &[u8],
+        mode: Option<u32>,
+        content: &mut dyn Pieces,
+    ) -> Result<u64, FileError> {
         self.provider.write(self.body, path, mode, content).await
     }
 
@@ -139,6 +145,9 @@ mod tests {
     fn the_last_name_of_a_path_is_seen_through_slashes() {
         assert_eq!(last_name(b"/a/b//"), Some(&b"b"[..]));
         assert_eq!(last_name(b"a"), Some(&b"a"[..]));
-        assert_eq!((last_name(b"/"), last_name(b"a/.."), last_name(b"."), last_name(b"")), (None, None, None, None));
+        assert_eq!(
+            (last_name(b"/"), last_name(b"a/.."), last_name(b"."), last_name(b"")),
+            (None, None, None, None)
+        );
     }
 }

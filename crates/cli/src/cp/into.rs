@@ -31,7 +31,7 @@ pub(super) async fn from_path(inside: &dyn Inside, from: &Path, to: &[u8]) -> an
     let top = fs::canonicalize(from).context("it cannot be reached")?;
     let mut copied = Copied::default();
     let mut unfinished = Vec::new();
-    let mut left = vec![(top.clone(), landing(inside, from, to).await?)];
+    let mut left = vec![(top, landing(inside, from, to).await?)];
     while let Some((path, spot)) = left.pop() {
         let shown = || format!("`{}`", path.display());
         let facts = fs::symlink_metadata(&path).with_context(shown)?;
@@ -88,7 +88,8 @@ struct OfFile(File);
 impl Pieces for OfFile {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError> {
         let mut piece = vec![0; PIECE];
-        let read = self.0.read(&mut piece).map_err(|error| FileError::NoContent { why: error.to_string() })?;
+        let read =
+            self.0.read(&mut piece).map_err(|error| FileError::NoContent { why: error.to_string() })?;
         piece.truncate(read);
         Ok((read > 0).then_some(piece))
     }

@@ -66,7 +66,10 @@ async fn entries(
     let mut found = Vec::new();
     for entry in inside.list(path).await? {
         let Some(spot) = spot.below(&entry.name) else {
-            bail!("a name from inside would lead elsewhere: `{}`", harmless(&String::from_utf8_lossy(&entry.name)));
+            bail!(
+                "a name from inside would lead elsewhere: `{}`",
+                harmless(&String::from_utf8_lossy(&entry.name))
+            );
         };
         found.push((below(path, &entry.name), spot, entry.metadata));
     }

@@ -53,7 +53,7 @@ impl Ground {
     fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let path = if path.is_empty() { b"." } else { path };
+        let path = if path.is_empty() { &b"."[..] } else { path };
         loop {
             match openat2(&self.top, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}

@@ -100,7 +100,8 @@ impl fmt::Display for DemoDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let titles = ["AGENT", "EXPECTED", "CAUSE", "EXIT", "DURATION", "CPU", "PEAK MEMORY", "RECEIPT"];
         let titles = titles.map(str::to_owned).to_vec();
-        let rows: Vec<_> = std::iter::once(titles).chain(self.agents.iter().map(AgentDocument::cells)).collect();
+        let rows: Vec<_> =
+            std::iter::once(titles).chain(self.agents.iter().map(AgentDocument::cells)).collect();
         writeln!(f, "{}", lay_out(&rows))?;
         let as_expected = self.agents.iter().filter(|agent| agent.as_expected).count();
         writeln!(

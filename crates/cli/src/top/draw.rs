@@ -30,7 +30,7 @@ pub(super) fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-pub(super) fn draw(frame: &mut Frame<'_>, screen: &mut Screen) {
+pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let [head, body, message, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(1),
@@ -130,7 +130,7 @@ pub(super) mod tests {
         }
     }
 
-    fn drawn(screen: &mut Screen) -> Vec<String> {
+    fn drawn(screen: &Screen) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(90, 8)).unwrap();
         terminal.draw(|frame| draw(frame, screen)).unwrap();
         let buffer = terminal.backend().buffer().clone();
@@ -144,7 +144,7 @@ pub(super) mod tests {
         let named = Row { name: Some("x\u{1b}[2Jy".into()), ..row("sbx_1") };
 
         screen.learn(News::Sandboxes(vec![named]));
-        let lines = drawn(&mut screen);
+        let lines = drawn(&screen);
 
         assert_eq!(lines[0], "pinfold top: 1 sandboxes, 1 running");
         assert_eq!(
@@ -160,7 +160,7 @@ pub(super) mod tests {
 
         screen.press(Key::Stop);
 
-        assert!(drawn(&mut screen)[7].starts_with("Stop sbx_1?"));
+        assert!(drawn(&screen)[7].starts_with("Stop sbx_1?"));
     }
 
     #[test]
@@ -168,10 +168,11 @@ pub(super) mod tests {
         let mut screen = Screen::default();
         screen.learn(News::Sandboxes(vec![row("sbx_1")]));
         screen.press(Key::Log);
-        screen.learn(News::Log { id: "sbx_1".into(), lines: (0..100).map(|n| format!("line {n}")).collect() });
+        screen
+            .learn(News::Log { id: "sbx_1".into(), lines: (0..100).map(|n| format!("line {n}")).collect() });
 
-        assert_eq!(drawn(&mut screen)[1..6].join(" "), "line 95 line 96 line 97 line 98 line 99");
+        assert_eq!(drawn(&screen)[1..6].join(" "), "line 95 line 96 line 97 line 98 line 99");
         screen.press(Key::First);
-        assert_eq!(drawn(&mut screen)[1], "line 0");
+        assert_eq!(drawn(&screen)[1], "line 0");
     }
 }

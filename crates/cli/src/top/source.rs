@@ -1,6 +1,5 @@
 //! Where the screen gets what it shows.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -65,20 +64,19 @@ impl Source for Service {
                 break;
             }
         }
-        let places = Arc::new(Semaphore::new(AT_A_TIME));
-        let measured = found.iter().map(|it| async {
-            let _place = places.acquire().await;
-            measure(self, it).await
-        });
+        let places = Semaphore::new(AT_A_TIME);
+        let measured = found.iter().map(|it| measure(self, &places, it));
         let measured = futures_util::future::join_all(measured).await;
         Ok(found.into_iter().zip(measured).map(|(it, used)| row(it, used)).collect())
     }
 
     async fn stop(&self, id: &str) -> anyhow::Result<String> {
         match Service::stop(self, id.parse()?, false, STOP_MS).await.map_err(told)? {
-            Stopped::Gone(receipt) => {
-                Ok(format!("{id} is gone: {}, all {} kinds of things absent", word(&receipt.cause), receipt.checks.len()))
-            }
+            Stopped::Gone(receipt) => Ok(format!(
+                "{id} is gone: {}, all {} kinds of things absent",
+                word(&receipt.cause),
+                receipt.checks.len()
+            )),
             Stopped::Pending(_) => Ok(format!("{id} is being stopped; it is not proven gone yet")),
         }
     }
@@ -89,7 +87,8 @@ impl Source for Service {
         for execution in &executions[latest..] {
             let place = log.begin(&execution.execution_id, &execution.command);
             while !log.is_over(place) {
-                let page = self.output(execution.execution_id.parse()?, log.after(place)).await.map_err(told)?;
+                let page =
+                    self.output(execution.execution_id.parse()?, log.after(place)).await.map_err(told)?;
                 let was_empty = page.events.is_empty();
                 log.add(place, &page);
                 if was_empty {
@@ -101,7 +100,7 @@ impl Source for Service {
     }
 }
 
-async fn measure(service: &Service, it: &SandboxSummary) -> Option<Resources> {
+async fn measure(service: &Service, places: &Semaphore, it: &SandboxSummary) -> Option<Resources> {
     let has_body = match it.status {
         State::Ready | State::Running | State::Unhealthy | State::Unknown => true,
         State::Provisioning
@@ -115,6 +114,7 @@ async fn measure(service: &Service, it: &SandboxSummary) -> Option<Resources> {
         return None;
     }
     let id: SandboxId = it.id.parse().ok()?;
+    let _place = places.acquire().await.ok()?;
     tokio::time::timeout(ASK_USAGE, service.resources(id)).await.ok()?.ok()
 }
 
@@ -134,5 +134,9 @@ fn row(it: SandboxSummary, used: Option<Resources>) -> Row {
 }
 
 fn told(failure: Failure) -> anyhow::Error {
-    anyhow::anyhow!("{}{}", failure.detail.message, failure.hidden.map(|why| format!(" ({why})")).unwrap_or_default())
+    anyhow::anyhow!(
+        "{}{}",
+        failure.detail.message,
+        failure.hidden.map(|why| format!(" ({why})")).unwrap_or_default()
+    )
 }

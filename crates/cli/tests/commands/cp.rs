@@ -42,7 +42,10 @@ fn a_tree_that_goes_in_comes_out_the_same() {
         fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o711)).unwrap();
 
         cp(&ground, path(&tree), &format!("{id}:/workspace/in"));
-        assert_eq!(inside(&ground, &id, "cd in; stat -c %a deep deep/er/much; readlink link"), "711\n751\ndeep/er/much\n");
+        assert_eq!(
+            inside(&ground, &id, "cd in; stat -c %a deep deep/er/much; readlink link"),
+            "711\n751\ndeep/er/much\n"
+        );
         // Now there is a directory: it gets it under its own name.
         cp(&ground, path(&tree), &format!("{id}:in"));
         assert_eq!(inside(&ground, &id, "wc -c < in/tree/link"), "2000000\n");

@@ -52,7 +52,8 @@ fn an_interrupt_ends_all_of_them_and_leaves_nothing() {
         let child = demo(&ground, &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let bodies = || {
             let demos = fs::read_dir(ground.place("tmp")).unwrap();
-            let controls = demos.filter_map(|demo| fs::read_dir(demo.ok()?.path().join("linux/control")).ok());
+            let controls =
+                demos.filter_map(|demo| fs::read_dir(demo.ok()?.path().join("linux/control")).ok());
             controls.map(Iterator::count).sum::<usize>()
         };
         until("all of them are there", || bodies() == 5);

@@ -32,7 +32,9 @@ fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
         let before = tmux.settings();
 
         tmux.type_in("pinfold top\n");
-        until("it is seen to be busy", || cpu_percent(&tmux.screen(), "busy").is_some_and(|percent| percent >= 5));
+        until("it is seen to be busy", || {
+            cpu_percent(&tmux.screen(), "busy").is_some_and(|percent| percent >= 5)
+        });
         tmux.type_in("l");
         until("its log is shown", || tmux.shows("hello from inside"));
         assert!(tmux.shows("\\u{1b}[2Jwiped"), "{}", tmux.screen());

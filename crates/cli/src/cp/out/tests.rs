@@ -119,7 +119,8 @@ async fn no_link_is_followed_whoever_made_it() {
     let scene = Scene::new();
     fs::create_dir(scene.to().join("d")).unwrap();
     symlink("../../beside", scene.to().join("d/x")).unwrap();
-    let liar = Liar::default().with("/d", vec![directory]).with("/d/x", vec![entry("file", FileKind::File, None)]);
+    let liar =
+        Liar::default().with("/d", vec![directory]).with("/d/x", vec![entry("file", FileKind::File, None)]);
 
     assert!(scene.copy(&liar).await.is_err());
     assert!(scene.is_untouched());
@@ -154,7 +155,8 @@ async fn rights_are_kept_and_nothing_beyond_them() {
 
     let copied = scene.copy(&liar).await.unwrap();
 
-    let mode = |name: &str| fs::metadata(scene.to().join("d").join(name)).unwrap().permissions().mode() & 0o7777;
+    let mode =
+        |name: &str| fs::metadata(scene.to().join("d").join(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("file"), mode("inner"), mode("")), (0o751, 0o751, 0o751));
     assert_eq!(fs::read_link(scene.to().join("d/link")).unwrap(), Path::new("file"));
     assert_eq!((copied.files, copied.directories, copied.links, copied.bytes), (1, 2, 1, 4));
