@@ -164,7 +164,7 @@ async fn watch(service: &Arc<Service>, agents: Vec<Agent>, board: &mut Board) ->
             Some(one) = under_way.join_next() => {
                 let (place, one) = one?;
                 let one = one?;
-                board.end(place, &one);
+                board.end(place, &one, service.now());
                 ended.push((place, one));
             }
             _ = glance.tick() => board.draw(service.host()).await?,

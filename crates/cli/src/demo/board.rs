@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pinfold_engine::Clock;
-use pinfold_lifecycle::{SandboxId, Timestamp, status};
+use pinfold_lifecycle::{SandboxId, State, Timestamp, status};
 use pinfold_provider::Usage;
 use pinfold_server::Host;
 use pinfold_store::{Row, Store};
@@ -85,13 +85,13 @@ impl Board {
         });
     }
 
-    pub(super) fn end(&mut self, place: usize, ended: &Ended) {
+    pub(super) fn end(&mut self, place: usize, ended: &Ended, now: Timestamp) {
         let line = &mut self.lines[place];
         line.is_over = true;
         line.cpu = "-".into();
         line.memory = "-".into();
         let state = format!("gone: {}", word(&ended.cause));
-        self.change(place, ended.duration_ms, state);
+        self.change(place, self.began.map_or(0, |began| now.ms_since(began)), state);
     }
 
     fn change(&mut self, place: usize, at_ms: u64, state: String) {
@@ -115,7 +115,10 @@ impl Board {
             }
             if let Some(Row::Readable(stored)) = host.store.load(self.lines[place].sandbox).await? {
                 let seen = status(&stored.sandbox, now, &stored.policy);
-                self.change(place, now.ms_since(began), word(&seen.state));
+                // What has ended is told with its cause, once it is seen through.
+                if !matches!(seen.state, State::Completed | State::Failed | State::Terminated) {
+                    self.change(place, now.ms_since(began), word(&seen.state));
+                }
             }
             if self.how == How::Redrawn {
                 self.lines[place].measure(host).await;

@@ -59,7 +59,8 @@ fn headline(screen: &Screen) -> String {
         (_, None) => "pinfold top: looking …".to_owned(),
         (_, Some(rows)) => {
             let running = rows.iter().filter(|row| row.status == State::Running).count();
-            format!("pinfold top: {} sandboxes, {running} running", rows.len())
+            let plural = if rows.len() == 1 { "" } else { "es" };
+            format!("pinfold top: {} sandbox{plural}, {running} running", rows.len())
         }
     }
 }
@@ -146,7 +147,7 @@ pub(super) mod tests {
         screen.learn(News::Sandboxes(vec![named]));
         let lines = drawn(&screen);
 
-        assert_eq!(lines[0], "pinfold top: 1 sandboxes, 1 running");
+        assert_eq!(lines[0], "pinfold top: 1 sandbox, 1 running");
         assert_eq!(
             lines[2].split_whitespace().collect::<Vec<_>>(),
             ["sbx_1", "x\\u{1b}[2Jy", "running", "-", "100%", "1.2M", "1m", "-"]

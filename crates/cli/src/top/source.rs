@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pinfold_api::{Cause, Resources, SandboxSummary, State};
+use pinfold_api::{Cause, Finding, Resources, SandboxSummary, State};
 use pinfold_lifecycle::SandboxId;
 use pinfold_server::service::{Stopped, Wanted};
 use pinfold_server::{Failure, Service};
@@ -72,11 +72,11 @@ impl Source for Service {
 
     async fn stop(&self, id: &str) -> anyhow::Result<String> {
         match Service::stop(self, id.parse()?, false, STOP_MS).await.map_err(told)? {
-            Stopped::Gone(receipt) => Ok(format!(
-                "{id} is gone: {}, all {} kinds of things absent",
-                word(&receipt.cause),
-                receipt.checks.len()
-            )),
+            Stopped::Gone(receipt) => {
+                let absent = receipt.checks.iter().filter(|check| check.result == Finding::Absent).count();
+                let (cause, all) = (word(&receipt.cause), receipt.checks.len());
+                Ok(format!("{id} is gone: {cause}; {absent} of {all} kinds of things looked for are absent"))
+            }
             Stopped::Pending(_) => Ok(format!("{id} is being stopped; it is not proven gone yet")),
         }
     }

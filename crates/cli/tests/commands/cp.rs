@@ -38,13 +38,13 @@ fn a_tree_that_goes_in_comes_out_the_same() {
         fs::write(tree.join("deep/er/much"), &much).unwrap();
         fs::write(tree.join("a name\nwith a line"), "odd").unwrap();
         symlink("deep/er/much", tree.join("link")).unwrap();
-        fs::set_permissions(tree.join("deep/er/much"), fs::Permissions::from_mode(0o751)).unwrap();
-        fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o711)).unwrap();
+        fs::set_permissions(tree.join("deep/er/much"), fs::Permissions::from_mode(0o754)).unwrap();
+        fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o715)).unwrap();
 
         cp(&ground, path(&tree), &format!("{id}:/workspace/in"));
         assert_eq!(
             inside(&ground, &id, "cd in; stat -c %a deep deep/er/much; readlink link"),
-            "711\n751\ndeep/er/much\n"
+            "715\n754\ndeep/er/much\n"
         );
         // Now there is a directory: it gets it under its own name.
         cp(&ground, path(&tree), &format!("{id}:in"));
@@ -57,7 +57,7 @@ fn a_tree_that_goes_in_comes_out_the_same() {
             assert!(fs::read(copy.join("deep/er/much")).unwrap() == much);
             assert_eq!(fs::read(copy.join("a name\nwith a line")).unwrap(), b"odd");
             assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("deep/er/much"));
-            assert_eq!((mode(&copy.join("deep")), mode(&copy.join("deep/er/much"))), (0o711, 0o751));
+            assert_eq!((mode(&copy.join("deep")), mode(&copy.join("deep/er/much"))), (0o715, 0o754));
         }
     }
 }
