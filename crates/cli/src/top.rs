@@ -43,7 +43,8 @@ const AHEAD: usize = 16;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     let once = options.once || place.json;
-    if !once && !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !once && !has_terminal {
         let why = "a live screen needs a terminal; --once prints one frame".to_owned();
         return Err(Failure::BadField { field: "top", why }.into());
     }
