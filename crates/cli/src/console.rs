@@ -39,6 +39,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const PIECE: usize = 64 * 1024;
 
 impl ConsoleOptions {
+    pub(crate) fn terminal() -> Self {
+        Self { interactive: true, tty: true }
+    }
+
     pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
         let bad = |why: &str| Err(Failure::BadField { field: "tty", why: why.to_owned() });
         match self.tty {
@@ -112,7 +116,7 @@ fn size() -> TerminalSize {
 }
 
 /// By a thread that nobody waits for: it may hang in a read when the command has ended.
-fn read_here() -> mpsc::Receiver<Vec<u8>> {
+pub(crate) fn read_here() -> mpsc::Receiver<Vec<u8>> {
     let (pieces, taken) = mpsc::channel(1);
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE];

@@ -37,6 +37,21 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
+impl Options {
+    /// A command at the terminal here.
+    pub(crate) fn at_terminal(sandbox: String, command: Vec<String>, env: Vec<(String, String)>) -> Self {
+        Self {
+            timeout: None,
+            inactivity_timeout: None,
+            env,
+            workdir: None,
+            console: ConsoleOptions::terminal(),
+            sandbox,
+            command,
+        }
+    }
+}
+
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
     let plane = options.console.plane(place).await?;

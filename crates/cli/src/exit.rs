@@ -7,6 +7,8 @@ pub(crate) const FAILED_TO_RUN: u8 = 125;
 /// A command that runs nothing failed, or what was asked of it did not hold.
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const BAD_INPUT: u8 = 2;
+/// Somebody ended it before it was done.
+pub(crate) const INTERRUPTED: u8 = 130;
 
 pub(crate) const CODES: &str = "\
 Exit codes of `run` and `exec`: the command's own; 124 time, inactivity, idle or life limit; 137 another limit;

@@ -4,7 +4,9 @@
 
 mod audit;
 mod console;
+mod cp;
 mod create;
+mod demo;
 mod doctor;
 mod documents;
 mod events;
@@ -31,9 +33,11 @@ mod reference;
 mod rm;
 mod run;
 mod serve;
+mod shell;
 mod stop;
 mod table;
 mod token;
+mod top;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -77,12 +81,18 @@ struct Place {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Watch five agents: one works, one loops, one hangs, one leaks memory, one is stopped; leaves nothing behind
+    Demo(demo::Options),
     /// Run one command in a sandbox of its own, and prove afterwards that the sandbox is gone
     Run(run::Options),
     /// Make a sandbox that lives until it is stopped or its time is up, and print its id
     Create(create::Options),
     /// Run a command in a sandbox that is there
     Exec(exec::Options),
+    /// Copy a file or a directory into a sandbox or out of it
+    Cp(cp::Options),
+    /// Open a shell in a sandbox, at the terminal here
+    Shell(shell::Options),
     /// End sandboxes, and print the proof that they are gone
     Stop(stop::Options),
     /// Serve sandboxes over HTTP, until this process is asked to end
@@ -103,6 +113,8 @@ enum Command {
     Rm(rm::Options),
     /// Compare what is recorded with what is there, and repair nothing
     Audit,
+    /// Watch sandboxes on a live screen: what they use, and keys to read their logs and to stop them
+    Top(top::Options),
     /// Compare what is recorded with what is there, and repair the difference
     Reconcile(reconcile::Options),
     /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
@@ -138,8 +150,11 @@ fn main() -> ExitCode {
     };
     let Arguments { place, command } = arguments;
     let (outcome, failed) = match &command {
+        Command::Demo(options) => (in_server_runtime(demo::run(&place, options)), exit::FAILED),
         Command::Run(options) => (in_runtime(run::run(&place, options)), exit::FAILED_TO_RUN),
         Command::Exec(options) => (in_runtime(exec::run(&place, options)), exit::FAILED_TO_RUN),
+        Command::Shell(options) => (in_runtime(shell::run(&place, options)), exit::FAILED_TO_RUN),
+        Command::Cp(options) => (in_runtime(cp::run(&place, options)), exit::FAILED),
         Command::Create(options) => (in_runtime(create::run(&place, options)), exit::FAILED),
         Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
@@ -152,6 +167,7 @@ fn main() -> ExitCode {
         Command::Health => (in_runtime(overview::health(&place)), exit::FAILED),
         Command::Rm(options) => (in_runtime(rm::run(&place, options)), exit::FAILED),
         Command::Audit => (in_runtime(audit::run(&place)), exit::FAILED),
+        Command::Top(options) => (in_runtime(top::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
         Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),

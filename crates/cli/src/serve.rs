@@ -123,12 +123,12 @@ fn asked_to_end() -> anyhow::Result<impl Future<Output = ()>> {
 }
 
 /// Where commands find this server, for as long as it is there.
-struct Announced {
+pub(crate) struct Announced {
     path: PathBuf,
 }
 
 impl Announced {
-    fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
+    pub(crate) fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
         let path = data.join(ServerFile::NAME);
         let pid = std::process::id();
         let process_started = process_started(pid).context("could not see when this process began")?;

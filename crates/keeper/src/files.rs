@@ -49,6 +49,8 @@ fn answer(request: &FileRequest, connection: &mut UnixStream) -> FileAnswer {
         FileRequest::Read { path, from, most } => content::read(path, *from, *most, connection),
         FileRequest::Write { path, mode } => content::write(path, *mode, connection),
         FileRequest::MakeDirectory { path, parents } => tree::make_directory(path, *parents),
+        FileRequest::SetMode { path, mode } => tree::set_mode(path, *mode),
+        FileRequest::MakeLink { path, target } => tree::make_link(path, target),
         FileRequest::Rename { from, to, replace } => tree::rename(from, to, *replace),
         FileRequest::Remove { path, recursive } => tree::remove(path, *recursive),
         FileRequest::Watch { path } => watch::watch(path, connection),

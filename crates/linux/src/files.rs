@@ -69,6 +69,16 @@ impl Files for LinuxProvider {
         self.ask_for_files(body, request).await?.done().await.map(drop)
     }
 
+    async fn set_mode(&self, body: Body, path: &[u8], mode: u32) -> Result<(), FileError> {
+        let request = FileRequest::SetMode { path: name(path), mode };
+        self.ask_for_files(body, request).await?.done().await.map(drop)
+    }
+
+    async fn make_link(&self, body: Body, path: &[u8], target: &[u8]) -> Result<(), FileError> {
+        let request = FileRequest::MakeLink { path: name(path), target: name(target) };
+        self.ask_for_files(body, request).await?.done().await.map(drop)
+    }
+
     async fn rename(&self, body: Body, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError> {
         let request = FileRequest::Rename { from: name(from), to: name(to), replace };
         self.ask_for_files(body, request).await?.done().await.map(drop)

@@ -30,6 +30,11 @@ pub trait Files: Send + Sync {
     /// With its parents, one that is there already is as good as one that is made.
     async fn make_directory(&self, body: Body, path: &[u8], parents: bool) -> Result<(), FileError>;
 
+    /// Of a file or a directory; no link is followed.
+    async fn set_mode(&self, body: Body, path: &[u8], mode: u32) -> Result<(), FileError>;
+
+    async fn make_link(&self, body: Body, path: &[u8], target: &[u8]) -> Result<(), FileError>;
+
     async fn rename(&self, body: Body, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError>;
 
     /// Says how many files and directories went.

@@ -11,4 +11,4 @@ pub mod service;
 
 pub use host::{Host, HostConfig, HostError};
 pub use profiles::{Profiles, UnknownAgentType};
-pub use service::{Failure, Service};
+pub use service::{Failure, Service, receipt};

@@ -43,6 +43,7 @@ pub use logs::LogEvent;
 pub use run::Attached;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
+pub use view::receipt;
 pub use tokens::{Caller, FirstTokenError};
 pub use words::moment;
 

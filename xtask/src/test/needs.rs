@@ -16,6 +16,8 @@ struct Need {
 
 const NEEDS: &[Need] = &[
     Need { program: "strace", package: "strace" },
+    // A terminal with somebody in front of it.
+    Need { program: "tmux", package: "tmux" },
     // A whole system in one file, for images.
     Need { program: "busybox", package: "busybox-static" },
 ];

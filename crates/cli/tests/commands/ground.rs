@@ -43,6 +43,22 @@ impl Ground {
         self.prepared(command, arguments)
     }
 
+    /// A directory of its user's own, beside the data.
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
+        let place = self.directory.path().join(name);
+        fs::create_dir_all(&place).unwrap();
+        chown(&place, self.user, self.user).unwrap();
+        place
+    }
+
+    /// Another program, as its user, who finds `pinfold` by name.
+    pub(crate) fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = self.prepared(Command::new(program), arguments);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.directory.path().display()));
+        command
+    }
+
     fn prepared(&self, mut command: Command, arguments: &[&str]) -> Command {
         command.env("PINFOLD_DATA_DIR", self.data()).env_remove("PINFOLD_URL").env_remove("PINFOLD_TOKEN");
         command.args(arguments).stdin(Stdio::null());

@@ -4,7 +4,9 @@
 
 mod api_guide;
 mod console;
+mod cp;
 mod create;
+mod demo;
 mod doctor;
 mod ground;
 mod image;
@@ -14,5 +16,6 @@ mod looks;
 mod planes;
 mod ps;
 mod run;
+mod screen;
 mod serve;
 mod stop;

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fstat, mkdirat, openat, readlinkat,
-    renameat_with, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, mkdirat, openat, readlinkat,
+    renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -125,6 +125,21 @@ pub(super) fn make_directory(path: &Name, parents: bool) -> Result<FileAnswer, R
             Err(error) => return Err(Refusal::of(part, error)),
         }
     }
+    Ok(FileAnswer::Done { count: 1, more: false })
+}
+
+pub(super) fn set_mode(path: &Name, mode: u32) -> Result<FileAnswer, Refusal> {
+    let path = absolute(path)?;
+    let descriptor = open(&path, OFlags::RDONLY | OFlags::NOFOLLOW)?;
+    fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| Refusal::of(&path, error))?;
+    Ok(FileAnswer::Done { count: 1, more: false })
+}
+
+/// Where it leads is not looked at: it is followed inside, by whoever may go there.
+pub(super) fn make_link(path: &Name, target: &Name) -> Result<FileAnswer, Refusal> {
+    let path = absolute(path)?;
+    let (parent, name) = open_parent(&path)?;
+    symlinkat(OsStr::from_bytes(&target.0), &parent, name).map_err(|error| Refusal::of(&path, error))?;
     Ok(FileAnswer::Done { count: 1, more: false })
 }
 

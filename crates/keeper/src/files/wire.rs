@@ -36,6 +36,15 @@ pub enum FileRequest {
         path: Name,
         parents: bool,
     },
+    /// Of a file or a directory; no link is followed.
+    SetMode {
+        path: Name,
+        mode: u32,
+    },
+    MakeLink {
+        path: Name,
+        target: Name,
+    },
     Rename {
         from: Name,
         to: Name,

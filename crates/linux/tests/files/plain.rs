@@ -96,6 +96,26 @@ fn a_write_whose_content_fails_leaves_the_old_file_and_no_draft() {
 }
 
 #[test]
+fn modes_are_set_and_links_are_made_and_no_link_is_followed() {
+    Stage::play(async |stage| {
+        let files = &stage.provider;
+        stage.inside("cd /workspace; mkdir d; echo x > file").await;
+        files.make_link(BODY, b"link", b"file").await.unwrap();
+        files.make_link(BODY, b"out", b"/../../etc").await.unwrap();
+
+        files.set_mode(BODY, b"d", 0o1710).await.unwrap();
+        files.set_mode(BODY, b"file", 0o640).await.unwrap();
+        let through_link = files.set_mode(BODY, b"link", 0o777).await;
+
+        assert_eq!(files.stat(BODY, b"d").await.unwrap().mode, 0o1710);
+        assert_eq!(files.stat(BODY, b"file").await.unwrap().mode, 0o640);
+        assert!(through_link.is_err(), "{through_link:?}");
+        assert_eq!(files.stat(BODY, b"out").await.unwrap().target, Some(b"/../../etc".to_vec()));
+        assert!(matches!(files.make_link(BODY, b"file", b"x").await, Err(FileError::Exists { .. })));
+    });
+}
+
+#[test]
 fn directories_are_made_listed_renamed_and_removed() {
     Stage::play(async |stage| {
         let files = &stage.provider;

@@ -11,7 +11,8 @@ use pinfold_store::{Row, Stored, Unreadable};
 
 use super::words::{self, moment};
 
-pub(super) fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Receipt {
+/// As it is shown to everybody.
+pub fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Receipt {
     let check = |it: &ReceiptCheck| api::Check {
         kind: it.kind.clone(),
         result: words::finding(it.result),

@@ -1,0 +1,125 @@
+//! What became of the five: as a table, and as a document.
+
+use std::fmt;
+
+use pinfold_api as api;
+use pinfold_lifecycle::{Cause, Finding, Receipt, SandboxId};
+use pinfold_server::receipt as receipt_of;
+use serde::Serialize;
+
+use super::agents::Agent;
+use crate::documents::word;
+use crate::table::lay_out;
+
+/// One that has ended and is proven gone.
+pub(super) struct Ended {
+    pub(super) agent: Agent,
+    pub(super) sandbox: SandboxId,
+    pub(super) exit_code: Option<i32>,
+    pub(super) cause: Cause,
+    pub(super) duration_ms: u64,
+    pub(super) receipt: Receipt,
+}
+
+#[derive(Serialize)]
+pub(super) struct DemoDocument {
+    all_as_expected: bool,
+    took_ms: u64,
+    /// Why memory could not be limited. None: it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_memory_limit: Option<String>,
+    agents: Vec<AgentDocument>,
+}
+
+#[derive(Serialize)]
+struct AgentDocument {
+    agent: &'static str,
+    does: &'static str,
+    sandbox_id: SandboxId,
+    expected: Cause,
+    cause: Cause,
+    exit_code: Option<i32>,
+    as_expected: bool,
+    duration_ms: u64,
+    cpu_ms: Option<u64>,
+    memory_peak_bytes: Option<u64>,
+    receipt: api::Receipt,
+}
+
+impl DemoDocument {
+    pub(super) fn of(ended: &[Ended], took_ms: u64, no_memory_limit: Option<String>) -> Self {
+        let agents: Vec<_> = ended.iter().map(AgentDocument::of).collect();
+        let all_as_expected = agents.iter().all(|agent| agent.as_expected);
+        Self { all_as_expected, took_ms, no_memory_limit, agents }
+    }
+
+    pub(super) fn is_as_it_should_be(&self) -> bool {
+        self.all_as_expected
+    }
+}
+
+impl AgentDocument {
+    fn of(ended: &Ended) -> Self {
+        let Ended { agent, sandbox, exit_code, cause, duration_ms, receipt } = ended;
+        let is_gone = receipt.checks.iter().all(|check| check.result == Finding::Absent);
+        Self {
+            agent: agent.name,
+            does: agent.does,
+            sandbox_id: *sandbox,
+            expected: agent.expected,
+            cause: *cause,
+            exit_code: *exit_code,
+            as_expected: *cause == agent.expected && is_gone && !receipt.checks.is_empty(),
+            duration_ms: *duration_ms,
+            cpu_ms: receipt.used.and_then(|used| used.cpu_ms),
+            memory_peak_bytes: receipt.used.and_then(|used| used.memory_peak_bytes),
+            receipt: receipt_of(*sandbox, *cause, receipt),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let checks = &self.receipt.checks;
+        let absent = checks.iter().filter(|check| check.result == api::Finding::Absent).count();
+        let proven = match absent == checks.len() {
+            true => format!("all {absent} absent"),
+            false => format!("{absent} of {} absent", checks.len()),
+        };
+        vec![
+            self.agent.to_owned(),
+            word(&self.expected),
+            format!("{}{}", word(&self.cause), if self.as_expected { "" } else { " (!)" }),
+            or_dash(self.exit_code.map(|code| code.to_string())),
+            seconds(self.duration_ms),
+            or_dash(self.cpu_ms.map(seconds)),
+            or_dash(self.memory_peak_bytes.map(mebibytes)),
+            proven,
+        ]
+    }
+}
+
+impl fmt::Display for DemoDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let titles = ["AGENT", "EXPECTED", "CAUSE", "EXIT", "DURATION", "CPU", "PEAK MEMORY", "RECEIPT"];
+        let titles = titles.map(str::to_owned).to_vec();
+        let rows: Vec<_> =
+            std::iter::once(titles).chain(self.agents.iter().map(AgentDocument::cells)).collect();
+        writeln!(f, "{}", lay_out(&rows))?;
+        let as_expected = self.agents.iter().filter(|agent| agent.as_expected).count();
+        writeln!(
+            f,
+            "{as_expected} of {} ended as they should, in {}. Each was looked for when it had ended: \
+             processes, control groups, mounts, namespaces, directories, sockets.",
+            self.agents.len(),
+            seconds(self.took_ms)
+        )
+    }
+}
+
+pub(super) fn seconds(ms: u64) -> String {
+    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+}
+
+pub(super) fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}

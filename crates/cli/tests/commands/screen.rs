@@ -1,0 +1,141 @@
+//! `top`, `shell` and Ctrl-C in a real terminal, with somebody in front of it.
+
+mod tmux;
+
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use self::tmux::Tmux;
+use crate::ground::{Ground, grounds, is_alive, keeper_of, text, until};
+
+/// A sandbox that is busy as long as it is there.
+fn busy(ground: &Ground) -> (String, std::process::Child) {
+    let id = ground.create(&["--name", "busy"]);
+    let script = "echo hello from inside; printf '\\033[2Jwiped\\n'; while :; do :; done";
+    let mut command = ground.command(&["exec", &id, "--", "sh", "-c", script]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    (id, child)
+}
+
+/// Of one core, as the row of this sandbox says.
+fn cpu_percent(screen: &str, name: &str) -> Option<u64> {
+    let row = screen.lines().find(|line| line.contains(name) && line.contains("running"))?;
+    row.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
+}
+
+#[test]
+fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
+    for ground in grounds() {
+        let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
+        let (id, mut child) = busy(&ground);
+        let before = tmux.settings();
+
+        tmux.type_in("pinfold top\n");
+        until("it is seen to be busy", || {
+            cpu_percent(&tmux.screen(), "busy").is_some_and(|percent| percent >= 5)
+        });
+        tmux.type_in("l");
+        until("its log is shown", || tmux.shows("hello from inside"));
+        assert!(tmux.shows("\\u{1b}[2Jwiped"), "{}", tmux.screen());
+        tmux.type_in("q");
+        until("the list is back", || tmux.shows("s stop"));
+        tmux.type_in("s");
+        until("it asks", || tmux.shows(&format!("Stop {id}?")));
+        tmux.type_in("n");
+        until("it was told no", || tmux.shows("s stop"));
+        tmux.type_in("s");
+        until("it asks again", || tmux.shows(&format!("Stop {id}?")));
+        tmux.type_in("y");
+
+        until("it is gone", || tmux.shows(&format!("{id} is gone: stopped_by_user")));
+        until("nothing is listed", || tmux.shows("0 sandboxes"));
+        tmux.type_in("q");
+        tmux.type_in("echo code $?.\n");
+        until("it has ended", || tmux.shows("code 0."));
+        assert_eq!(tmux.settings(), before);
+        child.wait().unwrap();
+        assert!(ground.is_clean());
+    }
+}
+
+#[test]
+fn a_signal_ends_top_and_the_terminal_is_as_it_was() {
+    for ground in grounds() {
+        let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
+        let before = tmux.settings();
+        tmux.type_in("pinfold top\n");
+        until("it is shown", || tmux.shows("0 sandboxes"));
+        assert!(tmux.is_on_other_screen());
+
+        kill_process(Pid::from_raw(tmux.running().unwrap()).unwrap(), Signal::TERM).unwrap();
+
+        until("the screen is left", || !tmux.is_on_other_screen());
+        assert_eq!(tmux.settings(), before);
+    }
+}
+
+#[test]
+fn one_frame_of_top_is_a_table() {
+    for ground in grounds() {
+        let id = ground.create(&["--name", "calm"]);
+
+        let output = ground.pinfold(&["top", "--once"]);
+        let document = ground.document(&["top", "--json"]);
+        let refused = ground.pinfold(&["top"]);
+
+        assert!(text(&output.stdout).starts_with("ID"), "{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stdout).contains(&id));
+        assert_eq!((&document[0]["name"], &document[0]["status"]), (&"calm".into(), &"ready".into()));
+        assert!(document[0]["cpu_percent"].is_number(), "{document}");
+        assert_eq!(refused.status.code(), Some(2), "there is no terminal");
+    }
+}
+
+#[test]
+fn a_shell_has_a_terminal_that_grows_with_the_one_here() {
+    for ground in grounds() {
+        let Some(tmux) = Tmux::start(&ground, 100, 30) else { return };
+        let id = ground.create(&[]);
+        let before = tmux.settings();
+
+        tmux.type_in(&format!("pinfold shell {id}\n"));
+        until("it is inside", || {
+            tmux.type_in("echo in $((40 + 2)) $0; cat /proc/sys/kernel/hostname\n");
+            tmux.shows("in 42 bash")
+        });
+        tmux.type_in("clear; stty size\n");
+        until("it has its size", || tmux.shows("30 100"));
+        tmux.resize(90, 25);
+        until("it is resized", || {
+            tmux.type_in("stty size\n");
+            tmux.shows("25 90")
+        });
+        tmux.type_in("exit 7\n");
+        until("it has ended", || {
+            tmux.type_in("echo code $?.\n");
+            tmux.shows("code 7.") || tmux.shows("code 0.")
+        });
+
+        assert!(tmux.shows("code 7."), "{}", tmux.screen());
+        assert_eq!(tmux.settings(), before);
+    }
+}
+
+#[test]
+fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
+    for ground in grounds() {
+        let Some(tmux) = Tmux::start(&ground, 110, 30) else { return };
+        tmux.type_in("pinfold run -- sleep 100\n");
+        until("the sandbox runs", || keeper_of(&ground.data()).is_some_and(is_alive));
+
+        tmux.press("C-c");
+
+        until("the receipt is shown", || tmux.shows("is gone: stopped_by_user"));
+        until("its lines too", || ["processes", "mounts", "directories"].iter().all(|kind| tmux.shows(kind)));
+        tmux.type_in("echo code $?.\n");
+        until("it has ended", || tmux.shows("code 130."));
+        assert!(!tmux.shows("present") && !tmux.shows("unknown"), "{}", tmux.screen());
+        assert!(ground.is_clean());
+    }
+}
