@@ -96,9 +96,11 @@ impl Merge {
         let record = self.records.front();
         let record_at = record.map(|row| row.record.at);
         let closing = record.and_then(|row| tell::closes(&row.record.fact));
+        // What an earlier try wrote is dated before its failure, which was passed: the rest is of the try that starts.
+        let opening = record.and_then(|row| tell::opens(&row.record.fact));
         let (mut best, mut holds_back) = (None, false);
         let open: BTreeSet<_> = self.cursor.open.keys().copied().chain(closing).collect();
-        for execution in open {
+        for execution in open.into_iter().filter(|execution| opening != Some(*execution)) {
             let is_closing = closing == Some(execution);
             let Some(at) = self.head_of(execution, is_closing, record_at)? else { continue };
             holds_back |= is_closing;

@@ -37,6 +37,14 @@ pub(crate) fn closes(fact: &Fact) -> Option<ExecutionId> {
     }
 }
 
+/// The execution of which what comes next was written after this was decided, in its first try or in a later one.
+pub(crate) fn opens(fact: &Fact) -> Option<ExecutionId> {
+    match concerns(fact) {
+        (execution, Some(Turn::Opens)) => execution,
+        (_, Some(Turn::Closes) | None) => None,
+    }
+}
+
 fn concerns(fact: &Fact) -> (Option<ExecutionId>, Option<Turn>) {
     match fact {
         Fact::ExecutionStarted { execution } => (Some(*execution), Some(Turn::Opens)),
