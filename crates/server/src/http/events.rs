@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::wants_events;
-use super::extract::{Id, Query, flag};
+use super::extract::{Id, Query, flag, place};
 use super::groups::{Group, QUICK};
 use super::output::{SIGN_OF_LIFE, last_event};
 use super::paging::limit;
@@ -36,6 +36,7 @@ pub(super) fn groups() -> Vec<Group> {
 #[into_params(parameter_in = Query)]
 struct EventsQuery {
     /// The number of the last event that was read. Without it: from the beginning.
+    #[serde(default, deserialize_with = "place")]
     after: Option<u64>,
     /// Only what comes from now on.
     #[serde(default, deserialize_with = "flag")]

@@ -130,6 +130,13 @@ pub(super) async fn part_of_path<S: Send + Sync>(
     found.ok_or_else(|| Failure::internal(format!("the route has no `{name}`")))
 }
 
+/// The number of an event. They are counted in 63 bits, as the description says.
+pub(super) fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let given = Option::<i64>::deserialize(deserializer)?;
+    let number = given.map(u64::try_from).transpose();
+    number.map_err(|_| D::Error::custom("it is not the number of an event"))
+}
+
 /// `1` and `true` are yes.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match String::deserialize(deserializer)?.as_str() {

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::{ExecutionPath, wants_events};
-use super::extract::{Id, Query, flag};
+use super::extract::{Id, Query, flag, place};
 use super::groups::{Group, QUICK};
 use crate::{Failure, Service};
 
@@ -35,6 +35,7 @@ pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 #[into_params(parameter_in = Query)]
 struct OutputQuery {
     /// The number of the last event that was read.
+    #[serde(default, deserialize_with = "place")]
     after: Option<u64>,
     /// Stream it, as `Accept: text/event-stream` does.
     #[serde(default, deserialize_with = "flag")]
