@@ -43,8 +43,8 @@ pub use logs::LogEvent;
 pub use run::Attached;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
-pub use view::receipt;
 pub use tokens::{Caller, FirstTokenError};
+pub use view::receipt;
 pub use words::moment;
 
 use crate::{Host, Profiles};
@@ -65,7 +65,12 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, profiles: Profiles::default(), closing: watch::Sender::new(false), noting: Arc::default() }
+        Self {
+            host,
+            profiles: Profiles::default(),
+            closing: watch::Sender::new(false),
+            noting: Arc::default(),
+        }
     }
 
     /// With other types of agents than the usual ones.

@@ -8,9 +8,9 @@ use pinfold_linux::LinuxProvider;
 use pinfold_provider::{Body, Content, Entry, FileError, Files, Metadata, Pieces};
 use pinfold_store::{Row, Store};
 
+use crate::documents::word;
 use crate::failure::Failure;
 use crate::find::find;
-use crate::documents::word;
 use crate::host::Host;
 use crate::plane::Plane;
 
