@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Json, Query};
+use super::extract::{Id, Json, Query, number};
 use super::groups::{Group, PATIENT};
 use super::sandboxes::{given_key, seen_through, wait_ms};
 use crate::service::Caller;
@@ -46,6 +46,7 @@ struct RunPath {
 struct RunQuery {
     /// How many seconds to wait until it has ended and its sandbox is gone.
     #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 

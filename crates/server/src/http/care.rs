@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Query, place};
+use super::extract::{Id, Query, number};
 use super::groups::{Group, PATIENT, QUICK};
 use super::paging::limit;
 use super::sandboxes::{SandboxPath, seen_through};
@@ -73,9 +73,10 @@ async fn reconcile(State(service): State<Arc<Service>>) -> Result<Answer<Compari
 #[into_params(parameter_in = Query)]
 struct AuditQuery {
     /// The number of the last entry that was read.
-    #[serde(default, deserialize_with = "place")]
+    #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::wants_events;
-use super::extract::{Id, Query, flag, place};
+use super::extract::{Id, Query, flag, number};
 use super::groups::{Group, QUICK};
 use super::output::{SIGN_OF_LIFE, last_event};
 use super::paging::limit;
@@ -36,7 +36,7 @@ pub(super) fn groups() -> Vec<Group> {
 #[into_params(parameter_in = Query)]
 struct EventsQuery {
     /// The number of the last event that was read. Without it: from the beginning.
-    #[serde(default, deserialize_with = "place")]
+    #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
     /// Only what comes from now on.
     #[serde(default, deserialize_with = "flag")]
@@ -46,6 +46,7 @@ struct EventsQuery {
     follow: bool,
     /// Of a page.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Json, Query};
+use super::extract::{Id, Json, Query, number};
 use super::groups::{Group, LARGE_BODY, PATIENT, QUICK};
 use super::output::stream;
 use super::paging::CursorQuery;
@@ -54,6 +54,7 @@ pub(super) struct ExecutionPath {
 struct WaitQuery {
     /// How many seconds to wait for its end.
     #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 

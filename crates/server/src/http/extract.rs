@@ -130,17 +130,19 @@ pub(super) async fn part_of_path<S: Send + Sync>(
     found.ok_or_else(|| Failure::internal(format!("the route has no `{name}`")))
 }
 
-/// The number of an event. They are counted in 63 bits, as the description says.
-pub(super) fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let given = Option::<i64>::deserialize(deserializer)?;
-    let number = given.map(u64::try_from).transpose();
-    number.map_err(|_| D::Error::custom("it is not the number of an event"))
+/// A whole number. Events and bytes are counted in 63 bits, as the description says; nothing is no number.
+pub(super) fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let number = text.parse::<i64>().ok().and_then(|number| T::try_from(number).ok());
+    number.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is no number that can be used here")))
 }
 
 /// `1` and `true` are yes.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
-        "1" | "true" | "" => Ok(true),
+        "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
         other => Err(D::Error::custom(format!("`{other}` is neither true nor false"))),
     }

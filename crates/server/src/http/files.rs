@@ -19,7 +19,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Query, flag, part_of_path};
+use super::extract::{Query, flag, number, part_of_path};
 use super::groups::{Group, PATIENT};
 use crate::{Failure, Service};
 
@@ -71,8 +71,10 @@ struct ReadQuery {
     #[serde(default, deserialize_with = "flag")]
     list: bool,
     /// The first byte wanted.
+    #[serde(default, deserialize_with = "number")]
     from: Option<u64>,
     /// How many bytes are wanted at the most.
+    #[serde(default, deserialize_with = "number")]
     most: Option<u64>,
 }
 

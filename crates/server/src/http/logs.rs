@@ -21,7 +21,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::wants_events;
-use super::extract::{Id, Query, flag};
+use super::extract::{Id, Query, flag, number};
 use super::groups::{Group, QUICK};
 use crate::service::LogEvent;
 use crate::{Failure, Service};
@@ -53,6 +53,7 @@ struct LogQuery {
     after: Option<String>,
     /// How many entries are wanted at the most.
     #[param(minimum = 1, maximum = 10_000)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<usize>,
     /// Stream it, as `Accept: text/event-stream` does.
     #[serde(default, deserialize_with = "flag")]

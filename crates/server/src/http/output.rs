@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::{ExecutionPath, wants_events};
-use super::extract::{Id, Query, flag, place};
+use super::extract::{Id, Query, flag, number};
 use super::groups::{Group, QUICK};
 use crate::{Failure, Service};
 
@@ -35,7 +35,7 @@ pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 #[into_params(parameter_in = Query)]
 struct OutputQuery {
     /// The number of the last event that was read.
-    #[serde(default, deserialize_with = "place")]
+    #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
     /// Stream it, as `Accept: text/event-stream` does.
     #[serde(default, deserialize_with = "flag")]
@@ -67,7 +67,8 @@ async fn output(
 
 pub(super) fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
-    let number = given.to_str().ok().and_then(|text| text.parse().ok());
+    let number = given.to_str().ok().and_then(|text| text.parse::<i64>().ok());
+    let number = number.and_then(|number| u64::try_from(number).ok());
     number.map(Some).ok_or_else(|| Failure::bad_input("last-event-id", "it is not the number of an event"))
 }
 

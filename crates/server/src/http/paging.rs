@@ -6,6 +6,7 @@ use pinfold_api::NEXT_CURSOR;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use super::extract::number;
 use crate::Failure;
 
 pub(super) const MOST_LISTED: u64 = 1_000;
@@ -17,6 +18,7 @@ pub(super) struct CursorQuery {
     /// Where the page begins: what `X-Next-Cursor` said.
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Id, Json, Query, flag};
+use super::extract::{Id, Json, Query, flag, number};
 use super::groups::{Group, LARGE_BODY, LONGEST_WAIT_S, PATIENT, QUICK};
 use super::paging::limit;
 use crate::service::{Caller, Creation, Stopped, WaitFor, Wanted};
@@ -76,6 +76,7 @@ pub(super) async fn seen_through<T: Send + 'static>(
 struct CreateQuery {
     /// How many seconds to wait until it is ready.
     #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 
@@ -121,6 +122,7 @@ struct ListQuery {
     #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
@@ -184,6 +186,7 @@ struct WaitQuery {
     state: String,
     /// How many seconds to wait.
     #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 
@@ -213,6 +216,7 @@ struct StopQuery {
     force: bool,
     /// How many seconds to wait for the proof.
     #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
     /// Forget its record, too, once it is proven gone.
     #[serde(default, deserialize_with = "flag")]

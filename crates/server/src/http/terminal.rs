@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::ExecutionPath;
-use super::extract::{Id, Query, place};
+use super::extract::{Id, Query, number};
 use super::groups::{Group, QUICK};
 use crate::{Failure, Service};
 
@@ -36,7 +36,7 @@ const LONGEST_FRAME: usize = 1 << 20;
 #[into_params(parameter_in = Query)]
 struct AttachQuery {
     /// The number of the last output that was read.
-    #[serde(default, deserialize_with = "place")]
+    #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
 }
 
