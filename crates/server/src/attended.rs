@@ -91,7 +91,9 @@ impl Attended {
                 return;
             }
         };
-        let within = self.time_left(&stored).map_or(within, |left| left.min(within));
+        // One that ended at its limit has no time left; whoever kills it meanwhile collects them again.
+        let at_least = |left: Duration| left.max(COLLECT_AFTER_KILL).min(within);
+        let within = self.time_left(&stored).map_or(within, at_least);
         let files = self.inner.as_ref();
         self.collection.collect(files, body, &stored, within, self.clock.now()).await;
     }

@@ -51,6 +51,8 @@ fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
         until("it is gone", || tmux.shows(&format!("{id} is gone: stopped_by_user")));
         until("nothing is listed", || tmux.shows("0 sandboxes"));
         tmux.type_in("q");
+        // What is typed before it has left is for it, and not for the shell.
+        until("it has left", || tmux.running().is_none());
         tmux.type_in("echo code $?.\n");
         until("it has ended", || tmux.shows("code 0."));
         assert_eq!(tmux.settings(), before);
@@ -70,7 +72,7 @@ fn a_signal_ends_top_and_the_terminal_is_as_it_was() {
 
         kill_process(Pid::from_raw(tmux.running().unwrap()).unwrap(), Signal::TERM).unwrap();
 
-        until("the screen is left", || !tmux.is_on_other_screen());
+        until("the screen is left", || !tmux.is_on_other_screen() && tmux.running().is_none());
         assert_eq!(tmux.settings(), before);
     }
 }
