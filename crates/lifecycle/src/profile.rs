@@ -2,9 +2,11 @@
 
 mod bounds;
 mod known;
+mod set;
 
 pub use bounds::{BadLimit, Unit};
 pub use known::{DEFAULT, PROFILES, UnknownProfile, named};
+pub use set::Profiles;
 
 use crate::{ExecutionLimits, Limits, Policy};
 

@@ -42,16 +42,17 @@ pub struct ServerConfig {
     pub rate: NonZeroU32,
     pub burst: NonZeroU32,
     pub connections: usize,
+    /// Of a request that is read as a whole.
+    pub body_bytes: usize,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
-/// Of a request that is read as a whole.
 const BODY_BYTES: usize = 4 << 20;
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { names: Vec::new(), rate: RATE, burst: BURST, connections: 4_096 }
+        Self { names: Vec::new(), rate: RATE, burst: BURST, connections: 4_096, body_bytes: BODY_BYTES }
     }
 }
 
@@ -77,7 +78,7 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
     guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(DefaultBodyLimit::max(config.body_bytes))
         .layer(from_fn_with_state(doorkeeper, auth::let_in))
         .merge(chores::public())
         .with_state(service)

@@ -3,7 +3,9 @@
 
 mod host;
 pub mod http;
+mod rules;
 pub mod service;
 
 pub use host::{Host, HostConfig, HostError};
+pub use rules::{BucketPlace, ObjectsPlace, OpenObjectsError, Rules};
 pub use service::{Failure, Service};

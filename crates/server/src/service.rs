@@ -31,10 +31,11 @@ pub use stop::Stopped;
 pub use tokens::{Caller, FirstTokenError};
 pub use words::moment;
 
-use crate::Host;
+use crate::{Host, Rules};
 
 pub struct Service {
     host: Host,
+    rules: Rules,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
 }
@@ -45,7 +46,18 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self { host, closing: watch::Sender::new(false) }
+        Self::with(host, Rules::default())
+    }
+
+    /// Under rules that somebody has decided on.
+    #[must_use]
+    pub fn with(host: Host, rules: Rules) -> Self {
+        Self { host, rules, closing: watch::Sender::new(false) }
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     #[must_use]
