@@ -9,6 +9,7 @@ use pinfold_store::{CreateError, OpenError, StoreError};
 
 use crate::documents::{self, word};
 use crate::exit;
+use crate::settings::SettingsError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -69,7 +70,7 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<&'static str
             Failure::NoImage { .. } | Failure::BadField { .. } => BAD_INPUT,
         });
     }
-    if error.is::<BadLimit>() || error.is::<UnknownProfile>() {
+    if error.is::<BadLimit>() || error.is::<UnknownProfile>() || error.is::<SettingsError>() {
         return Some(BAD_INPUT);
     }
     if let Some(refusal) = error.downcast_ref::<Refusal>() {

@@ -11,18 +11,20 @@ use pinfold_server::HostConfig;
 pub(crate) use pinfold_server::Host;
 
 use crate::Place;
+use crate::settings;
 
 /// The hidden command under which this program is its own nursery.
 pub(crate) const NURSERY: &str = "__nursery";
 
 pub(crate) async fn begin(place: &Place) -> anyhow::Result<Host> {
     let data = data_directory(place.data_dir.as_ref())?;
-    Ok(Host::begin(config(&data)?).await?)
+    let engine = settings::load(&data, None)?.engine_of_command();
+    Ok(Host::begin(config(&data, engine)?).await?)
 }
 
-pub(crate) fn config(data: &Path) -> anyhow::Result<HostConfig> {
+pub(crate) fn config(data: &Path, engine: Config) -> anyhow::Result<HostConfig> {
     let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
-    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine: Config::default() })
+    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine })
 }
 
 /// Archives are unpacked by this very program, confined.

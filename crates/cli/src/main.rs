@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod config;
 mod console;
 mod create;
 mod doctor;
@@ -23,6 +24,7 @@ mod reconcile;
 mod reference;
 mod run;
 mod serve;
+mod settings;
 mod stop;
 mod table;
 
@@ -71,6 +73,9 @@ enum Command {
     Stop(stop::Options),
     /// Serve sandboxes over HTTP, until this process is asked to end
     Serve(serve::Options),
+    /// Show how a server is configured here, or what can be
+    #[command(subcommand)]
+    Config(config::Configuration),
     /// List sandboxes
     Ps(ps::Options),
     /// Compare what is recorded with what is there, and repair the difference
@@ -107,6 +112,7 @@ fn main() -> ExitCode {
         Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
         Command::Serve(options) => (in_server_runtime(serve::run(&place, options)), exit::FAILED),
+        Command::Config(asked) => (config::run(&place, asked), exit::FAILED),
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),

@@ -74,8 +74,8 @@ impl ObjectsPlace {
 #[cfg(feature = "s3")]
 fn open_bucket(place: &BucketPlace) -> Result<Objects, OpenObjectsError> {
     let BucketPlace { name, endpoint, region, prefix, keys } = place.clone();
-    let keys =
-        keys.map(|(access_key_id, secret_access_key)| pinfold_logs::Keys { access_key_id, secret_access_key });
+    let keys = keys
+        .map(|(access_key_id, secret_access_key)| pinfold_logs::Keys { access_key_id, secret_access_key });
     Ok(Objects::s3(&pinfold_logs::Bucket { name, endpoint, region, prefix, keys })?)
 }
 
@@ -99,8 +99,7 @@ mod tests {
 
     #[test]
     fn keys_are_not_shown() {
-        let place =
-            BucketPlace { keys: Some(("id".into(), "hunter2".into())), ..BucketPlace::default() };
+        let place = BucketPlace { keys: Some(("id".into(), "hunter2".into())), ..BucketPlace::default() };
 
         assert!(!format!("{place:?}").contains("hunter2"));
     }

@@ -78,7 +78,8 @@ impl Stage {
 
     pub(crate) fn begin_output(&mut self, execution: u128, ring: Ring) {
         let directory = File::open(self.outputs()).unwrap().into();
-        let writer = Writer::begin(directory, &ExecutionId(execution).to_string(), ring, Onset::default()).unwrap();
+        let writer =
+            Writer::begin(directory, &ExecutionId(execution).to_string(), ring, Onset::default()).unwrap();
         self.writers.insert(execution, writer);
     }
 
