@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod config;
 mod console;
 mod create;
 mod doctor;
@@ -13,3 +14,5 @@ mod ps;
 mod run;
 mod serve;
 mod stop;
+mod takeover;
+mod together;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 
 use pinfold_api::{ExecRequest, OutputEvent};
 use pinfold_client::{Client, ServerFile};
@@ -10,17 +11,23 @@ use serde_json::json;
 use crate::ground::{Ground, all_absent, grounds, text, until};
 
 /// A server that is killed with the test, if it has not ended by then.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    client: Client,
+    pub(crate) client: Arc<Client>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Server {
-    fn begin(ground: &Ground, arguments: &[&str]) -> Self {
+    pub(crate) fn begin(ground: &Ground, arguments: &[&str]) -> Self {
+        Self::begin_as("pinfold", ground, arguments)
+    }
+
+    /// The same program under another name.
+    pub(crate) fn begin_as(program: &str, ground: &Ground, arguments: &[&str]) -> Self {
         let before = ServerFile::read(&ground.data()).unwrap();
         let log = fs::File::create(ground.data().join("serve.log")).unwrap();
-        let mut command = ground.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut command = ground.command_of(program, &arguments);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let is_new = || ServerFile::read(&ground.data()).is_ok_and(|said| said.is_some() && said != before);
         until("the server says where it is", is_new);
@@ -28,15 +35,15 @@ impl Server {
         assert_eq!(said.pid, child.id());
         let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let client = Client::new(&said.address, &token).unwrap();
+        let client = Arc::new(Client::new(&said.address, &token).unwrap());
         Self { child, client, runtime }
     }
 
-    fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {
+    pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {
         self.runtime.block_on(question(&self.client))
     }
 
-    fn create(&self) -> String {
+    pub(crate) fn create(&self) -> String {
         self.ask(async |client| client.create(&Default::default()).await.unwrap().id)
     }
 
@@ -52,7 +59,7 @@ impl Server {
     }
 
     /// Its exit code after this signal.
-    fn end_with(mut self, signal: rustix::process::Signal) -> Option<i32> {
+    pub(crate) fn end_with(mut self, signal: rustix::process::Signal) -> Option<i32> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
         self.child.wait().unwrap().code()
@@ -66,11 +73,11 @@ impl Drop for Server {
     }
 }
 
-fn request(script: &str) -> ExecRequest {
+pub(crate) fn request(script: &str) -> ExecRequest {
     serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap()
 }
 
-fn text_of(event: &OutputEvent) -> &str {
+pub(crate) fn text_of(event: &OutputEvent) -> &str {
     match event {
         OutputEvent::Stdout { text: Some(text), .. } => text,
         _ => "",
