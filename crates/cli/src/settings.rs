@@ -19,9 +19,9 @@ use std::path::PathBuf;
 
 use confique::Config;
 
-pub(crate) use load::{SettingsError, load};
 #[cfg(test)]
 use load::Loaded;
+pub(crate) use load::{SettingsError, load};
 pub(crate) use profiles::ProfileSettings;
 pub(crate) use provenance::{Origin, Shown};
 pub(crate) use values::{Fate, LogFormat, Secret, Time};

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 
 use pinfold_api::{ExecRequest, OutputEvent};
 use pinfold_client::{Client, ServerFile};
@@ -13,7 +12,9 @@ use crate::ground::{Ground, all_absent, grounds, text, until};
 /// A server that is killed with the test, if it has not ended by then.
 pub(crate) struct Server {
     child: Child,
-    pub(crate) client: Arc<Client>,
+    address: String,
+    token: String,
+    client: Client,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -35,8 +36,13 @@ impl Server {
         assert_eq!(said.pid, child.id());
         let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let client = Arc::new(Client::new(&said.address, &token).unwrap());
-        Self { child, client, runtime }
+        let client = Client::new(&said.address, &token).unwrap();
+        Self { child, address: said.address, token, client, runtime }
+    }
+
+    /// For another runtime: connections live in the one that they were made in.
+    pub(crate) fn fresh_client(&self) -> Client {
+        Client::new(&self.address, &self.token).unwrap()
     }
 
     pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {

@@ -61,6 +61,7 @@ fn a_stop_during_create_wins_and_gives_one_receipt_to_all_who_ask() {
     for ground in grounds() {
         let (one, other) = (Server::begin(&ground, &[]), Server::begin(&ground, &[]));
         for _ in 0..OF_EACH {
+            let beside = other.fresh_client();
             let (created, first, second) = one.ask(async |client| {
                 let find_and_stop = async |through: &Client, force| loop {
                     if let [found] = &through.list("").await.unwrap()[..] {
@@ -69,8 +70,7 @@ fn a_stop_during_create_wins_and_gives_one_receipt_to_all_who_ask() {
                     tokio::task::yield_now().await;
                 };
                 let wish = Default::default();
-                let (create, stopped) =
-                    tokio::join!(client.create(&wish), find_and_stop(&other.client, false));
+                let (create, stopped) = tokio::join!(client.create(&wish), find_and_stop(&beside, false));
                 (create, stopped.1, stop(client, &stopped.0, true).await)
             });
 
@@ -91,10 +91,11 @@ fn a_stop_during_an_execution_ends_it_with_its_cause() {
         let (one, other) = (Server::begin(&ground, &[]), Server::begin(&ground, &[]));
         let id = one.create();
 
+        let beside = other.fresh_client();
         let (receipt, last) = one.ask(async |client| {
             let mut events = client.exec_streamed(&id, &request("echo begun; sleep 1000")).await.unwrap();
             let mut last = events.next().await.unwrap();
-            let receipt = stop(&other.client, &id, true).await;
+            let receipt = stop(&beside, &id, true).await;
             while let Some(event) = events.next().await.unwrap() {
                 last = Some(event);
             }
@@ -113,10 +114,11 @@ fn a_stop_during_a_stop_and_a_stop_afterwards_give_the_same_receipt() {
         let id = one.create();
         let stubborn = request("trap '' TERM; echo begun; while :; do sleep 1; done");
 
+        let beside = other.fresh_client();
         let (gentle, forced, again) = one.ask(async |client| {
             let mut events = client.exec_streamed(&id, &stubborn).await.unwrap();
             events.next().await.unwrap();
-            let (gentle, forced) = tokio::join!(stop(client, &id, false), stop(&other.client, &id, true));
+            let (gentle, forced) = tokio::join!(stop(client, &id, false), stop(&beside, &id, true));
             (gentle, forced, stop(client, &id, true).await)
         });
 
