@@ -14,6 +14,8 @@ const BENCHES: &[Bench] = &[
     ("stop", SANDBOX, &["stop"]),
     ("density", SANDBOX, &["density"]),
     ("neighbour", SANDBOX, &["neighbour"]),
+    ("api", SANDBOX, &["api"]),
+    ("stop-across", SANDBOX, &["stop-across"]),
 ];
 
 /// It also runs the program as users have it, which it finds beside itself.

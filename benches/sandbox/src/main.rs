@@ -1,8 +1,9 @@
-//! `cargo xtask bench start`, `exec`, `stop`, `density` and `neighbour`: what sandboxes cost, next to others of their
-//! kind in the same run. Start reading at `start.rs`.
+//! `cargo xtask bench start`, `exec`, `stop`, `density`, `neighbour`, `api` and `stop-across`: what sandboxes cost, next
+//! to others of their kind in the same run. Start reading at `start.rs`.
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
+mod api;
 mod bare_group;
 mod density;
 mod exec;
@@ -14,6 +15,7 @@ mod neighbour;
 mod peers;
 mod start;
 mod stop;
+mod stop_across;
 mod table;
 mod timed;
 mod timeline;
@@ -46,6 +48,10 @@ enum Bench {
     Density(Options),
     /// What one sandbox notices of another that runs into its limits
     Neighbour(Options),
+    /// A server over HTTP, next to Docker's
+    Api(Options),
+    /// Sandboxes of one server ended through another
+    StopAcross(Options),
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
 }
@@ -99,6 +105,8 @@ fn main() -> Result<()> {
         Bench::Exec(options) => exec::run(&Session::begin(&options, 300, 20)?),
         Bench::Stop(options) => stop::run(&Session::begin(&options, 20, 3)?),
         Bench::Density(options) => density::run(&Session::begin(&options, 1_000, 100)?),
+        Bench::Api(options) => api::run(&Session::begin(&options, 400, 16)?),
+        Bench::StopAcross(options) => stop_across::run(&Session::begin(&options, 50, 10)?),
         Bench::Neighbour(options) => neighbour::run(&Session::begin(&options, 300, 30)?),
     }
 }

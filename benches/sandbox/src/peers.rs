@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pinfold_bench_report::now;
 
-pub(crate) use docker::Docker;
+pub(crate) use docker::{Docker, IMAGE};
 pub(crate) use packages::Programs;
 pub(crate) use traces::Traces;
 

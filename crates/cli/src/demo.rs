@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pinfold_engine::{Clock, CreateAsk, OnExit, RunAsk, RunError, Stop, Waited};
+use pinfold_engine::{Clock, Config, CreateAsk, OnExit, RunAsk, RunError, Stop, Waited};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Standing, diagnose};
 use pinfold_server::http::{ServerConfig, serve};
 use pinfold_server::service::moment;
-use pinfold_server::{Host, Service};
+use pinfold_server::{Host, ObjectsPlace, Service};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -118,7 +118,7 @@ impl Shop {
     async fn open(data: &std::path::Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         let address = listener.local_addr().context("could not see the address that is listened on")?;
-        let service = Arc::new(Service::new(Host::begin(config(data)?).await?));
+        let service = Arc::new(Service::new(Host::begin(config(data, Config::default(), ObjectsPlace::default())?).await?));
         service.ensure_first_token().await?;
         let announced = Announced::write(data, address, moment(service.now()))?;
         let (closing, closed) = oneshot::channel();

@@ -10,6 +10,7 @@ use pinfold_store::{OpenError, StoreError};
 use crate::documents::{self, word};
 use crate::exit;
 use crate::plane::PlaneError;
+use crate::settings::SettingsError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -97,7 +98,7 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<PlaneError>() {
         return Some(error.code().map_or_else(|| "unreachable".to_owned(), |code| word(&code)));
     }
-    if error.is::<BadLimit>() || error.is::<UnknownProfile>() {
+    if error.is::<BadLimit>() || error.is::<UnknownProfile>() || error.is::<SettingsError>() {
         return Some(BAD_INPUT.to_owned());
     }
     if error.is::<Refusal>() {

@@ -6,23 +6,45 @@ use anyhow::Context;
 use pinfold_engine::Config;
 use pinfold_images::{UNPACK, Unpacker};
 use pinfold_linux::NurseryProgram;
-use pinfold_server::HostConfig;
+use pinfold_server::{HostConfig, ObjectsPlace, Rules, Service};
 
 pub(crate) use pinfold_server::Host;
 
 use crate::Place;
+use crate::settings::{self, Loaded};
 
 /// The hidden command under which this program is its own nursery.
 pub(crate) const NURSERY: &str = "__nursery";
 
 pub(crate) async fn begin(place: &Place) -> anyhow::Result<Host> {
-    let data = data_directory(place.data_dir.as_ref())?;
-    Ok(Host::begin(config(&data)?).await?)
+    let (data, decided) = decided(place)?;
+    begin_on(&data, &decided).await
 }
 
-pub(crate) fn config(data: &Path) -> anyhow::Result<HostConfig> {
+/// As a server would do it, in this process.
+pub(crate) async fn begin_service(place: &Place) -> anyhow::Result<Service> {
+    let (data, decided) = decided(place)?;
+    Ok(Service::with(begin_on(&data, &decided).await?, decided.rules()?))
+}
+
+/// What was decided for all sandboxes of this place.
+pub(crate) fn rules(place: &Place) -> anyhow::Result<Rules> {
+    Ok(decided(place)?.1.rules()?)
+}
+
+fn decided(place: &Place) -> anyhow::Result<(PathBuf, Loaded)> {
+    let data = data_directory(place.data_dir.as_ref())?;
+    let decided = settings::load(&data, None)?;
+    Ok((data, decided))
+}
+
+async fn begin_on(data: &Path, decided: &Loaded) -> anyhow::Result<Host> {
+    Ok(Host::begin(config(data, decided.engine_of_command(), decided.objects())?).await?)
+}
+
+pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyhow::Result<HostConfig> {
     let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
-    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine: Config::default() })
+    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects })
 }
 
 /// Archives are unpacked by this very program, confined.

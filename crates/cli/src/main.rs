@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod audit;
+mod config;
 mod console;
 mod cp;
 mod create;
@@ -33,6 +34,7 @@ mod reference;
 mod rm;
 mod run;
 mod serve;
+mod settings;
 mod shell;
 mod stop;
 mod table;
@@ -97,6 +99,9 @@ enum Command {
     Stop(stop::Options),
     /// Serve sandboxes over HTTP, until this process is asked to end
     Serve(serve::Options),
+    /// Show how a server is configured here, or what can be
+    #[command(subcommand)]
+    Config(config::Configuration),
     /// List sandboxes
     Ps(ps::Options),
     /// Show everything about one sandbox, also after its end
@@ -159,6 +164,7 @@ fn main() -> ExitCode {
         Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
         Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
         Command::Serve(options) => (in_server_runtime(serve::run(&place, options)), exit::FAILED),
+        Command::Config(asked) => (config::run(&place, asked), exit::FAILED),
         Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
         Command::Inspect(options) => (in_runtime(inspect::run(&place, options)), exit::FAILED),
         Command::Logs(options) => (in_runtime(logs::run(&place, options)), exit::FAILED),

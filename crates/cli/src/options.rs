@@ -2,11 +2,12 @@
 
 use pinfold_api::{CreateSandbox, LimitsWish};
 use pinfold_images::HOST;
-use pinfold_lifecycle::profile::{self, Wishes};
-use pinfold_lifecycle::{ExecutionLimits, Limits, Policy};
+use pinfold_lifecycle::profile::Wishes;
+use pinfold_lifecycle::{ExecutionLimits, Limits};
 
 use crate::Place;
 use crate::failure::Failure;
+use crate::host::rules;
 use crate::image::images;
 use crate::plane::{Plane, Target, target};
 use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
@@ -160,7 +161,9 @@ impl SandboxOptions {
     }
 
     fn check(&self, place: &Place) -> anyhow::Result<()> {
-        profile::named(&self.profile)?.with(&self.wishes(), &Policy::default())?;
+        let rules = rules(place)?;
+        let (_, profile) = rules.profiles.named(&self.profile)?;
+        profile.with(&self.wishes(), &rules.policy)?;
         self.check_words()?;
         self.check_image(place)
     }

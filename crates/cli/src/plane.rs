@@ -14,7 +14,7 @@ use pinfold_engine::OnExit;
 use pinfold_server::{Failure as ServiceFailure, Service};
 
 use crate::Place;
-use crate::host::begin;
+use crate::host::begin_service;
 
 pub(crate) use asked::Wanted;
 pub(crate) use found::{Target, target};
@@ -97,7 +97,7 @@ impl Plane {
     }
 
     pub(crate) async fn here(place: &Place) -> anyhow::Result<Self> {
-        Ok(Self::Here(Here { service: Arc::new(Service::new(begin(place).await?)) }))
+        Ok(Self::Here(Here { service: Arc::new(begin_service(place).await?) }))
     }
 
     /// For what needs more than a server gives, such as a terminal: this process, unless the server is elsewhere.

@@ -45,12 +45,12 @@ fn profiles(text: &mut String) {
     text.push_str("\n## Profiles\n\n`--profile` takes one of these; what is left empty is not limited.\n\n");
     text.push_str("| profile | memory | CPU time | execution | inactivity | requests | disk | processes | files | output |\n");
     text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
-    for it in PROFILES {
+    for (name, it) in PROFILES {
         let figure =
             |value: Option<u64>, unit: &str| value.map(|value| format!("{value}{unit}")).unwrap_or_default();
         let seconds = |ms: Option<u64>| figure(ms.map(|ms| ms / 1_000), " s");
         let cells = [
-            format!("`{}`", it.name),
+            format!("`{name}`"),
             figure(it.limits.memory_mb, " MiB"),
             seconds(it.limits.cpu_time_ms),
             seconds(it.execution.timeout_ms),

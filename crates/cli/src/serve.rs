@@ -8,10 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
-use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::http::serve;
 use pinfold_server::service::moment;
 use pinfold_server::{Host, Service};
 use tokio::net::TcpListener;
@@ -21,63 +20,71 @@ use tracing_subscriber::EnvFilter;
 use crate::Place;
 use crate::failure::Failure;
 use crate::host::{config, data_directory};
+use crate::settings::{self, Fate, LogFormat, ServerSettings};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7463")]
-    listen: SocketAddr,
+    /// What is decided otherwise than is built in, instead of `pinfold.toml` in the data directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The address to listen on, by default `127.0.0.1:7463`
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// Listen on an address that others can reach, although tokens then travel unencrypted
     #[arg(long)]
     without_tls: bool,
     /// A name by which this server is reached, besides `localhost` and addresses; may be given again
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
-    /// What becomes of sandboxes when the server ends
-    #[arg(long, value_enum, default_value = "keep")]
-    on_exit: Fate,
-    /// How the log on standard error is written
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
-    /// What is logged, such as `info`, `warn` or `pinfold_engine=debug`
-    #[arg(long, value_name = "FILTER", env = "PINFOLD_LOG", default_value = "info")]
-    log: String,
+    /// What becomes of sandboxes when the server ends, by default `keep`
+    #[arg(long, value_enum)]
+    on_exit: Option<Fate>,
+    /// How the log on standard error is written, by default `text`
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// What is logged, such as `warn` or `pinfold_engine=debug`, by default `info`
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Fate {
-    /// The next server or command takes them over
-    Keep,
-    /// They are ended, and proven gone
-    Stop,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
+impl Options {
+    /// An option goes before whatever the file and the environment say.
+    fn decide(&self, server: &mut ServerSettings) {
+        let Self { config: _, listen, without_tls, names, on_exit, log_format, log } = self;
+        server.listen = listen.unwrap_or(server.listen);
+        server.without_tls |= without_tls;
+        server.names.extend(names.iter().cloned());
+        server.on_exit = on_exit.unwrap_or(server.on_exit);
+        server.log_format = log_format.unwrap_or(server.log_format);
+        if let Some(log) = log {
+            server.log.clone_from(log);
+        }
+    }
 }
 
 /// How long sandboxes have to end before the server does.
 const STOP_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    check(options)?;
-    begin_log(options)?;
     let data = data_directory(place.data_dir.as_ref())?;
+    let mut loaded = settings::load(&data, options.config.as_deref())?;
+    options.decide(&mut loaded.settings.server);
+    let server = &loaded.settings.server;
+    check(server)?;
+    begin_log(server)?;
+    let (engine, rules) = (loaded.engine()?, loaded.rules()?);
     let stopped = asked_to_end()?;
-    let listener = TcpListener::bind(options.listen).await;
-    let listener = listener.with_context(|| format!("could not listen on {}", options.listen))?;
+    let listener = TcpListener::bind(server.listen).await;
+    let listener = listener.with_context(|| format!("could not listen on {}", server.listen))?;
     let address = listener.local_addr().context("could not see the address that is listened on")?;
-    let service = Arc::new(Service::new(Host::begin(config(&data)?).await?));
+    let service = Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");
-    let config = ServerConfig { names: options.names.clone(), ..ServerConfig::default() };
-    let served = serve(service.clone(), listener, &config, stopped).await;
+    let served = serve(service.clone(), listener, &loaded.http(), stopped).await;
     drop(announced);
     tracing::info!("ending");
-    let on_exit = match options.on_exit {
+    let on_exit = match server.on_exit {
         Fate::Keep => OnExit::Keep,
         Fate::Stop => OnExit::Stop,
     };
@@ -86,23 +93,23 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(options: &Options) -> Result<(), Failure> {
-    if options.listen.ip().is_loopback() || options.without_tls {
+fn check(server: &ServerSettings) -> Result<(), Failure> {
+    if server.listen.ip().is_loopback() || server.without_tls {
         return Ok(());
     }
     let why = format!(
         "{} can be reached by others, and nothing would be encrypted; put a proxy with TLS in front of \
          127.0.0.1, or say --without-tls",
-        options.listen
+        server.listen
     );
     Err(Failure::BadField { field: "listen", why })
 }
 
-fn begin_log(options: &Options) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&options.log)
+fn begin_log(server: &ServerSettings) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&server.log)
         .map_err(|error| Failure::BadField { field: "log", why: error.to_string() })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match options.log_format {
+    let begun = match server.log_format {
         LogFormat::Text => log.with_ansi(false).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };

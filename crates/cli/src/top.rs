@@ -25,7 +25,7 @@ use self::screen::{News, Screen, Wish};
 use self::source::Source;
 use crate::failure::Failure;
 use crate::following::asked_to_end;
-use crate::host::begin;
+use crate::host::begin_service;
 use crate::table::lay_out;
 use crate::{Place, documents};
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         let why = "a live screen needs a terminal; --once prints one frame".to_owned();
         return Err(Failure::BadField { field: "top", why }.into());
     }
-    let service = Arc::new(Service::new(begin(place).await?));
+    let service = Arc::new(begin_service(place).await?);
     let shown = if once { print_once(place, service.as_ref()).await } else { watch(service.clone()).await };
     service.shutdown(OnExit::Keep, 0).await?;
     shown.map(|()| ExitCode::SUCCESS)

@@ -2,17 +2,17 @@
 
 mod bounds;
 mod known;
+mod set;
 
 pub use bounds::{BadLimit, Unit};
-pub use known::{DEFAULT, PROFILES, UnknownProfile, named};
+pub use known::{DEFAULT, DEFAULT_NAME, PROFILES};
+pub use set::{Profiles, UnknownProfile};
 
 use crate::{ExecutionLimits, Limits, Policy};
 
 /// What one type of agent gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// As users and records spell it.
-    pub name: &'static str,
     /// Of an agent, as opposed to whatever somebody runs by hand.
     pub is_agent: bool,
     pub limits: Limits,

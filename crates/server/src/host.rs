@@ -9,11 +9,12 @@ use pinfold_engine::{
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_logs::{ArtifactLimits, Artifacts, Logs, Objects, ObjectsError};
+use pinfold_logs::{ArtifactLimits, Artifacts, Logs};
 use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
 use crate::collecting::Collection;
+use crate::{ObjectsPlace, OpenObjectsError};
 
 /// Where everything is, and which programs help.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct HostConfig {
     pub nursery: NurseryProgram,
     pub unpacker: Unpacker,
     pub engine: Config,
+    pub objects: ObjectsPlace,
 }
 
 pub struct Host {
@@ -50,7 +52,7 @@ pub enum HostError {
     #[error(transparent)]
     Provider(#[from] pinfold_linux::OpenError),
     #[error(transparent)]
-    Objects(#[from] ObjectsError),
+    Objects(#[from] OpenObjectsError),
     #[error(transparent)]
     Begin(#[from] BeginError),
 }
@@ -60,7 +62,7 @@ const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
-        let HostConfig { data, nursery, unpacker, engine } = config;
+        let HostConfig { data, nursery, unpacker, engine, objects } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
         let census = HostCensus::take()?;
@@ -75,7 +77,7 @@ impl Host {
         })?;
         let images = ImagesPlace { directory: data.join("images"), unpacker };
         let provider = Arc::new(provider.with_images(images.find_layers()));
-        let objects = Objects::local(&data.join("objects"))?;
+        let objects = objects.open(&data)?;
         let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
         let attended = Attended {

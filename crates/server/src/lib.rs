@@ -6,9 +6,11 @@ mod collecting;
 mod host;
 mod housekeeping;
 pub mod http;
-mod profiles;
+mod objects;
+mod rules;
 pub mod service;
 
 pub use host::{Host, HostConfig, HostError};
-pub use profiles::{Profiles, UnknownAgentType};
+pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
+pub use rules::Rules;
 pub use service::{Failure, Service, receipt};

@@ -47,12 +47,11 @@ pub use tokens::{Caller, FirstTokenError};
 pub use view::receipt;
 pub use words::moment;
 
-use crate::{Host, Profiles};
+use crate::{Host, Rules};
 
 pub struct Service {
     host: Host,
-    /// What each type of agent gets.
-    profiles: Profiles,
+    rules: Rules,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
     /// Held by each note that is being written beside its request.
@@ -65,19 +64,13 @@ const FAR: Timestamp = Timestamp(i64::MAX);
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self {
-            host,
-            profiles: Profiles::default(),
-            closing: watch::Sender::new(false),
-            noting: Arc::default(),
-        }
+        Self::with(host, Rules::default())
     }
 
-    /// With other types of agents than the usual ones.
+    /// Under rules that somebody has decided on.
     #[must_use]
-    pub fn with_profiles(mut self, profiles: Profiles) -> Self {
-        self.profiles = profiles;
-        self
+    pub fn with(host: Host, rules: Rules) -> Self {
+        Self { host, rules, closing: watch::Sender::new(false), noting: Arc::default() }
     }
 
     /// For what only a process of this host can ask.

@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::{Peer, Programs, Traces, bundle};
 use crate::life::COMMAND;
 
-const IMAGE: &str = "bench";
+pub(crate) const IMAGE: &str = "bench";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Docker {
@@ -22,6 +22,8 @@ pub(crate) struct Docker {
     client: PathBuf,
     environment: Vec<(String, String)>,
     pub(crate) driver: String,
+    /// Where its API answers.
+    pub(crate) socket: PathBuf,
 }
 
 /// The process that made the namespaces. It ends when the first process in them has, and that when all others have.
@@ -81,8 +83,8 @@ impl Docker {
         let mut environment = programs.environment();
         environment.push(("DOCKER_HOST".into(), format!("unix://{}", home.join("socket").display())));
         environment.push(("DOCKER_CONFIG".into(), home.join("config").display().to_string()));
-        let mut docker =
-            Self { daemon: Daemon { outside: daemon }, client, environment, driver: String::new() };
+        let (daemon, driver, socket) = (Daemon { outside: daemon }, String::new(), home.join("socket"));
+        let mut docker = Self { daemon, client, environment, driver, socket };
         docker.driver = docker.wait_until_it_serves(&home)?;
         docker.import(&home)?;
         Ok(Some(docker))

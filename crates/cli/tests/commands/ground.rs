@@ -33,7 +33,16 @@ impl Ground {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        self.prepared(Command::new(self.directory.path().join("pinfold")), arguments)
+        self.command_of("pinfold", arguments)
+    }
+
+    /// The program under the name of another copy of it.
+    pub(crate) fn command_of(&self, program: &str, arguments: &[&str]) -> Command {
+        let copy = self.directory.path().join(program);
+        if !copy.exists() {
+            fs::copy(self.directory.path().join("pinfold"), &copy).unwrap();
+        }
+        self.prepared(Command::new(copy), arguments)
     }
 
     /// In a session of its own, whose terminal is its standard input.

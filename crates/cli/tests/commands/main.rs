@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod api_guide;
+mod config;
 mod console;
 mod cp;
 mod create;
@@ -19,3 +20,5 @@ mod run;
 mod screen;
 mod serve;
 mod stop;
+mod takeover;
+mod together;

@@ -12,16 +12,23 @@ use crate::ground::{Ground, all_absent, grounds, text, until};
 /// A server that is killed with the test, if it has not ended by then.
 pub(crate) struct Server {
     child: Child,
+    address: String,
+    token: String,
     client: Client,
     runtime: tokio::runtime::Runtime,
-    address: String,
 }
 
 impl Server {
     pub(crate) fn begin(ground: &Ground, arguments: &[&str]) -> Self {
+        Self::begin_as("pinfold", ground, arguments)
+    }
+
+    /// The same program under another name.
+    pub(crate) fn begin_as(program: &str, ground: &Ground, arguments: &[&str]) -> Self {
         let before = ServerFile::read(&ground.data()).unwrap();
         let log = fs::File::create(ground.data().join("serve.log")).unwrap();
-        let mut command = ground.command(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut command = ground.command_of(program, &arguments);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let is_new = || ServerFile::read(&ground.data()).is_ok_and(|said| said.is_some() && said != before);
         until("the server says where it is", is_new);
@@ -30,11 +37,16 @@ impl Server {
         let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = Client::new(&said.address, &token).unwrap();
-        Self { child, client, runtime, address: said.address }
+        Self { child, address: said.address, token, client, runtime }
     }
 
     pub(crate) fn address(&self) -> String {
         self.address.clone()
+    }
+
+    /// For another runtime: connections live in the one that they were made in.
+    pub(crate) fn fresh_client(&self) -> Client {
+        Client::new(&self.address, &self.token).unwrap()
     }
 
     pub(crate) fn ask<T>(&self, question: impl AsyncFnOnce(&Client) -> T) -> T {
@@ -71,11 +83,11 @@ impl Drop for Server {
     }
 }
 
-fn request(script: &str) -> ExecRequest {
+pub(crate) fn request(script: &str) -> ExecRequest {
     serde_json::from_value(json!({ "command": ["sh", "-c", script] })).unwrap()
 }
 
-fn text_of(event: &OutputEvent) -> &str {
+pub(crate) fn text_of(event: &OutputEvent) -> &str {
     match event {
         OutputEvent::Stdout { text: Some(text), .. } => text,
         _ => "",

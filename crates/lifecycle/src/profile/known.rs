@@ -8,9 +8,11 @@ const MINUTE: u64 = 60 * SECOND;
 /// An agent that has written nothing for so long, and waits for nobody, is stuck.
 const QUIET_AGENT: u64 = 60 * SECOND;
 
+/// The name of what sandboxes get that no type of agent was named for.
+pub const DEFAULT_NAME: &str = "default";
+
 /// For sandboxes that no type of agent was named for. Its commands may take as long as the sandbox lives.
 pub const DEFAULT: Profile = Profile {
-    name: "default",
     is_agent: false,
     limits: Limits {
         memory_mb: Some(1024),
@@ -27,14 +29,14 @@ pub const DEFAULT: Profile = Profile {
     execution: ExecutionLimits { timeout_ms: None, inactivity_ms: None },
 };
 
-/// All of them, the default first.
-pub const PROFILES: &[Profile] = &[
-    DEFAULT,
-    agent("ELICITATION", Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 10, processes: 128 }),
-    agent("TEST_WRITER", Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 }),
-    agent("IMPLEMENTATION", Agent { memory_mb: 1024, cpu_s: 120, minutes: 15, requests: 50, processes: 512 }),
-    agent("CONTEXT_GATHERING", Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 30, processes: 128 }),
-    agent("VALIDATION", Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 }),
+/// All of them by their names, the default first.
+pub const PROFILES: &[(&str, Profile)] = &[
+    (DEFAULT_NAME, DEFAULT),
+    ("ELICITATION", agent(Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 10, processes: 128 })),
+    ("TEST_WRITER", agent(Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 })),
+    ("IMPLEMENTATION", agent(Agent { memory_mb: 1024, cpu_s: 120, minutes: 15, requests: 50, processes: 512 })),
+    ("CONTEXT_GATHERING", agent(Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 30, processes: 128 })),
+    ("VALIDATION", agent(Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 })),
 ];
 
 /// In what the types of agents differ.
@@ -46,9 +48,8 @@ struct Agent {
     processes: u64,
 }
 
-const fn agent(name: &'static str, it: Agent) -> Profile {
+const fn agent(it: Agent) -> Profile {
     Profile {
-        name,
         is_agent: true,
         limits: Limits {
             memory_mb: Some(it.memory_mb),
@@ -64,21 +65,4 @@ const fn agent(name: &'static str, it: Agent) -> Profile {
             inactivity_ms: Some(QUIET_AGENT),
         },
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no profile `{given}`; there are {}", names())]
-pub struct UnknownProfile {
-    pub given: String,
-}
-
-fn names() -> String {
-    PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ")
-}
-
-/// The profile of this name, in upper or lower case, with `-` or `_`.
-pub fn named(given: &str) -> Result<&'static Profile, UnknownProfile> {
-    let plain = given.replace('-', "_");
-    let found = PROFILES.iter().find(|profile| profile.name.eq_ignore_ascii_case(&plain));
-    found.ok_or_else(|| UnknownProfile { given: given.to_owned() })
 }

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn known(name: &str) -> Profile {
+    *Profiles::default().named(name).unwrap().1
+}
+
 fn refused(wishes: Wishes) -> String {
     DEFAULT.with(&wishes, &Policy::default()).unwrap_err().to_string()
 }
@@ -24,7 +28,7 @@ fn each_type_of_agent_gets_what_was_promised_to_it() {
         ("VALIDATION", 512, 60, 10, 20),
     ];
     for (name, memory_mb, cpu_s, minutes, requests) in table {
-        let profile = named(name).unwrap();
+        let profile = known(name);
 
         assert!(profile.is_agent);
         assert_eq!(profile.limits.memory_mb, Some(memory_mb), "{name}");
@@ -39,32 +43,16 @@ fn each_type_of_agent_gets_what_was_promised_to_it() {
 
 #[test]
 fn every_profile_passes_its_own_checks() {
-    for profile in PROFILES {
+    for (name, profile) in PROFILES {
         let wishes = Wishes { limits: profile.limits, execution: profile.execution, ..Wishes::default() };
 
-        assert_eq!(bounds::check(&wishes, &Policy::default()), Ok(()), "{}", profile.name);
-    }
-}
-
-#[test]
-fn a_name_may_be_written_in_any_case_and_with_dashes() {
-    assert_eq!(named("test-writer").unwrap().name, "TEST_WRITER");
-    assert_eq!(named("Context_Gathering").unwrap().name, "CONTEXT_GATHERING");
-    assert_eq!(named("DEFAULT").unwrap().name, "default");
-}
-
-#[test]
-fn an_unknown_name_is_refused_with_those_there_are() {
-    let error = named("WIZARD").unwrap_err().to_string();
-
-    for word in ["WIZARD", "default", "ELICITATION", "VALIDATION"] {
-        assert!(error.contains(word), "{error}");
+        assert_eq!(bounds::check(&wishes, &Policy::default()), Ok(()), "{name}");
     }
 }
 
 #[test]
 fn wishes_go_before_the_profile_and_the_rest_stays() {
-    let profile = named("ELICITATION").unwrap();
+    let profile = known("ELICITATION");
 
     let wishes = with_limits(Limits { memory_mb: Some(64), ..Limits::default() });
     let given = profile.with(&wishes, &Policy::default()).unwrap();
@@ -76,7 +64,7 @@ fn wishes_go_before_the_profile_and_the_rest_stays() {
 
 #[test]
 fn what_the_profile_has_gives_way_to_a_shorter_wish() {
-    let profile = named("IMPLEMENTATION").unwrap();
+    let profile = known("IMPLEMENTATION");
 
     let short_life = Wishes { max_life_ms: Some(20_000), ..Wishes::default() };
     let lives = profile.with(&short_life, &Policy::default()).unwrap();

@@ -22,7 +22,6 @@ use super::create::check_environment;
 use super::executions::told;
 use super::words::{self, moment};
 use super::{Failure, Service, view};
-use crate::UnknownAgentType;
 use crate::collecting::{Collected, artifact_name};
 
 /// Where a script is put.
@@ -111,8 +110,11 @@ impl Service {
         if request.task_id.is_empty() || request.task_id.len() > LONGEST_TASK {
             return Err(Failure::bad_input("taskId", format!("1 to {LONGEST_TASK} bytes are allowed")));
         }
-        let (agent_type, profile) = self.profiles.find(&request.agent_type)?;
-        let policy = Policy::default();
+        let (agent_type, profile) = self.rules.profiles.of_agent(&request.agent_type).map_err(|error| {
+            let known = error.known.clone();
+            Failure::bad_input("agentType", error).with("known", known)
+        })?;
+        let policy = self.rules.policy.clone();
         let given = profile.with(&Wishes::default(), &policy)?;
         let spec = Spec {
             agent_type: Some(agent_type.to_owned()),
@@ -300,12 +302,6 @@ fn checked(path: &str, field: &str) -> Result<String, Failure> {
     let fits = check_name(artifact_name(path));
     fits.map_err(|error| Failure::bad_input(&format!("context.{field}"), error))?;
     Ok(path.to_owned())
-}
-
-impl From<UnknownAgentType> for Failure {
-    fn from(error: UnknownAgentType) -> Self {
-        Self::bad_input("agentType", &error).with("known", error.known)
-    }
 }
 
 impl From<ArtifactError> for Failure {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pinfold_api::{CreateSandbox, ErrorCode, LimitsWish, Sandbox};
 use pinfold_engine::{CreateAsk, Waited};
 use pinfold_images::{FindError, HOST, Image};
-use pinfold_lifecycle::profile::{self, Wishes};
+use pinfold_lifecycle::profile::{DEFAULT_NAME, Wishes};
 use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, SandboxId, Spec, TokenId};
 use pinfold_store::{IdempotencyKey, Seq, Store};
 use serde::Serialize;
@@ -98,14 +98,15 @@ impl Service {
     /// What is asked of the engine.
     pub fn ask(&self, wish: &CreateSandbox) -> Result<(Spec, Policy), Failure> {
         check(wish)?;
-        let profile = profile::named(wish.agent_type.as_deref().unwrap_or("default"))?;
-        let policy = Policy::default();
+        let asked = wish.agent_type.as_deref().unwrap_or(DEFAULT_NAME);
+        let (agent_type, profile) = self.rules.profiles.named(asked)?;
+        let policy = self.rules.policy.clone();
         let given = profile.with(&wishes(&wish.limits), &policy)?;
         let image = self.image(wish.image.as_deref())?;
         let workdir = wish.workdir.clone();
         let spec = Spec {
             name: wish.name.clone(),
-            agent_type: profile.is_agent.then(|| profile.name.to_owned()),
+            agent_type: profile.is_agent.then(|| agent_type.to_owned()),
             task_id: wish.task_id.clone(),
             labels: wish.labels.clone(),
             critical: wish.critical,

@@ -202,7 +202,7 @@ impl From<UsageError> for Failure {
 
 impl From<UnknownProfile> for Failure {
     fn from(error: UnknownProfile) -> Self {
-        let known: Vec<_> = pinfold_lifecycle::profile::PROFILES.iter().map(|profile| profile.name).collect();
+        let known = error.known.clone();
         Self::bad_input("agent_type", error).with("known", known)
     }
 }

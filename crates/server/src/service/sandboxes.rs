@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use pinfold_api::{self as api, Sandbox, SandboxSummary, Stats};
 use pinfold_engine::{Stop, Waited};
-use pinfold_lifecycle::{Cause, Fact, Lease, Life, SandboxId, State, Timestamp, profile, status};
+use pinfold_lifecycle::profile::{DEFAULT_NAME, Profiles};
+use pinfold_lifecycle::{Cause, Fact, Lease, Life, SandboxId, State, Timestamp, status};
 use pinfold_store::{Filter, HistoryRow, Row, Seq, Store, Stored};
 use tokio::time::Instant;
 
@@ -35,15 +36,15 @@ const ASK_USAGE: Duration = Duration::from_secs(1);
 /// How often a state that nothing announces is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-struct Filters {
+struct Filters<'a> {
     rows: Filter,
     state: Option<State>,
-    agent_type: Option<&'static str>,
+    agent_type: Option<&'a str>,
 }
 
-impl Filters {
-    fn of(wanted: &Wanted) -> Result<Self, Failure> {
-        let agent_type = wanted.agent_type.as_deref().map(profile::named).transpose()?;
+impl<'a> Filters<'a> {
+    fn of(wanted: &Wanted, profiles: &'a Profiles) -> Result<Self, Failure> {
+        let agent_type = wanted.agent_type.as_deref().map(|asked| profiles.named(asked)).transpose()?;
         let (rows, state) = match wanted.status.as_deref() {
             None => (Filter::Present, None),
             Some("all") => (Filter::All, None),
@@ -53,7 +54,7 @@ impl Filters {
                 (if is_final { Filter::Settled } else { Filter::Present }, Some(state))
             }
         };
-        Ok(Self { rows, state, agent_type: agent_type.map(|profile| profile.name) })
+        Ok(Self { rows, state, agent_type: agent_type.map(|(name, _)| name) })
     }
 
     fn include(&self, row: &Row, wanted: &Wanted, now: Timestamp) -> bool {
@@ -63,7 +64,7 @@ impl Filters {
             return !asks_for_more && self.state.is_none_or(|state| state == State::Unknown);
         };
         let Stored { sandbox, spec, policy, .. } = &**stored;
-        let agent_type = spec.agent_type.as_deref().unwrap_or(profile::DEFAULT.name);
+        let agent_type = spec.agent_type.as_deref().unwrap_or(DEFAULT_NAME);
         self.agent_type.is_none_or(|asked| asked == agent_type)
             && wanted.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
             && wanted.task_id.as_ref().is_none_or(|asked| spec.task_id.as_ref() == Some(asked))
@@ -100,7 +101,7 @@ impl Service {
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Page, Failure> {
-        let filters = Filters::of(wanted)?;
+        let filters = Filters::of(wanted, &self.rules.profiles)?;
         let now = self.now();
         let mut page = Page { sandboxes: Vec::new(), next: None };
         let mut after = after;

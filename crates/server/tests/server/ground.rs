@@ -17,11 +17,11 @@ use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
 use pinfold_images::Unpacker;
-use pinfold_lifecycle::profile::{PROFILES, Profile};
+use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Limits};
 use pinfold_linux::NurseryProgram;
 use pinfold_server::http::{ServerConfig, serve};
-use pinfold_server::{Host, HostConfig, Profiles, Service};
+use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -91,16 +91,15 @@ where
 }
 
 /// The usual types of agents, and one that has little time.
-fn profiles() -> Profiles {
-    let usual = PROFILES.iter().filter(|profile| profile.is_agent);
-    let usual = usual.map(|profile| (profile.name.to_owned(), *profile));
+fn rules() -> Rules {
+    let mut profiles = Profiles::default();
     let hasty = Profile {
-        limits: Limits { memory_mb: Some(64), disk_mb: None, ..PROFILES[0].limits },
+        limits: Limits { memory_mb: Some(64), ..DEFAULT.limits },
         execution: ExecutionLimits { timeout_ms: Some(1_500), inactivity_ms: None },
         is_agent: true,
-        ..PROFILES[0]
     };
-    Profiles::new(usual.chain([("HASTY".to_owned(), hasty)]))
+    profiles.put("HASTY", hasty);
+    Rules { profiles, ..Rules::default() }
 }
 
 /// A service on a data directory, and the token of its admin.
@@ -111,8 +110,14 @@ pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String)
     };
     // No test here imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-    let host = HostConfig { data: data.to_owned(), nursery, unpacker, engine: Config::default() };
-    let service = Arc::new(Service::new(Host::begin(host).await.unwrap()).with_profiles(profiles()));
+    let host = HostConfig {
+        data: data.to_owned(),
+        nursery,
+        unpacker,
+        engine: Config::default(),
+        objects: ObjectsPlace::default(),
+    };
+    let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)

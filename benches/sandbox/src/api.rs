@@ -1,0 +1,175 @@
+//! `api`: create, exec and delete over HTTP, next to Docker's Engine API and to the engine without HTTP; lists and sums
+//! with a thousand sandboxes; and a server at rest.
+
+pub(crate) mod caller;
+mod contestants;
+pub(crate) mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pinfold_bench_report::{Figures, at_least, at_most, milliseconds, now};
+
+use crate::Session;
+use crate::host::{Host, directory_on_disk};
+use crate::peers::{Docker, Programs, Traces};
+use crate::table::{print_figures, print_header, print_titles, ratio};
+use contestants::Contestant;
+use server::Server;
+
+const CLIENTS: [usize; 3] = [1, 8, 64];
+/// Docker takes so long that it is run so many times less.
+const SLOW: usize = 10;
+const TO_DOCKER: f64 = 20.0;
+const JUDGED_CLIENTS: usize = 8;
+const HTTP_ADDS_MS: f64 = 1.0;
+const MANY: usize = 1_000;
+const READS: usize = 100;
+const LIST_MS: f64 = 20.0;
+const REST_MIB: f64 = 40.0;
+const BEGIN_MS: f64 = 100.0;
+
+pub(crate) fn run(session: &Session) -> Result<()> {
+    let _traces = Traces;
+    let directory = directory_on_disk()?;
+    let docker = Docker::begin(&Programs::fetch()?, directory.path(), &Traces)?;
+    let host = Arc::new(session.runtime.block_on(Host::begin())?);
+    print_header(
+        "create, exec, delete, one after the other; Pinfold with limits, probes and a durable receipt, over HTTP on TCP; \
+         docker over its unix socket, no network, no limits; all clients in this one process",
+        session,
+    )?;
+    let measured = rest(session).and_then(|()| rates(session, &host, docker.as_ref()));
+    let ended = session.runtime.block_on(host.end());
+    measured?;
+    ended?;
+    drop(docker);
+    many(session)
+}
+
+/// A server without a sandbox.
+fn rest(session: &Session) -> Result<()> {
+    let (mut begin, mut resident) = (Figures::default(), 0.0_f64);
+    for _ in 0..if session.quick { 3 } else { 10 } {
+        let server = session.runtime.block_on(Server::begin())?;
+        begin.add(server.began);
+        resident = resident.max(server.resident_mib()?);
+        server.end()?;
+    }
+    print_titles("");
+    print_figures("from start to the first /healthz", &begin);
+    at_most("start to /healthz, p50", begin.p50().as_secs_f64() * 1e3, BEGIN_MS, " ms");
+    at_most("resident at rest", resident, REST_MIB, " MiB");
+    println!();
+    Ok(())
+}
+
+fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result<()> {
+    let server = session.runtime.block_on(Server::begin())?;
+    let mut contestants = vec![
+        (Contestant::Engine(host.clone()), 1),
+        (Contestant::Pinfold { address: server.address, token: server.token.clone() }, 1),
+    ];
+    match docker {
+        Some(docker) => contestants.push((Contestant::Docker { socket: docker.socket.clone() }, SLOW)),
+        None => println!("docker is not here"),
+    }
+    println!("{:<44}{:>8}{:>12}{:>12}{:>12}", "", "clients", "p50 ms", "p99 ms", "per second");
+    let (mut medians, mut judged) = (Vec::new(), Vec::new());
+    for clients in CLIENTS {
+        for (contestant, slow) in &contestants {
+            session.interrupt.check()?;
+            let runs = (session.runs / slow).max(2 * clients);
+            let (figures, rate) = batch(session, contestant, runs, clients)?;
+            let (p50, p99) = (milliseconds(figures.p50()), milliseconds(figures.p99()));
+            println!("{:<44}{clients:>8}{p50:>12}{p99:>12}{rate:>12.1}", contestant.name());
+            if clients == 1 {
+                medians.push(figures.p50());
+            }
+            if clients == JUDGED_CLIENTS {
+                judged.push(rate);
+            }
+        }
+    }
+    println!();
+    if let [_, ours, dockers] = judged[..] {
+        at_least(&format!("rate at {JUDGED_CLIENTS} clients, to docker's"), ours / dockers, TO_DOCKER, "x");
+    }
+    if let [engine, http, ..] = medians[..] {
+        let adds = http.as_secs_f64() * 1e3 - engine.as_secs_f64() * 1e3;
+        at_most("HTTP adds at the median", adds, HTTP_ADDS_MS, " ms");
+        println!("HTTP to the engine alone at the median: {:.2}x\n", ratio(http, engine));
+    }
+    server.end()
+}
+
+/// So many lives, so many clients; and lives in a second.
+fn batch(session: &Session, contestant: &Contestant, runs: usize, clients: usize) -> Result<(Figures, f64)> {
+    let contestant = contestant.clone();
+    session.run(async move {
+        let begun = now();
+        let workers: Vec<_> = (0..clients)
+            .map(|client| {
+                let own = runs / clients + usize::from(client < runs % clients);
+                tokio::spawn(contestant.clone().lives(own))
+            })
+            .collect();
+        let mut figures = Figures::default();
+        for worker in workers {
+            worker.await??.into_iter().for_each(|taken| figures.add(taken));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "thousands at the most")]
+        let rate = runs as f64 / begun.elapsed().as_secs_f64();
+        Ok((figures, rate))
+    })
+}
+
+/// Reading about a thousand sandboxes.
+fn many(session: &Session) -> Result<()> {
+    let count = if session.quick { MANY / 10 } else { MANY };
+    let server = session.runtime.block_on(Server::begin())?;
+    let (address, token) = (server.address, server.token.clone());
+    let read = session.run(async move {
+        let mut caller = caller::Caller::tcp(address, &token).await?;
+        let makers = (0..8).map(|maker| {
+            let (own, token) = (count / 8 + usize::from(maker < count % 8), token.clone());
+            tokio::spawn(async move {
+                let mut caller = caller::Caller::tcp(address, &token).await?;
+                for _ in 0..own {
+                    caller.create().await?;
+                }
+                anyhow::Ok(())
+            })
+        });
+        for maker in makers.collect::<Vec<_>>() {
+            maker.await??;
+        }
+        let mut figures = Vec::new();
+        for path in ["/api/sandbox/list?limit=100", "/api/sandbox/list?limit=1000", "/api/sandbox/stats"] {
+            let mut taken = Figures::default();
+            for _ in 0..READS {
+                let begun = now();
+                let answer = caller.ask("GET", path, None, 200).await?;
+                taken.add(begun.elapsed());
+                ensure!(!answer.is_empty(), "an empty answer");
+            }
+            figures.push((path, taken));
+        }
+        Ok(figures)
+    });
+    let ended = server.end();
+    let read = read?;
+    print_titles(&format!("with {count} sandboxes"));
+    for (path, taken) in &read {
+        print_figures(path, taken);
+    }
+    println!();
+    let slowest = read.iter().map(|(_, taken)| taken.p99()).max().context("nothing was read")?;
+    at_most("list and stats, p99", in_milliseconds(slowest), LIST_MS, " ms");
+    ended
+}
+
+pub(crate) fn in_milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,68 @@
+//! Reads what was decided: the file, and over it the environment. What cannot be is refused before anything starts,
+//! with the place and what may stand there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use confique::{Config, Layer};
+
+use super::provenance::Provenance;
+use super::{FILE, Settings};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    #[error("could not read the settings in `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}:{line}: {why}; `pinfold config template` shows what can be set", path.display())]
+    Written { path: PathBuf, line: usize, why: String },
+    #[error("{}", with_causes(source))]
+    Environment { source: confique::Error },
+    #[error("{field}: {why} ({origin})")]
+    Value { field: String, why: String, origin: String },
+}
+
+/// The name of the variable is in the outermost, what is wrong with it in the innermost.
+fn with_causes(error: &confique::Error) -> String {
+    let mut told = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        told = format!("{told}: {cause}");
+        source = cause.source();
+    }
+    told
+}
+
+pub(crate) struct Loaded {
+    pub(crate) settings: Settings,
+    /// None: there is no file.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) provenance: Provenance,
+}
+
+type SettingsLayer = <Settings as Config>::Layer;
+
+/// From the file that was named, which then has to be there, or from the data directory's own.
+pub(crate) fn load(data: &Path, named: Option<&Path>) -> Result<Loaded, SettingsError> {
+    let environment = SettingsLayer::from_env().map_err(|source| SettingsError::Environment { source })?;
+    let (file, written) = match (named, data.join(FILE)) {
+        (Some(named), _) => (Some(named.to_owned()), read(named)?),
+        (None, own) if own.exists() => (Some(own.clone()), read(&own)?),
+        (None, _) => (None, SettingsLayer::empty()),
+    };
+    let provenance = Provenance::of(&written, &environment, file.clone());
+    let all = environment.with_fallback(written).with_fallback(SettingsLayer::default_values());
+    let settings = Settings::from_layer(all).map_err(|source| SettingsError::Environment { source })?;
+    let loaded = Loaded { settings, file, provenance };
+    loaded.check()?;
+    Ok(loaded)
+}
+
+fn read(path: &Path) -> Result<SettingsLayer, SettingsError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| SettingsError::Read { path: path.to_owned(), source })?;
+    toml::from_str(&text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        SettingsError::Written { path: path.to_owned(), line, why: error.message().replace('\n', " ") }
+    })
+}

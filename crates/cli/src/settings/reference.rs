@@ -1,0 +1,89 @@
+//! `docs/configuration.md`, written from the definitions. A test compares the two; with `PINFOLD_BLESS=1` in the
+//! environment it writes the file anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use confique::Config;
+use confique::meta::{FieldKind, LeafKind, Meta};
+
+use super::{ProfileSettings, Settings};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+Written from the program's own definitions; `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference` writes it anew.
+
+`pinfold serve` reads `pinfold.toml` in the data directory, or the file named by `--config`. A variable of the
+environment goes before the file, and an option of the command before both. What is unknown or cannot be is refused
+with its place before anything starts. `pinfold config show` prints what holds and where each value comes from, and
+`pinfold config template` prints a file with everything in it.
+
+Commands that work without a server heed the file in the data directory too, except for what keeps sandboxes warm.
+";
+
+fn reference() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let _ = write!(text, "\n{}\n", joined(Settings::META.doc));
+    for field in Settings::META.fields {
+        match field.kind {
+            FieldKind::Nested { meta } => section(field.name, meta, &mut text),
+            FieldKind::Leaf { .. } => {
+                let _ = write!(text, "\n## `[{}]`\n\n{}\n", field.name, joined(field.doc));
+            }
+        }
+    }
+    let keys = serde_json::to_value(ProfileSettings::default()).unwrap();
+    let keys: Vec<_> = keys.as_object().unwrap().keys().map(|key| format!("`{key}`")).collect();
+    let _ = write!(
+        text,
+        "\nKeys of a profile: {}.\nWhat is built in for each type is in [the reference of commands](cli.md#profiles).\n",
+        keys.join(", ")
+    );
+    text
+}
+
+fn section(name: &str, meta: &Meta, text: &mut String) {
+    let _ = write!(text, "\n## `[{name}]`\n\n{}\n\n", joined(meta.doc));
+    text.push_str("| key | default | environment | |\n|---|---|---|---|\n");
+    for field in meta.fields {
+        let FieldKind::Leaf { env, kind } = field.kind else { continue };
+        let default = match kind {
+            LeafKind::Required { default: Some(default) } => {
+                format!("`{}`", serde_json::to_string(&default).unwrap())
+            }
+            LeafKind::Required { default: None } | LeafKind::Optional => String::new(),
+        };
+        let variable = env.map(|name| format!("`{name}`")).unwrap_or_default();
+        let _ = writeln!(text, "| `{}` | {default} | {variable} | {} |", field.name, joined(field.doc));
+    }
+}
+
+fn joined(doc: &[&str]) -> String {
+    doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_reference_of_settings_says_what_can_be_set() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let now = reference();
+    if std::env::var_os("PINFOLD_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+
+    assert!(written == now, "docs/configuration.md is not what can be set; PINFOLD_BLESS=1 writes it anew");
+}
+
+#[test]
+fn the_template_is_a_file_that_can_be_read() {
+    let data = tempfile::tempdir().unwrap();
+    let template = crate::config::template();
+    std::fs::write(data.path().join(super::FILE), &template).unwrap();
+
+    let loaded = super::load(data.path(), None).unwrap();
+
+    assert!(template.contains("#rate = 1000") && template.contains("[admission]"), "{template}");
+    assert!(loaded.provenance.shown().iter().all(|it| it.from == super::Origin::Default));
+}

@@ -1,0 +1,126 @@
+//! What is built in, what a file may change, and what is refused with its place.
+
+use std::path::Path;
+
+use pinfold_engine::Config as EngineConfig;
+use pinfold_lifecycle::Policy;
+use pinfold_lifecycle::profile::Profiles;
+use pinfold_server::http::ServerConfig;
+use pinfold_server::{ObjectsPlace, Rules};
+use serde_json::json;
+
+use super::*;
+
+fn loaded(text: &str) -> Result<Loaded, SettingsError> {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join(FILE), text).unwrap();
+    load(data.path(), None)
+}
+
+fn refused(text: &str) -> String {
+    match loaded(text) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
+    let loaded = load(Path::new("/nonexistent"), None).unwrap();
+
+    assert_eq!(format!("{:?}", loaded.engine().unwrap()), format!("{:?}", EngineConfig::default()));
+    assert_eq!(format!("{:?}", loaded.http()), format!("{:?}", ServerConfig::default()));
+    assert_eq!(loaded.policy(), Policy::default());
+    assert_eq!(format!("{:?}", loaded.rules().unwrap()), format!("{:?}", Rules::default()));
+    assert_eq!(loaded.objects(), ObjectsPlace::default());
+    assert_eq!(loaded.file, None);
+}
+
+#[test]
+fn a_file_changes_what_it_says_and_nothing_else() {
+    let loaded = loaded(
+        "[admission]\nsandboxes = 3\n[sandboxes]\nidle = \"2m\"\n[warm.sizes]\ndefault = 2\n\
+         [profiles.validation]\nmemory_mb = 64\n[logs]\nbucket = \"logs\"\n",
+    )
+    .unwrap();
+
+    let engine = loaded.engine().unwrap();
+    assert_eq!((engine.admission.sandboxes, engine.admission.memory_mb), (Some(3), None));
+    assert_eq!((engine.pool.len(), engine.pool[0].size), (1, 2));
+    assert_eq!(loaded.engine_of_command().pool.len(), 0);
+    let rules = loaded.rules().unwrap();
+    assert_eq!(rules.policy.idle_ms, Some(120_000));
+    let of = |name| *rules.profiles.named(name).unwrap().1;
+    assert_eq!(of("VALIDATION").limits.memory_mb, Some(64));
+    assert_eq!(of("VALIDATION").limits.processes, Some(256));
+    assert_eq!(of("ELICITATION"), *Profiles::default().named("ELICITATION").unwrap().1);
+    assert!(matches!(loaded.objects(), ObjectsPlace::Bucket(place) if place.name == "logs"));
+}
+
+#[test]
+fn a_new_type_of_agent_is_like_another_in_all_that_is_not_said() {
+    let loaded = loaded("[profiles.POET]\nlike = \"validation\"\nmemory_mb = 64\n").unwrap();
+
+    let rules = loaded.rules().unwrap();
+    let (name, poet) = rules.profiles.of_agent("poet").unwrap();
+    assert_eq!((name, poet.limits.memory_mb, poet.limits.processes), ("POET", Some(64), Some(256)));
+}
+
+#[test]
+fn each_value_tells_where_it_comes_from_and_secrets_tell_nothing() {
+    let text = "[profiles.validation]\nmemory_mb = 64\n[logs]\naccess_key_id = \"id\"\nsecret_access_key = \"hunter2\"";
+    let shown = loaded(text).unwrap().provenance.shown();
+
+    let of = |key: &str| shown.iter().find(|it| it.key == key).unwrap();
+    assert_eq!(
+        (&of("profiles.VALIDATION.memory_mb").value, of("profiles.VALIDATION.memory_mb").from),
+        (&json!(64), Origin::File)
+    );
+    assert_eq!(of("profiles.VALIDATION.cpu_time").value, json!("1m"));
+    assert_eq!((&of("requests.rate").value, of("requests.rate").from), (&json!(1000), Origin::Default));
+    assert_eq!(of("requests.rate").variable, Some("PINFOLD_REQUESTS_RATE"));
+    assert_eq!(of("logs.secret_access_key").from, Origin::File);
+    assert!(!serde_json::to_string(&shown).unwrap().contains("hunter2"));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
+    for (text, expected) in [
+        (
+            "[server]\nlisten = \"127.0.0.1:0\"\nlisen = 1\n",
+            "pinfold.toml:3: unknown field `lisen`, expected one of `listen`",
+        ),
+        ("[sever]\n", "pinfold.toml:1: unknown field `sever`"),
+        ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3: `ten` is no time; write seconds as 90"),
+        ("[requests]\nrate = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        ("[server\n", "pinfold.toml:1: "),
+        (
+            "[sandboxes]\nidle = \"2d\"\n",
+            "sandboxes.idle: 2d is longer than `sandboxes.max_life`, which is 1d",
+        ),
+        ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; allowed is from 1ms to 10s (set in `"),
+        ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
+        ("[profiles.POET]\nmemory_mb = 64\n", "; a new one says which it begins from, as in `like = \"default\"`"),
+        ("[profiles.POET]\nlike = \"PROSE\"\n", "profiles.POET: there is no profile `PROSE`"),
+        ("[profiles.\"a b\"]\nlike = \"default\"\n", "profiles.a b: 1 to 64 letters"),
+        (
+            "[profiles.VALIDATION]\nmemory_mb = 1\n",
+            "profiles.VALIDATION.memory_mb: 1 MiB is not allowed; allowed is from 4 MiB",
+        ),
+        ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
+        ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
+        ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),
+        ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: a text in quotes is expected"),
+    ] {
+        let told = refused(text);
+        assert!(told.contains(expected), "{text}\n{told}");
+        assert!(!told.contains("4711"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_was_named_has_to_be_there() {
+    let missing = load(Path::new("/nonexistent"), Some(Path::new("/nonexistent/pinfold.toml")));
+
+    assert!(matches!(missing, Err(SettingsError::Read { .. })));
+}

@@ -1,0 +1,12 @@
+//! What whoever runs Pinfold here has decided for all sandboxes.
+
+use pinfold_lifecycle::Policy;
+use pinfold_lifecycle::profile::Profiles;
+
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// What each type of agent gets.
+    pub profiles: Profiles,
+    /// Of a sandbox for which nothing else is asked.
+    pub policy: Policy,
+}
