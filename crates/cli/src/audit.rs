@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::table::harmless;
 
 pub(crate) async fn run(place: &Place) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open_at_hand(place).await?;
+    let plane = Plane::open(place).await?;
     let waiting = Progress::of("comparing");
     let found = plane.audit().await?;
     drop(waiting);

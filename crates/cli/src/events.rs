@@ -26,7 +26,7 @@ pub(crate) struct Options {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open_at_hand(place).await?;
+    let plane = Plane::open(place).await?;
     let id = match &options.sandbox {
         Some(given) => Some(find(&plane, given).await?),
         None => None,

@@ -32,7 +32,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const SLOWEST_LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open_at_hand(place).await?;
+    let plane = Plane::open(place).await?;
     let id = find(&plane, &options.sandbox).await?;
     if place.json && !options.follow {
         documents::print(&whole(&plane, &id, options).await?)?;

@@ -46,7 +46,7 @@ fn show(place: &Place, figures: &impl Serialize) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn health(place: &Place) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open_at_hand(place).await?;
+    let plane = Plane::open(place).await?;
     let health = plane.health().await?;
     plane.close().await?;
     if place.json {

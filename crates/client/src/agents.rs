@@ -1,9 +1,9 @@
-//! Runs of agents, and the logs of their sandboxes.
+//! Runs of agents.
 
-use hyper::{Method, Response, StatusCode};
-use pinfold_api::{AgentRequest, AgentRun, LogPage};
+use hyper::Method;
+use pinfold_api::{AgentRequest, AgentRun};
 
-use crate::client::{NOTHING, read};
+use crate::client::{NOTHING, answered};
 use crate::{Answered, Client, ClientError};
 
 impl Client {
@@ -14,7 +14,7 @@ impl Client {
         wait_s: u64,
     ) -> Result<Answered<AgentRun, AgentRun>, ClientError> {
         let path = format!("/api/agents/execute?wait={wait_s}");
-        told(self.ask(Method::POST, &path, Some(request)).await?).await
+        answered(self.ask(Method::POST, &path, Some(request)).await?).await
     }
 
     /// A run by the id of its execution, once it is over or after so long.
@@ -24,21 +24,6 @@ impl Client {
         wait_s: u64,
     ) -> Result<Answered<AgentRun, AgentRun>, ClientError> {
         let path = format!("/api/agents/runs/{execution}?wait={wait_s}");
-        told(self.ask(Method::GET, &path, NOTHING).await?).await
+        answered(self.ask(Method::GET, &path, NOTHING).await?).await
     }
-
-    /// A page of a sandbox's log, after a place in it. None: from the beginning.
-    pub async fn log(&self, id: &str, after: Option<&str>) -> Result<LogPage, ClientError> {
-        let after = after.map(|after| format!("?after={after}")).unwrap_or_default();
-        read(self.ask(Method::GET, &format!("/api/sandbox/{id}/logs{after}"), NOTHING).await?).await
-    }
-}
-
-async fn told(
-    response: Response<hyper::body::Incoming>,
-) -> Result<Answered<AgentRun, AgentRun>, ClientError> {
-    if response.status() == StatusCode::ACCEPTED {
-        return read(response).await.map(Answered::Pending);
-    }
-    read(response).await.map(Answered::Done)
 }

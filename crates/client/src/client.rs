@@ -96,13 +96,15 @@ impl Client {
 
     /// What a sandbox and the control plane wrote after a place, as much as fits on a page.
     pub async fn logs(&self, id: &str, after: &str) -> Result<LogPage, ClientError> {
-        let path = format!("/api/sandbox/{id}/logs?after={}", encoded(after));
+        let after = if after.is_empty() { String::new() } else { format!("?after={}", encoded(after)) };
+        let path = format!("/api/sandbox/{id}/logs{after}");
         read(self.ask(Method::GET, &path, NOTHING).await?).await
     }
 
-    /// What happened to a sandbox after a number, as much as fits on a page.
-    pub async fn events(&self, id: &str, after: u64) -> Result<EventPage, ClientError> {
-        let path = format!("/api/sandbox/{id}/events?after={after}");
+    /// What happened to one sandbox or to all after a number, as much as fits on a page.
+    pub async fn events(&self, id: Option<&str>, after: u64) -> Result<EventPage, ClientError> {
+        let of = id.map(|id| format!("/sandbox/{id}")).unwrap_or_default();
+        let path = format!("/api{of}/events?after={after}");
         read(self.ask(Method::GET, &path, NOTHING).await?).await
     }
 
@@ -240,7 +242,7 @@ pub fn encoded(text: &str) -> String {
 const EVENTS: &str = "text/event-stream";
 
 /// Accepted is what goes on by itself.
-async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
+pub(crate) async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
     response: Response<Incoming>,
 ) -> Result<Answered<Done, Pending>, ClientError> {
     if response.status() == hyper::StatusCode::ACCEPTED {
@@ -249,7 +251,7 @@ async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
     read(response).await.map(Answered::Done)
 }
 
-pub(crate) async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
+async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let body = response.into_body().collect().await;
     let body = body.map_err(|error| ClientError::BrokeOff(error.into()))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| ClientError::Misunderstood(error.into()))
