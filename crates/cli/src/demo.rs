@@ -118,7 +118,9 @@ impl Shop {
     async fn open(data: &std::path::Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         let address = listener.local_addr().context("could not see the address that is listened on")?;
-        let service = Arc::new(Service::new(Host::begin(config(data, Config::default(), ObjectsPlace::default())?).await?));
+        let service = Arc::new(Service::new(
+            Host::begin(config(data, Config::default(), ObjectsPlace::default())?).await?,
+        ));
         service.ensure_first_token().await?;
         let announced = Announced::write(data, address, moment(service.now()))?;
         let (closing, closed) = oneshot::channel();

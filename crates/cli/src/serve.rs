@@ -77,7 +77,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let listener = TcpListener::bind(server.listen).await;
     let listener = listener.with_context(|| format!("could not listen on {}", server.listen))?;
     let address = listener.local_addr().context("could not see the address that is listened on")?;
-    let service = Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
+    let service =
+        Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");

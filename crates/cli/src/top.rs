@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pinfold_engine::OnExit;
-use pinfold_server::Service;
 use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};

@@ -7,8 +7,8 @@ use pinfold_logs::Keep;
 use pinfold_server::http::{Housekeeping, ServerConfig};
 use pinfold_server::{BucketPlace, ObjectsPlace, Rules};
 
-use super::load::{Loaded, SettingsError};
 use super::ProfileSettings;
+use super::load::{Loaded, SettingsError};
 use super::profiles::key_of;
 use super::values::Time;
 

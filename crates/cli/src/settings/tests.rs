@@ -100,7 +100,10 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
         ),
         ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; allowed is from 1ms to 10s (set in `"),
         ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
-        ("[profiles.POET]\nmemory_mb = 64\n", "; a new one says which it begins from, as in `like = \"default\"`"),
+        (
+            "[profiles.POET]\nmemory_mb = 64\n",
+            "; a new one says which it begins from, as in `like = \"default\"`",
+        ),
         ("[profiles.POET]\nlike = \"PROSE\"\n", "profiles.POET: there is no profile `PROSE`"),
         ("[profiles.\"a b\"]\nlike = \"default\"\n", "profiles.a b: 1 to 64 letters"),
         (

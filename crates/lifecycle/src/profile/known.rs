@@ -34,8 +34,14 @@ pub const PROFILES: &[(&str, Profile)] = &[
     (DEFAULT_NAME, DEFAULT),
     ("ELICITATION", agent(Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 10, processes: 128 })),
     ("TEST_WRITER", agent(Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 })),
-    ("IMPLEMENTATION", agent(Agent { memory_mb: 1024, cpu_s: 120, minutes: 15, requests: 50, processes: 512 })),
-    ("CONTEXT_GATHERING", agent(Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 30, processes: 128 })),
+    (
+        "IMPLEMENTATION",
+        agent(Agent { memory_mb: 1024, cpu_s: 120, minutes: 15, requests: 50, processes: 512 }),
+    ),
+    (
+        "CONTEXT_GATHERING",
+        agent(Agent { memory_mb: 256, cpu_s: 30, minutes: 5, requests: 30, processes: 128 }),
+    ),
     ("VALIDATION", agent(Agent { memory_mb: 512, cpu_s: 60, minutes: 10, requests: 20, processes: 256 })),
 ];
 

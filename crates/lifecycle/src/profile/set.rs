@@ -75,7 +75,10 @@ mod tests {
         assert_eq!(profiles.named("Default").unwrap().0, "default");
         let refused = profiles.named("poet").unwrap_err();
         assert_eq!(refused.known.len(), PROFILES.len());
-        assert!(refused.to_string().contains("no profile `poet`; there are default, ELICITATION"), "{refused}");
+        assert!(
+            refused.to_string().contains("no profile `poet`; there are default, ELICITATION"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -83,7 +86,10 @@ mod tests {
         let refused = Profiles::default().of_agent("default").unwrap_err();
 
         assert_eq!(refused.known.len(), PROFILES.len() - 1);
-        assert!(refused.to_string().contains("no type of agent `default`; there are ELICITATION"), "{refused}");
+        assert!(
+            refused.to_string().contains("no type of agent `default`; there are ELICITATION"),
+            "{refused}"
+        );
     }
 
     #[test]
