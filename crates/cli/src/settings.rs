@@ -48,7 +48,8 @@ pub(crate) struct Settings {
     #[config(nested)]
     pub(crate) warm: WarmSettings,
     /// What sandboxes of one type of agent get otherwise than is built in: a table for each, such as
-    /// `[profiles.IMPLEMENTATION]` with `memory_mb = 2048`. `pinfold config show` lists all types and their keys.
+    /// `[profiles.IMPLEMENTATION]` with `memory_mb = 2048`. A type of your own says which one it begins from, as in
+    /// `[profiles.REVIEW]` with `like = "VALIDATION"`. `pinfold config show` lists all types and their keys.
     #[config(default = {})]
     pub(crate) profiles: BTreeMap<String, ProfileSettings>,
 }
