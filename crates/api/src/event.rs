@@ -16,6 +16,8 @@ pub struct Event {
     pub node_id: String,
     /// What happened, such as `created`, `became_ready` or `ended`.
     pub event: String,
+    /// By which such events are found in a store of data points: `sandbox:lifecycle` and `event:` with the name.
+    pub indexes: Vec<String>,
     /// What belongs to it: a cause, an execution, a generation.
     #[schema(value_type = Object)]
     pub details: Map<String, Value>,

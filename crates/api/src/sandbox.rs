@@ -126,6 +126,8 @@ pub struct SandboxSummary {
     pub labels: BTreeMap<String, String>,
     /// Executions that have not ended.
     pub executions: u64,
+    /// Executions that took too long or fell silent.
+    pub timeouts: u64,
     /// What somebody who looks over a list should not miss.
     pub flags: Vec<String>,
 }
@@ -156,6 +158,8 @@ pub struct Sandbox {
     pub deadlines: Deadlines,
     /// Executions that have not ended.
     pub executions: u64,
+    /// Executions that took too long or fell silent.
+    pub timeouts: u64,
     /// Measured now, or what it came to. None: nobody can tell.
     pub usage: Option<Used>,
     pub cause: Option<Cause>,

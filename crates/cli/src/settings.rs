@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineSettings,
     #[config(nested)]
     pub(crate) warm: WarmSettings,
+    #[config(nested)]
+    pub(crate) agents: AgentSettings,
     /// What sandboxes of one type of agent get otherwise than is built in: a table for each, such as
     /// `[profiles.IMPLEMENTATION]` with `memory_mb = 2048`. A type of your own says which one it begins from, as in
     /// `[profiles.REVIEW]` with `like = "VALIDATION"`. `pinfold config show` lists all types and their keys.
@@ -247,4 +249,17 @@ pub(crate) struct WarmSettings {
     /// Of one type, so many are made at one time.
     #[config(default = 2, env = "PINFOLD_WARM_LAUNCHES")]
     pub(crate) launches: NonZeroUsize,
+}
+
+/// What holds for every type of agent, where its own table under `profiles` does not say otherwise. What is not set is
+/// as each type has it.
+#[derive(Debug, Config)]
+#[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
+pub(crate) struct AgentSettings {
+    /// The longest that one run may take.
+    #[config(env = "PINFOLD_AGENTS_TIMEOUT")]
+    pub(crate) timeout: Option<Time>,
+    /// The longest that a run may write nothing.
+    #[config(env = "PINFOLD_AGENTS_INACTIVITY")]
+    pub(crate) inactivity: Option<Time>,
 }

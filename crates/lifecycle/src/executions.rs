@@ -220,6 +220,9 @@ impl Turn<'_> {
 
     pub(crate) fn record_end(&mut self, mut execution: Execution, outcome: Outcome) {
         let outcome = outcome.settled();
+        if matches!(outcome.cause, Cause::TimeLimit | Cause::Inactivity) {
+            self.sandbox.timeouts = self.sandbox.timeouts.saturating_add(1);
+        }
         self.note_end(&mut execution, &outcome);
         self.record(Fact::ExecutionEnded { execution: execution.id, outcome: outcome.clone() });
         let state = ExecutionState::Ended { outcome, at: self.now };

@@ -26,6 +26,9 @@ pub struct Sandbox {
     pub launches: u32,
     /// Bodies that were found after the end and had to be leased again to be stopped.
     pub strays: u32,
+    /// Executions that took too long or fell silent.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub timeouts: u32,
     /// The host was restarted since the body was made.
     pub rebooted: bool,
     /// The record is to be forgotten once the body is proven gone.
@@ -34,6 +37,11 @@ pub struct Sandbox {
     pub grace_ms: u64,
     /// What has not ended, in the order of arrival.
     pub executions: Vec<Execution>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde hands over")]
+fn is_none_yet(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What is wanted. It goes one way only.

@@ -86,6 +86,7 @@ pub(crate) fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'
         pooled: None,
         launches: 0,
         strays: 0,
+        timeouts: 0,
         rebooted: false,
         forget: false,
         last_ticket: Ticket(0),

@@ -11,6 +11,7 @@ mod events;
 mod executions;
 mod failure;
 mod files;
+mod flags;
 mod following;
 mod health;
 mod images;

@@ -7,10 +7,10 @@ use pinfold_logs::Keep;
 use pinfold_server::http::{Housekeeping, ServerConfig};
 use pinfold_server::{BucketPlace, ObjectsPlace, Rules};
 
-use super::ProfileSettings;
 use super::load::{Loaded, SettingsError};
 use super::profiles::key_of;
 use super::values::Time;
+use super::{AgentSettings, ProfileSettings};
 
 const DAY_MS: u64 = 86_400_000;
 const LARGEST_POOL: u64 = 1_000;
@@ -98,19 +98,26 @@ impl Loaded {
     }
 
     fn profiles(&self) -> Result<Profiles, SettingsError> {
-        let (mut profiles, policy) = (Profiles::default(), self.policy());
+        let mut profiles = Profiles::default();
+        let AgentSettings { timeout, inactivity } = self.settings.agents;
+        let of_all = ProfileSettings { timeout, inactivity, ..ProfileSettings::default() };
+        for (name, agent) in Profiles::default().iter().filter(|(_, profile)| profile.is_agent) {
+            profiles.put(name, self.applied("agents", &of_all, agent)?);
+        }
         for (name, wanted) in &self.settings.profiles {
-            let at = format!("profiles.{name}");
             let begun_from = self.begun_from(&profiles, name, wanted)?;
-            let applied = wanted.applied_to(&begun_from, &policy).map_err(|error| {
-                let (BadLimit::OutOfRange { field, .. } | BadLimit::LongerThan { field, .. }) = error;
-                let told = error.to_string();
-                let why = told.split_once(": ").map_or(told.as_str(), |(_, why)| why);
-                self.refused(&format!("{at}.{}", key_of(field)), why)
-            })?;
-            profiles.put(name, applied);
+            profiles.put(name, self.applied(&format!("profiles.{name}"), wanted, &begun_from)?);
         }
         Ok(profiles)
+    }
+
+    fn applied(&self, at: &str, wanted: &ProfileSettings, to: &Profile) -> Result<Profile, SettingsError> {
+        wanted.applied_to(to, &self.policy()).map_err(|error| {
+            let (BadLimit::OutOfRange { field, .. } | BadLimit::LongerThan { field, .. }) = error;
+            let told = error.to_string();
+            let why = told.split_once(": ").map_or(told.as_str(), |(_, why)| why);
+            self.refused(&format!("{at}.{}", key_of(field)), why)
+        })
     }
 
     /// A type that there is begins as it is built in; another has to say which one it is like, so that a slip of the

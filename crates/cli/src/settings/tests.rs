@@ -58,6 +58,18 @@ fn a_file_changes_what_it_says_and_nothing_else() {
 }
 
 #[test]
+fn a_time_for_all_agents_gives_way_to_the_type_that_has_one_of_its_own() {
+    let text = "[agents]\ninactivity = \"5s\"\n[profiles.validation]\ninactivity = \"7s\"\n";
+    let rules = loaded(text).unwrap().rules().unwrap();
+
+    let quiet = |name| rules.profiles.named(name).unwrap().1.execution.inactivity_ms;
+    assert_eq!(
+        (quiet("ELICITATION"), quiet("VALIDATION"), quiet("default")),
+        (Some(5_000), Some(7_000), None)
+    );
+}
+
+#[test]
 fn a_new_type_of_agent_is_like_another_in_all_that_is_not_said() {
     let loaded = loaded("[profiles.POET]\nlike = \"validation\"\nmemory_mb = 64\n").unwrap();
 
@@ -111,6 +123,7 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "profiles.VALIDATION.memory_mb: 1 MiB is not allowed; allowed is from 4 MiB",
         ),
         ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
+        ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),
         ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
         ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),
         ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: a text in quotes is expected"),

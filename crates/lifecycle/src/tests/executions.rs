@@ -111,6 +111,7 @@ fn an_execution_past_its_time_limit_is_ended() {
     scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
 
     assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::TimedOut, Cause::TimeLimit)));
+    assert_eq!(scene.sandbox.timeouts, 1);
 }
 
 #[test]

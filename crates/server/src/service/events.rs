@@ -125,6 +125,7 @@ fn event(row: &HistoryRow) -> Event {
         at: moment(row.record.at),
         sandbox_id: row.sandbox.to_string(),
         node_id: row.record.by.to_string(),
+        indexes: vec!["sandbox:lifecycle".to_owned(), format!("event:{name}")],
         event: name,
         details,
     }

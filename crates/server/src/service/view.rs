@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use pinfold_api as api;
 use pinfold_lifecycle::{
-    Attempt, Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, Verdict,
-    status,
+    Attempt, Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, status,
 };
 use pinfold_store::{Row, Stored, Unreadable};
 
+use super::flags::flags;
 use super::words::{self, moment};
 
 /// As it is shown to everybody.
@@ -76,7 +76,8 @@ fn summary_of_readable(stored: &Stored, now: Timestamp) -> api::SandboxSummary {
         task_id: spec.task_id.clone(),
         labels: spec.labels.clone(),
         executions: sandbox.executions.len() as u64,
-        flags: flags(stored),
+        timeouts: u64::from(sandbox.timeouts),
+        flags: flags(stored, now),
     }
 }
 
@@ -98,6 +99,7 @@ fn summary_of_unreadable(row: &Unreadable) -> api::SandboxSummary {
         task_id: None,
         labels: BTreeMap::new(),
         executions: 0,
+        timeouts: 0,
         flags: vec!["unreadable".into()],
     }
 }
@@ -159,10 +161,11 @@ fn sandbox_of_readable(stored: &Stored, usage: Option<api::Used>, now: Timestamp
         limits: limits(stored),
         deadlines: deadlines(stored),
         executions: sandbox.executions.len() as u64,
+        timeouts: u64::from(sandbox.timeouts),
         usage: usage.or(receipt.as_ref().and_then(|receipt| receipt.usage)),
         cause: cause.map(words::cause),
         receipt,
-        flags: flags(stored),
+        flags: flags(stored, now),
         links: links(sandbox.id),
     }
 }
@@ -195,6 +198,7 @@ fn sandbox_of_unreadable(row: &Unreadable) -> api::Sandbox {
         limits: api::Limits::default(),
         deadlines: api::Deadlines::default(),
         executions: 0,
+        timeouts: 0,
         usage: None,
         cause: None,
         receipt: None,
@@ -242,21 +246,6 @@ fn deadlines(stored: &Stored) -> api::Deadlines {
         expires_at: Some(moment(sandbox.expires_at)),
         next: sandbox.next_deadline().map(moment),
     }
-}
-
-/// What somebody who looks over a list should not miss.
-fn flags(stored: &Stored) -> Vec<String> {
-    let Stored { sandbox, spec, policy, .. } = stored;
-    let unhealthy = matches!(&sandbox.lease, Lease::Live(live) if matches!(live.health.verdict, Verdict::Unhealthy { .. }));
-    let flags = [
-        ("critical", spec.critical),
-        // It ends with the process that made it.
-        ("attached", policy.ends_with_owner && !sandbox.is_settled()),
-        ("unhealthy", unhealthy),
-        ("quarantined", matches!(sandbox.lease, Lease::Quarantined { .. })),
-        ("stray", sandbox.strays > 0),
-    ];
-    flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag.to_owned()).collect()
 }
 
 fn links(id: SandboxId) -> api::Links {

@@ -51,6 +51,7 @@ pub(super) fn without_executions(sandbox: &Sandbox) -> Sandbox {
         pooled: sandbox.pooled.clone(),
         launches: sandbox.launches,
         strays: sandbox.strays,
+        timeouts: sandbox.timeouts,
         rebooted: sandbox.rebooted,
         forget: sandbox.forget,
         last_ticket: sandbox.last_ticket,
