@@ -15,7 +15,7 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Standing, diagnose};
-use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, ObjectsPlace, Service};
 use tempfile::TempDir;
@@ -127,7 +127,7 @@ impl Shop {
         let serving = service.clone();
         let served = tokio::spawn(async move {
             let closed = async { drop(closed.await) };
-            serve(serving, listener, &ServerConfig::default(), closed).await
+            serve(serving, vec![Door::plain(listener)], &ServerConfig::default(), closed).await
         });
         Ok(Self { service, announced, closing, served })
     }

@@ -1,7 +1,7 @@
 //! `pinfold serve`: sandboxes for whoever asks over HTTP, until this process is asked to end.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
-use pinfold_server::http::serve;
+use pinfold_server::http::{Door, Tls, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, Service};
 use tokio::net::TcpListener;
@@ -33,6 +33,12 @@ pub(crate) struct Options {
     /// Listen on an address that others can reach, although tokens then travel unencrypted
     #[arg(long)]
     without_tls: bool,
+    /// The chain of certificates to show, in PEM; with it everything is encrypted
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// A name by which this server is reached, besides `localhost` and addresses; may be given again
     #[arg(long = "name", value_name = "NAME")]
     names: Vec<String>,
@@ -50,7 +56,24 @@ pub(crate) struct Options {
 impl Options {
     /// An option goes before whatever the file and the environment say.
     fn decide(&self, server: &mut ServerSettings) {
-        let Self { config: _, listen, without_tls, names, on_exit, log_format, log } = self;
+        let Self {
+            config: _,
+            listen,
+            without_tls,
+            tls_certificate,
+            tls_key,
+            names,
+            on_exit,
+            log_format,
+            log,
+        } = self;
+        let either = |given: &Option<PathBuf>, set: &mut Option<PathBuf>| {
+            if given.is_some() {
+                set.clone_from(given);
+            }
+        };
+        either(tls_certificate, &mut server.tls_certificate);
+        either(tls_key, &mut server.tls_key);
         server.listen = listen.unwrap_or(server.listen);
         server.without_tls |= without_tls;
         server.names.extend(names.iter().cloned());
@@ -74,15 +97,13 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     begin_log(server)?;
     let (engine, rules) = (loaded.engine()?, loaded.rules()?);
     let stopped = asked_to_end()?;
-    let listener = TcpListener::bind(server.listen).await;
-    let listener = listener.with_context(|| format!("could not listen on {}", server.listen))?;
-    let address = listener.local_addr().context("could not see the address that is listened on")?;
+    let (doors, address) = doors(server).await?;
     let service =
         Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");
-    let served = serve(service.clone(), listener, &loaded.http(), stopped).await;
+    let served = serve(service.clone(), doors, &loaded.http(), stopped).await;
     drop(announced);
     tracing::info!("ending");
     let on_exit = match server.on_exit {
@@ -94,13 +115,37 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where connections come in, and where commands of this host find the server: with TLS they have a door of their own,
+/// which others cannot reach.
+async fn doors(server: &ServerSettings) -> anyhow::Result<(Vec<Door>, SocketAddr)> {
+    let (listener, address) = listen_on(server.listen).await?;
+    let Some((certificate, key)) = server.tls_certificate.as_ref().zip(server.tls_key.as_ref()) else {
+        return Ok((vec![Door::plain(listener)], address));
+    };
+    let tls = Tls::load(certificate, key)?;
+    let (own, own_address) = listen_on((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    tracing::info!(%address, "serving with TLS");
+    Ok((vec![Door::with_tls(listener, tls), Door::plain(own)], own_address))
+}
+
+async fn listen_on(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("could not listen on {address}"))?;
+    let address = listener.local_addr().context("could not see the address that is listened on")?;
+    Ok((listener, address))
+}
+
 fn check(server: &ServerSettings) -> Result<(), Failure> {
-    if server.listen.ip().is_loopback() || server.without_tls {
+    if server.tls_certificate.is_some() != server.tls_key.is_some() {
+        let why = "a certificate and its key go together; give --tls-certificate and --tls-key".to_owned();
+        return Err(Failure::BadField { field: "tls_key", why });
+    }
+    if server.listen.ip().is_loopback() || server.without_tls || server.tls_key.is_some() {
         return Ok(());
     }
     let why = format!(
-        "{} can be reached by others, and nothing would be encrypted; put a proxy with TLS in front of \
-         127.0.0.1, or say --without-tls",
+        "{} can be reached by others, and nothing would be encrypted; give --tls-certificate and --tls-key, put a \
+         proxy with TLS in front of 127.0.0.1, or say --without-tls",
         server.listen
     );
     Err(Failure::BadField { field: "listen", why })

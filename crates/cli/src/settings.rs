@@ -66,6 +66,13 @@ pub(crate) struct ServerSettings {
     /// Listen on an address that others can reach, although tokens then travel unencrypted.
     #[config(default = false, env = "PINFOLD_WITHOUT_TLS")]
     pub(crate) without_tls: bool,
+    /// The chain of certificates to show, in PEM, and its key: with both, everything is encrypted. A renewed one is
+    /// shown after a restart, which ends no sandbox.
+    #[config(env = "PINFOLD_TLS_CERTIFICATE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[config(env = "PINFOLD_TLS_KEY")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Names by which this server is reached, besides `localhost` and addresses; with commas between them in the
     /// environment.
     #[config(default = [], env = "PINFOLD_NAMES", parse_env = confique::env::parse::list_by_comma)]

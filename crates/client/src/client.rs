@@ -1,9 +1,12 @@
 //! One server and one token.
 
+use std::path::Path;
+
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, Response, Uri};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -15,13 +18,20 @@ use pinfold_api::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{ClientError, Events};
+use crate::{ClientError, Events, trust};
 
 pub struct Client {
-    connections: Connections<HttpConnector, Full<Bytes>>,
-    /// `http://HOST:PORT`
+    connections: Box<Connections<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+    /// `http://HOST:PORT` or `https://HOST:PORT`
     base: String,
     token: String,
+}
+
+fn plain() -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    connector
 }
 
 /// What a request that may take its time came to.
@@ -34,16 +44,23 @@ pub enum Answered<Done, Pending> {
 pub(crate) const NOTHING: Option<&()> = None;
 
 impl Client {
-    /// Nothing is asked yet.
+    /// Nothing is asked yet. A server with TLS is believed if this host's authorities vouch for it.
     pub fn new(base: &str, token: &str) -> Result<Self, ClientError> {
+        Self::trusting(base, token, None)
+    }
+
+    /// The same, with authorities in a file in the place of this host's.
+    pub fn trusting(base: &str, token: &str, authorities: Option<&Path>) -> Result<Self, ClientError> {
         let base = base.trim_end_matches('/').to_owned();
-        let is_http = base.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http"));
-        if !is_http {
-            return Err(ClientError::BadUrl { url: base });
-        }
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        let connections = Connections::builder(TokioExecutor::new()).build(connector);
+        let scheme = base.parse::<Uri>().ok().and_then(|uri| uri.scheme_str().map(str::to_owned));
+        let tls = match scheme.as_deref() {
+            Some("https") => trust::these(authorities)?,
+            Some("http") => trust::nobody()?,
+            Some(_) | None => return Err(ClientError::BadUrl { url: base }),
+        };
+        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        let connector = connector.enable_http1().wrap_connector(plain());
+        let connections = Box::new(Connections::builder(TokioExecutor::new()).build(connector));
         Ok(Self { connections, base, token: token.trim().to_owned() })
     }
 

@@ -5,6 +5,7 @@ mod client;
 mod error;
 mod events;
 mod found;
+mod trust;
 
 pub use client::{Answered, Client, encoded};
 pub use error::ClientError;

@@ -26,6 +26,7 @@ mod requests;
 mod runs;
 mod sandboxes;
 mod terminal;
+mod tls;
 mod tokens;
 
 use std::num::NonZeroU32;
@@ -36,8 +37,9 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use pinfold_api::ErrorCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use listen::serve;
+pub use listen::{Door, serve};
 pub use openapi::document;
+pub use tls::{Tls, TlsError};
 
 pub use crate::housekeeping::Housekeeping;
 use crate::{Failure, Service};

@@ -1,6 +1,6 @@
 //! Which server, if any: the one that is named, or the one that has left a sign of life in the data directory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,6 +20,8 @@ pub(crate) enum Target {
 /// Where a server leaves the token of whoever can read its data directory.
 const TOKEN_FILE: &str = "admin.token";
 const TOKEN: &str = "PINFOLD_TOKEN";
+/// Certificates of those who vouch for a server with TLS, in the place of this host's.
+const AUTHORITIES: &str = "PINFOLD_CA";
 /// How long a server that should be there may take to say that it is.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
@@ -29,7 +31,8 @@ pub(crate) async fn target(place: &Place) -> anyhow::Result<Target> {
     }
     if let Some(url) = &place.url {
         let token = std::env::var(TOKEN).map_err(|_| Failure::NoToken { url: url.clone() })?;
-        let client = Client::new(url, &token)?;
+        let authorities = std::env::var_os(AUTHORITIES).map(PathBuf::from);
+        let client = Client::trusting(url, &token, authorities.as_deref())?;
         return Ok(Target::Server(Server { client, address: url.clone(), is_of_this_place: false }));
     }
     let data = data_directory(place.data_dir.as_ref())?;

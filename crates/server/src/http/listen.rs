@@ -5,16 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use super::{ServerConfig, assemble};
+use super::{ServerConfig, Tls, assemble};
 use crate::Service;
 use crate::housekeeping::keep_house;
 
@@ -30,57 +32,104 @@ const TAKES_NOTHING_MS: u32 = 120_000;
 /// After a failed accept: too many open files, mostly, and those are given back by others.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// Where connections come in.
+pub struct Door {
+    listener: TcpListener,
+    tls: Option<Tls>,
+}
+
+impl Door {
+    #[must_use]
+    pub fn plain(listener: TcpListener) -> Self {
+        Self { listener, tls: None }
+    }
+
+    #[must_use]
+    pub fn with_tls(listener: TcpListener, tls: Tls) -> Self {
+        Self { listener, tls: Some(tls) }
+    }
+}
+
 /// Serves until `stopped`, and then lets what is under way come to its end. Streams are told to come back later.
 pub async fn serve(
     service: Arc<Service>,
-    listener: TcpListener,
+    doors: Vec<Door>,
     config: &ServerConfig,
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let router = assemble(service.clone(), config);
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
-    let places = Arc::new(Semaphore::new(config.connections));
-    let closing = watch::Sender::new(false);
-    let mut head = http1::Builder::new();
-    head.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let mut stopped = std::pin::pin!(stopped);
-    loop {
-        let place = tokio::select! {
-            () = &mut stopped => break,
-            place = places.clone().acquire_owned() => place.map_err(io::Error::other)?,
-        };
-        let (stream, peer) = tokio::select! {
-            () = &mut stopped => break,
-            accepted = accept(&listener) => accepted,
-        };
-        let answering = TowerToHyperService::new(router.clone());
-        let answering = service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            answering.call(request)
-        });
-        let connection = head.serve_connection(TokioIo::new(stream), answering).with_upgrades();
-        let mut closing = closing.subscribe();
-        tokio::spawn(async move {
-            let mut connection = std::pin::pin!(connection);
-            // A connection that breaks off is its other end's business.
-            tokio::select! {
-                _ = connection.as_mut() => {}
-                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = connection.await;
-                }
-            }
-            drop(place);
-        });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let hall = Hall {
+        router: assemble(service.clone(), config),
+        http,
+        places: Arc::new(Semaphore::new(config.connections)),
+        closing: watch::Sender::new(false),
+    };
+    let mut open: JoinSet<_> = doors.into_iter().map(|door| hall.clone().let_in_by(door)).collect();
+    tokio::select! {
+        () = stopped => {}
+        // A door stays open for as long as the server does.
+        Some(Err(broken)) = open.join_next() => return Err(io::Error::other(broken)),
     }
-    drop((listener, house));
+    open.shutdown().await;
+    drop(house);
     service.close_streams();
-    closing.send_replace(true);
+    hall.closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
-    if tokio::time::timeout(DRAIN, places.acquire_many(all)).await.is_err() {
+    if tokio::time::timeout(DRAIN, hall.places.acquire_many(all)).await.is_err() {
         tracing::warn!("some connections did not come to their end in time");
     }
     Ok(())
+}
+
+/// Where all connections come together, whichever way they came in.
+#[derive(Clone)]
+struct Hall {
+    router: Router,
+    http: http1::Builder,
+    places: Arc<Semaphore>,
+    closing: watch::Sender<bool>,
+}
+
+impl Hall {
+    async fn let_in_by(self, door: Door) {
+        while let Ok(place) = self.places.clone().acquire_owned().await {
+            let (stream, peer) = accept(&door.listener).await;
+            let (hall, tls) = (self.clone(), door.tls.clone());
+            tokio::spawn(async move {
+                match tls {
+                    None => hall.attend(stream, peer).await,
+                    Some(Tls(tls)) => {
+                        // Whoever does not get through shows nothing that could be answered.
+                        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD, tls.accept(stream)).await {
+                            hall.attend(stream, peer).await;
+                        }
+                    }
+                }
+                drop(place);
+            });
+        }
+    }
+
+    async fn attend(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+        let router = TowerToHyperService::new(self.router.clone());
+        let answering = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            router.call(request)
+        });
+        let connection = self.http.serve_connection(TokioIo::new(stream), answering).with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let mut closing = self.closing.subscribe();
+        // A connection that breaks off is its other end's business.
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+    }
 }
 
 /// A task that ends with whoever began it. What it leaves half-way is done again by the next server.

@@ -20,7 +20,7 @@ use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Limits};
 use pinfold_linux::NurseryProgram;
-use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -141,10 +141,9 @@ impl Ground {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let served = service.clone();
-        let task =
-            tokio::spawn(
-                async move { serve(served, listener, &config, async { drop(stopped.await) }).await },
-            );
+        let task = tokio::spawn(async move {
+            serve(served, vec![Door::plain(listener)], &config, async { drop(stopped.await) }).await
+        });
         let connections = Connections::builder(TokioExecutor::new()).build(HttpConnector::new());
         let running = Mutex::new(Some(Running { stop, task }));
         Self { address, admin, data, service, connections, running }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pinfold_api::{AgentRequest, ArtifactState, Cause};
 use pinfold_client::{Answered, Client};
-use pinfold_server::http::{ServerConfig, serve};
+use pinfold_server::http::{Door, ServerConfig, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -25,7 +25,7 @@ async fn a_process_serves_where_another_test_wants_it() {
     std::fs::write(&draft, listener.local_addr().unwrap().to_string()).unwrap();
     std::fs::rename(draft, data.join("address")).unwrap();
     let bounded = tokio::time::sleep(Duration::from_secs(120));
-    serve(service, listener, &ServerConfig::default(), bounded).await.unwrap();
+    serve(service, vec![Door::plain(listener)], &ServerConfig::default(), bounded).await.unwrap();
 }
 
 struct Process(Child);
