@@ -1,19 +1,11 @@
 //! The examples of `docs/api.md`, run in their order against a real server, so that they cannot rot.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pinfold_client::ServerFile;
 
-use crate::ground::{Ground, grounds, text, until};
-
-fn examples() -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.collect()
-}
+use crate::ground::{Ground, commands_in, grounds, text, until};
 
 #[test]
 fn every_example_of_the_api_guide_works() {
@@ -28,7 +20,7 @@ fn every_example_of_the_api_guide_works() {
     let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
 
     let ran = Command::new("timeout")
-        .args(["120", "sh", "-eux", "-c", &examples()])
+        .args(["120", "sh", "-eux", "-c", &commands_in("api.md")])
         .env("PINFOLD_URL", &said.address)
         .env("PINFOLD_TOKEN", token.trim())
         .stdin(Stdio::null())

@@ -161,3 +161,10 @@ pub(crate) fn until(what: &str, met: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+/// What a document of this project tells its readers to type, in its order.
+pub(crate) fn commands_in(document: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+    let text = fs::read_to_string(path).unwrap();
+    text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}

@@ -1,23 +1,18 @@
 //! The commands of `docs/quickstart.md`, run in their order as root and as an ordinary user, so that they cannot rot.
 
 use std::fs;
-use std::path::Path;
 
-use crate::ground::{grounds, text};
-
-fn commands() -> String {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/quickstart.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.collect()
-}
+use crate::ground::{commands_in, grounds, text};
 
 #[test]
 fn every_command_of_the_quick_start_works() {
     for ground in grounds() {
         let home = ground.place("home");
 
-        let script = format!("trap 'kill $server 2>/dev/null || true' EXIT; server=; {}", commands());
+        let script = format!(
+            "trap 'kill $server 2>/dev/null || true' EXIT; server=; {}",
+            commands_in("quickstart.md")
+        );
         let ran = ground
             .program("timeout", &["120", "sh", "-eux", "-c", &script])
             .env("PINFOLD_LISTEN", "127.0.0.1:0")
