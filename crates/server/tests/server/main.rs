@@ -18,5 +18,6 @@ mod logs;
 mod origins;
 mod resources;
 mod runbook;
+mod runs;
 mod streams;
 mod terminal;
