@@ -246,3 +246,21 @@ pub(super) fn write_effects(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use pinfold_lifecycle::{Context, NodeId, Policy, SandboxId, Timestamp, create};
+
+    use super::*;
+
+    #[test]
+    fn a_state_is_written_whole_but_for_its_executions() {
+        let policy = Policy::default();
+        let ctx = Context { now: Timestamp(1), node: NodeId(1), policy: &policy };
+        let mut sandbox = create(SandboxId(1), ctx).sandbox;
+        (sandbox.launches, sandbox.strays, sandbox.timeouts) = (2, 3, 4);
+        (sandbox.rebooted, sandbox.forget) = (true, true);
+
+        assert_eq!(without_executions(&sandbox), sandbox);
+    }
+}
