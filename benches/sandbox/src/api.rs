@@ -30,7 +30,7 @@ const READS: usize = 100;
 const LIST_MS: f64 = 20.0;
 const REST_MIB: f64 = 40.0;
 const BEGIN_MS: f64 = 100.0;
-const IDLE_SHARE: f64 = 2.0;
+const IDLE_PERCENT: f64 = 2.0;
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(session: &Session) -> Result<()> {
@@ -86,7 +86,7 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
         for turn in 0..TURNS {
             for ((contestant, slow), taken) in contestants.iter().zip(&mut taken) {
                 session.interrupt.check()?;
-                let runs = (session.runs / slow).max(2 * clients * TURNS);
+                let runs = (session.runs / slow).max(clients * TURNS);
                 let own = runs / TURNS + usize::from(turn < runs % TURNS);
                 taken.add(batch(session, contestant, own, clients)?);
             }
@@ -190,8 +190,10 @@ fn many(session: &Session) -> Result<()> {
         }
         Ok(figures)
     });
+    let idle = read.is_ok().then(|| idle_share(&server));
+    let resident = server.resident_mib();
     let ended = server.end();
-    let read = read?;
+    let (read, idle, resident) = (read?, idle.transpose()?.unwrap_or_default(), resident?);
     print_titles(&format!("with {count} sandboxes"));
     for (path, taken) in &read {
         print_figures(path, taken);
@@ -199,7 +201,16 @@ fn many(session: &Session) -> Result<()> {
     println!();
     let slowest = read.iter().map(|(_, taken)| taken.p99()).max().context("nothing was read")?;
     at_most("list and stats, p99", in_milliseconds(slowest), LIST_MS, " ms");
+    at_most("server at rest, of one core", idle, IDLE_PERCENT, "%");
+    println!("resident with {count} sandboxes: {resident:.1} MiB");
     ended
+}
+
+/// In percent of one core, when nobody asks for anything.
+fn idle_share(server: &Server) -> Result<f64> {
+    let (begun, before) = (now(), server.cpu_time()?);
+    std::thread::sleep(IDLE);
+    Ok((server.cpu_time()?.saturating_sub(before)).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0)
 }
 
 pub(crate) fn in_milliseconds(duration: Duration) -> f64 {

@@ -149,3 +149,42 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const ONE: SandboxId = SandboxId(1);
+    const OTHER: SandboxId = SandboxId(2);
+
+    #[test]
+    fn a_listener_hears_what_rang_before_it_waited_and_only_once() {
+        let waiters = Arc::new(Waiters::default());
+        let (mut of_one, mut of_other) = (waiters.listen(ONE), waiters.listen(OTHER));
+        let mut of_all = waiters.listen_to_all();
+
+        waiters.ring(ONE);
+
+        assert!(of_one.changed().now_or_never().is_some());
+        assert!(of_all.changed().now_or_never().is_some());
+        assert!(of_one.changed().now_or_never().is_none(), "it rang once");
+        assert!(of_other.changed().now_or_never().is_none(), "it rang for another");
+        waiters.ring(ONE);
+        of_one.catch_up();
+        assert!(of_one.changed().now_or_never().is_none(), "whoever looks after it has seen it");
+    }
+
+    #[test]
+    fn a_bell_is_taken_down_with_its_last_listener() {
+        let waiters = Arc::new(Waiters::default());
+        let (one, other) = (waiters.listen(ONE), waiters.listen(ONE));
+
+        drop(one);
+        assert_eq!(waiters.lock().len(), 1);
+        drop(other);
+
+        assert!(waiters.lock().is_empty());
+    }
+}

@@ -73,6 +73,18 @@ impl Server {
         Ok(kib / 1_024.0)
     }
 
+    /// Of all its threads so far, as the scheduler counts it: the nursery and the sandboxes are others.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        let mut sum = Duration::ZERO;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            // A thread may end while they are counted.
+            let Ok(counted) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+            let on_cpu = counted.split_whitespace().next().context("no figure")?;
+            sum += Duration::from_nanos(on_cpu.parse()?);
+        }
+        Ok(sum)
+    }
+
     /// With all its sandboxes.
     pub(crate) fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;
