@@ -22,9 +22,8 @@ fn note(number: u64) -> Note {
 
 pub async fn who_asked_is_read_back_in_pages(subject: &dyn Subject) {
     let audit = subject.audit();
-    for number in 0..5 {
-        audit.note(vec![note(number)]).await.unwrap();
-    }
+    audit.note(vec![note(0)]).await.unwrap();
+    audit.note((1..5).map(note).collect()).await.unwrap();
 
     let first = audit.notes(0, 3).await.unwrap();
     let rest = audit.notes(first[2].0, 10).await.unwrap();
