@@ -19,6 +19,7 @@ use contestants::Contestant;
 use server::Server;
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
+const TURNS: usize = 4;
 /// Docker takes so long that it is run so many times less.
 const SLOW: usize = 10;
 const TO_DOCKER: f64 = 20.0;
@@ -29,6 +30,8 @@ const READS: usize = 100;
 const LIST_MS: f64 = 20.0;
 const REST_MIB: f64 = 40.0;
 const BEGIN_MS: f64 = 100.0;
+const IDLE_PERCENT: f64 = 2.0;
+const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(session: &Session) -> Result<()> {
     let _traces = Traces;
@@ -78,11 +81,19 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
     println!("{:<44}{:>8}{:>12}{:>12}{:>12}", "", "clients", "p50 ms", "p99 ms", "per second");
     let (mut medians, mut judged) = (Vec::new(), Vec::new());
     for clients in CLIENTS {
-        for (contestant, slow) in &contestants {
-            session.interrupt.check()?;
-            let runs = (session.runs / slow).max(2 * clients);
-            let (figures, rate) = batch(session, contestant, runs, clients)?;
+        let mut taken = vec![Taken::default(); contestants.len()];
+        // In turns, so that whatever else the machine does meets all of them.
+        for turn in 0..TURNS {
+            for ((contestant, slow), taken) in contestants.iter().zip(&mut taken) {
+                session.interrupt.check()?;
+                let runs = (session.runs / slow).max(clients * TURNS);
+                let own = runs / TURNS + usize::from(turn < runs % TURNS);
+                taken.add(batch(session, contestant, own, clients)?);
+            }
+        }
+        for ((contestant, _), Taken { figures, lives, time }) in contestants.iter().zip(&taken) {
             let (p50, p99) = (milliseconds(figures.p50()), milliseconds(figures.p99()));
+            let rate = lives / time.as_secs_f64();
             println!("{:<44}{clients:>8}{p50:>12}{p99:>12}{rate:>12.1}", contestant.name());
             if clients == 1 {
                 medians.push(figures.p50());
@@ -104,8 +115,31 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
     server.end()
 }
 
-/// So many lives, so many clients; and lives in a second.
-fn batch(session: &Session, contestant: &Contestant, runs: usize, clients: usize) -> Result<(Figures, f64)> {
+/// What some batches came to.
+#[derive(Clone, Default)]
+struct Taken {
+    figures: Figures,
+    lives: f64,
+    time: Duration,
+}
+
+impl Taken {
+    fn add(&mut self, (lives, time): (Vec<Duration>, Duration)) {
+        #[expect(clippy::cast_precision_loss, reason = "thousands at the most")]
+        let count = lives.len() as f64;
+        self.lives += count;
+        self.time += time;
+        lives.into_iter().for_each(|taken| self.figures.add(taken));
+    }
+}
+
+/// So many lives, so many clients; and how long all of them took together.
+fn batch(
+    session: &Session,
+    contestant: &Contestant,
+    runs: usize,
+    clients: usize,
+) -> Result<(Vec<Duration>, Duration)> {
     let contestant = contestant.clone();
     session.run(async move {
         let begun = now();
@@ -115,13 +149,11 @@ fn batch(session: &Session, contestant: &Contestant, runs: usize, clients: usize
                 tokio::spawn(contestant.clone().lives(own))
             })
             .collect();
-        let mut figures = Figures::default();
+        let mut lives = Vec::new();
         for worker in workers {
-            worker.await??.into_iter().for_each(|taken| figures.add(taken));
+            lives.extend(worker.await??);
         }
-        #[expect(clippy::cast_precision_loss, reason = "thousands at the most")]
-        let rate = runs as f64 / begun.elapsed().as_secs_f64();
-        Ok((figures, rate))
+        Ok((lives, begun.elapsed()))
     })
 }
 
@@ -158,8 +190,10 @@ fn many(session: &Session) -> Result<()> {
         }
         Ok(figures)
     });
+    let idle = read.is_ok().then(|| idle_share(&server));
+    let resident = server.resident_mib();
     let ended = server.end();
-    let read = read?;
+    let (read, idle, resident) = (read?, idle.transpose()?.unwrap_or_default(), resident?);
     print_titles(&format!("with {count} sandboxes"));
     for (path, taken) in &read {
         print_figures(path, taken);
@@ -167,7 +201,16 @@ fn many(session: &Session) -> Result<()> {
     println!();
     let slowest = read.iter().map(|(_, taken)| taken.p99()).max().context("nothing was read")?;
     at_most("list and stats, p99", in_milliseconds(slowest), LIST_MS, " ms");
+    at_most("server at rest, of one core", idle, IDLE_PERCENT, "%");
+    println!("resident with {count} sandboxes: {resident:.1} MiB");
     ended
+}
+
+/// In percent of one core, when nobody asks for anything.
+fn idle_share(server: &Server) -> Result<f64> {
+    let (begun, before) = (now(), server.cpu_time()?);
+    std::thread::sleep(IDLE);
+    Ok((server.cpu_time()?.saturating_sub(before)).as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0)
 }
 
 pub(crate) fn in_milliseconds(duration: Duration) -> f64 {

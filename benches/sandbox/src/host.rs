@@ -11,6 +11,7 @@ use pinfold_engine::{
     Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, PoolPlan, RandomIds, RunAsk,
     Stop, Waited,
 };
+use pinfold_keeper::log::Entry;
 use pinfold_lifecycle::profile::DEFAULT;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits, Policy, SandboxId, Shape,
@@ -147,6 +148,17 @@ impl Host {
             Waited::Met(outcome) => Ok(outcome.cause),
             Waited::DeadlinePassed => bail!("{execution} did not end in time"),
         }
+    }
+
+    /// All that it wrote so far.
+    pub(crate) fn output(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Vec<u8>> {
+        let (mut log, mut written) = (self.provider.output_of(sandbox, execution), Vec::new());
+        while let Some(entry) = log.next()? {
+            if let Entry::Piece(piece) = entry {
+                written.extend(piece.bytes);
+            }
+        }
+        Ok(written)
     }
 
     /// Waits for the durable receipt.

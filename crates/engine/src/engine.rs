@@ -18,7 +18,7 @@ use crate::known::Known;
 use crate::lanes::Lanes;
 use crate::pool::Pool;
 use crate::questions::Questions;
-use crate::waiting::Waiters;
+use crate::waiting::{Listener, Waiters};
 use crate::{
     ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
 };
@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) errands: Errands,
     pub(crate) questions: Questions,
     pub(crate) lanes: Lanes,
-    pub(crate) waiters: Waiters,
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) pool: Pool,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
@@ -125,7 +125,7 @@ impl Engine {
             errands: Errands::default(),
             questions: Questions::default(),
             lanes: Lanes::new(&config),
-            waiters: Waiters::default(),
+            waiters: Arc::default(),
             pool: Pool::default(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
@@ -189,6 +189,18 @@ impl Engine {
             (Life::Wanted, _) => None,
         };
         self.inner.wait_for(id, until, ready).await
+    }
+
+    /// Hears of every change to a sandbox.
+    #[must_use]
+    pub fn listen(&self, id: SandboxId) -> Listener {
+        self.inner.waiters.listen(id)
+    }
+
+    /// The same for all of them.
+    #[must_use]
+    pub fn listen_to_all(&self) -> Listener {
+        self.inner.waiters.listen_to_all()
     }
 
     pub async fn execute(

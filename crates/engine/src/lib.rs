@@ -30,4 +30,4 @@ pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, RunAsk, RunError,
 pub use ids::{Ids, RandomIds};
 pub use pool::PoolPlan;
 pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
-pub use waiting::{WaitError, Waited};
+pub use waiting::{Listener, WaitError, Waited};

@@ -1,6 +1,7 @@
 //! Waiting for a sandbox to change: woken at once by this engine, and by polling where another process acts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_lifecycle::{SandboxId, Timestamp};
@@ -28,40 +29,88 @@ pub enum WaitError {
 
 #[derive(Default)]
 pub(crate) struct Waiters {
-    bells: Mutex<BTreeMap<SandboxId, Arc<Notify>>>,
+    bells: Mutex<BTreeMap<SandboxId, Arc<Bell>>>,
+    /// For whoever wants to know of every sandbox.
+    all: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct Bell {
+    rings: AtomicU64,
+    rung: Notify,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.rings.fetch_add(1, Ordering::Release);
+        self.rung.notify_waiters();
+    }
 }
 
 impl Waiters {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Arc<Notify>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Arc<Bell>>> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listen(&self, id: SandboxId) -> Listener<'_> {
+    pub(crate) fn listen(self: &Arc<Self>, id: SandboxId) -> Listener {
         let bell = self.lock().entry(id).or_default().clone();
-        Listener { waiters: self, id, bell }
+        Listener::to(bell, Some((self.clone(), id)))
+    }
+
+    pub(crate) fn listen_to_all(&self) -> Listener {
+        Listener::to(self.all.clone(), None)
     }
 
     pub(crate) fn ring(&self, id: SandboxId) {
         let bell = self.lock().get(&id).cloned();
         if let Some(bell) = bell {
-            bell.notify_waiters();
+            bell.ring();
+        }
+        self.all.ring();
+    }
+}
+
+/// Hears of every change to a sandbox that this process makes or notices. What rings while nobody waits is not lost.
+pub struct Listener {
+    bell: Arc<Bell>,
+    heard: u64,
+    /// Where the bell of a single sandbox hangs. It is taken down with its last listener.
+    hangs: Option<(Arc<Waiters>, SandboxId)>,
+}
+
+impl Listener {
+    fn to(bell: Arc<Bell>, hangs: Option<(Arc<Waiters>, SandboxId)>) -> Self {
+        let heard = bell.rings.load(Ordering::Acquire);
+        Self { bell, heard, hangs }
+    }
+
+    /// Whoever is about to look sees all that was told so far.
+    pub fn catch_up(&mut self) {
+        self.heard = self.bell.rings.load(Ordering::Acquire);
+    }
+
+    /// Waits for a change since the last one that was heard of.
+    pub async fn changed(&mut self) {
+        loop {
+            // It hears from here on, so that no ring is lost between the look and the wait.
+            let rung = self.bell.rung.notified();
+            let rings = self.bell.rings.load(Ordering::Acquire);
+            if rings != self.heard {
+                self.heard = rings;
+                return;
+            }
+            rung.await;
         }
     }
 }
 
-/// One who waits for a sandbox's bell. The bell is taken down with its last listener.
-struct Listener<'a> {
-    waiters: &'a Waiters,
-    id: SandboxId,
-    bell: Arc<Notify>,
-}
-
-impl Drop for Listener<'_> {
+impl Drop for Listener {
     fn drop(&mut self) {
-        let mut bells = self.waiters.lock();
+        let Some((waiters, id)) = &self.hangs else { return };
+        let mut bells = waiters.lock();
         // One count is the map's, one is this listener's own.
         if Arc::strong_count(&self.bell) <= 2 {
-            bells.remove(&self.id);
+            bells.remove(id);
         }
     }
 }
@@ -74,11 +123,10 @@ impl Inner {
         until: Timestamp,
         mut met: impl FnMut(&Stored) -> Option<T>,
     ) -> Result<Waited<T>, WaitError> {
-        let listener = self.waiters.listen(id);
+        let mut listener = self.waiters.listen(id);
         let mut known = None;
         loop {
-            let mut rung = std::pin::pin!(listener.bell.notified());
-            rung.as_mut().enable();
+            listener.catch_up();
             let stored = match known {
                 Some(stored) => Box::new(stored),
                 None => self.readable(id).await?,
@@ -95,9 +143,48 @@ impl Inner {
             tokio::select! {
                 biased;
                 // What this engine wrote after the wait began is as good as read.
-                () = rung => known = self.known.get(id),
+                () = listener.changed() => known = self.known.get(id),
                 () = self.clock.sleep_until(look_again) => known = None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const ONE: SandboxId = SandboxId(1);
+    const OTHER: SandboxId = SandboxId(2);
+
+    #[test]
+    fn a_listener_hears_what_rang_before_it_waited_and_only_once() {
+        let waiters = Arc::new(Waiters::default());
+        let (mut of_one, mut of_other) = (waiters.listen(ONE), waiters.listen(OTHER));
+        let mut of_all = waiters.listen_to_all();
+
+        waiters.ring(ONE);
+
+        assert!(of_one.changed().now_or_never().is_some());
+        assert!(of_all.changed().now_or_never().is_some());
+        assert!(of_one.changed().now_or_never().is_none(), "it rang once");
+        assert!(of_other.changed().now_or_never().is_none(), "it rang for another");
+        waiters.ring(ONE);
+        of_one.catch_up();
+        assert!(of_one.changed().now_or_never().is_none(), "whoever looks after it has seen it");
+    }
+
+    #[test]
+    fn a_bell_is_taken_down_with_its_last_listener() {
+        let waiters = Arc::new(Waiters::default());
+        let (one, other) = (waiters.listen(ONE), waiters.listen(ONE));
+
+        drop(one);
+        assert_eq!(waiters.lock().len(), 1);
+        drop(other);
+
+        assert!(waiters.lock().is_empty());
     }
 }

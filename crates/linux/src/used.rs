@@ -5,10 +5,12 @@ use std::time::Duration;
 use pinfold_keeper::used::Counted;
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::Used;
+use pinfold_provider::Body;
 
 use crate::cgroup::CgroupUsage;
 use crate::control::ask;
 use crate::places::Places;
+use crate::provider::LinuxProvider;
 
 /// A keeper that does not answer so soon is not waited for.
 const AT_ONCE: Duration = Duration::from_millis(200);
@@ -18,6 +20,17 @@ const AT_ONCE: Duration = Duration::from_millis(200);
 pub(crate) struct Told {
     pub(crate) disk_bytes: Option<u64>,
     pub(crate) counted: Option<Counted>,
+}
+
+impl LinuxProvider {
+    /// What a body has used so far. Its keeper is asked only where groups do not know. None: nobody could say.
+    pub async fn used(&self, body: Body) -> Option<Used> {
+        let places = self.grounds.of(body);
+        let groups = self.groups_of(&places).map(|groups| groups.usage()).unwrap_or_default();
+        let suffices = groups.cpu_ms.is_some() && groups.memory_peak_bytes.is_some();
+        let told = if suffices { Told::default() } else { told_by_keeper(&places).await };
+        Some(best_of(&groups, &told)).filter(|used| *used != Used::default())
+    }
 }
 
 pub(crate) async fn told_by_keeper(places: &Places) -> Told {

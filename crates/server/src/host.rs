@@ -14,6 +14,7 @@ use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
 use crate::collecting::Collection;
+use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
 
 /// Where everything is, and which programs help.
@@ -36,6 +37,7 @@ pub struct Host {
     /// What sandboxes and the control plane wrote, also after their end.
     pub logs: Logs,
     pub(crate) collection: Collection,
+    pub(crate) watches: Watches,
     images: ImagesPlace,
 }
 
@@ -94,7 +96,8 @@ impl Host {
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, engine).await?;
-        Ok(Self { engine, provider, store, clock, data, logs, collection, images })
+        let watches = Watches::default();
+        Ok(Self { engine, provider, store, clock, data, logs, collection, watches, images })
     }
 
     /// What sandboxes can be made from, besides this host itself.

@@ -9,6 +9,7 @@ pub mod http;
 mod objects;
 mod rules;
 pub mod service;
+mod watches;
 
 pub use host::{Host, HostConfig, HostError};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};

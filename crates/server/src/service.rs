@@ -17,6 +17,7 @@ mod health;
 mod images;
 mod input;
 mod logs;
+mod news;
 mod resources;
 mod run;
 mod sandboxes;
@@ -26,13 +27,12 @@ mod view;
 mod words;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use pinfold_engine::{ApplyError, Clock, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_provider::Body;
 use pinfold_store::{Row, Store, Stored};
-use tokio::sync::{RwLock, watch};
+use tokio::sync::watch;
 
 pub use agents::Run;
 pub use create::Creation;
@@ -55,8 +55,7 @@ pub struct Service {
     rules: Rules,
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
-    /// Held by each note that is being written beside its request.
-    noting: Arc<RwLock<()>>,
+    notes: audit::Notes,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -71,7 +70,7 @@ impl Service {
     /// Under rules that somebody has decided on.
     #[must_use]
     pub fn with(host: Host, rules: Rules) -> Self {
-        Self { host, rules, closing: watch::Sender::new(false), noting: Arc::default() }
+        Self { host, rules, closing: watch::Sender::new(false), notes: audit::Notes::default() }
     }
 
     /// For what only a process of this host can ask.
@@ -101,7 +100,7 @@ impl Service {
 
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
         self.close_streams();
-        drop(self.noting.write().await);
+        self.write_notes().await;
         self.host.engine.shutdown(on_exit, wait_ms).await
     }
 

@@ -10,7 +10,8 @@ use crate::{Role, StoreError};
 /// Where it is remembered who asked. The same promises hold as for [`crate::Store`].
 #[async_trait]
 pub trait Audit: Send + Sync + 'static {
-    async fn note(&self, note: Note) -> Result<(), StoreError>;
+    /// All of them or none.
+    async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError>;
 
     /// After a place, the oldest first. They are kept as long as the history is.
     async fn notes(&self, after: i64, limit: usize) -> Result<Vec<(i64, Note)>, StoreError>;

@@ -67,6 +67,8 @@ async fn of_engine(host: &Host) -> Result<()> {
     let sandbox = host.ready(LIMITS).await?;
     let execution = host.execute(sandbox, &COMMAND).await?;
     host.wait_execution(sandbox, execution).await?;
+    let said = host.output(sandbox, execution)?;
+    ensure!(said == b"ready\n", "it said {said:?}");
     host.stop(sandbox, Cause::StoppedByUser).await
 }
 

@@ -73,6 +73,17 @@ impl Server {
         Ok(kib / 1_024.0)
     }
 
+    /// Of all its threads so far, also of those that have ended. The nursery and the sandboxes are others.
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        // The name in parentheses may hold anything; the fields after it begin with the state, the third of all.
+        let (_, fields) = stat.rsplit_once(')').context("no name")?;
+        let mut times = fields.split_whitespace().skip(11);
+        let mut ticks = || anyhow::Ok(times.next().context("no figure")?.parse::<u32>()?);
+        let ticks = u64::from(ticks()?) + u64::from(ticks()?);
+        Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+    }
+
     /// With all its sandboxes.
     pub(crate) fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;

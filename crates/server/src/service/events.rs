@@ -2,7 +2,6 @@
 //! reader can come back, to any process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pinfold_api::{Event, EventPage};
 use pinfold_lifecycle::SandboxId;
@@ -10,12 +9,10 @@ use pinfold_store::{HistoryRow, Seq, Store};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::news::ANYWAY;
 use super::words::moment;
 use super::{Failure, Service};
 
-/// How soon the history is looked at again: quickly after something came, and less and less while nothing does.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
-const SLOWEST_LOOK: Duration = Duration::from_millis(100);
 /// Events that wait for a slow reader. More wait in the store.
 const AHEAD: usize = 64;
 const AT_ONCE: usize = 500;
@@ -72,13 +69,14 @@ impl Service {
     }
 
     async fn pump_events(&self, of: Option<SandboxId>, mut after: u64, reader: &mpsc::Sender<Followed>) {
-        let mut pause = FIRST_LOOK;
+        let engine = &self.host.engine;
+        let mut changes = of.map_or_else(|| engine.listen_to_all(), |id| engine.listen(id));
         let why = loop {
+            changes.catch_up();
             let rows = match self.host.store.history(of, place(after), AT_ONCE).await {
                 Ok(rows) => rows,
                 Err(error) => break error.to_string(),
             };
-            pause = if rows.is_empty() { (pause * 2).min(SLOWEST_LOOK) } else { FIRST_LOOK };
             for row in &rows {
                 after = number(row.seq);
                 if reader.send(Followed::Event(event(row))).await.is_err() {
@@ -90,7 +88,8 @@ impl Service {
             }
             tokio::select! {
                 () = self.closing() => break "the server is being stopped; come back and read on".to_owned(),
-                () = tokio::time::sleep(pause) => {}
+                () = changes.changed() => {}
+                () = tokio::time::sleep(ANYWAY) => {}
             }
         };
         // Who is gone does not need it.

@@ -8,7 +8,7 @@ use pinfold_lifecycle::{
     SandboxId, Timestamp,
 };
 use pinfold_provider::{Provider, SignalError};
-use pinfold_store::{HistoryRow, Seq, Store, Stored, StoredExecution};
+use pinfold_store::{HistoryRow, Row, Seq, Store, Stored, StoredExecution};
 
 use super::create::{check_environment, check_workdir};
 use super::view;
@@ -63,6 +63,10 @@ impl Service {
         };
         let history = self.host.store.history(Some(sandbox), since, usize::MAX).await?;
         let output = self.transcript(sandbox, execution).await?;
+        let usage = match self.host.store.load(sandbox).await? {
+            Some(Row::Readable(stored)) => self.used_so_far(&stored).await,
+            Some(Row::Unreadable(_)) | None => None,
+        };
         let told = told(&outcome);
         Ok(Ran::Ended(Box::new(ExecResult {
             execution_id: execution.to_string(),
@@ -74,7 +78,7 @@ impl Service {
             output: output.into_output(),
             started_at: started_at(&history, execution).map(moment),
             ended_at: ended_at(&history, execution).map(moment),
-            usage: self.used_so_far(sandbox).await,
+            usage,
         })))
     }
 
@@ -88,7 +92,16 @@ impl Service {
 
     pub async fn execution(&self, id: ExecutionId) -> Result<api::Execution, Failure> {
         let stored = self.stored_execution(id).await?;
-        let history = self.host.store.history(Some(stored.sandbox), Seq::default(), usize::MAX).await?;
+        // What has not ended says itself when it was started.
+        let history = match stored.execution.state {
+            ExecutionState::Ending { .. } | ExecutionState::Ended { .. } => {
+                self.host.store.history(Some(stored.sandbox), Seq::default(), usize::MAX).await?
+            }
+            ExecutionState::Queued { .. }
+            | ExecutionState::Starting { .. }
+            | ExecutionState::Running { .. }
+            | ExecutionState::Interrupted => Vec::new(),
+        };
         Ok(shown(&stored, &history))
     }
 
@@ -218,13 +231,22 @@ fn shown(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
         timeout_ms: limits.timeout_ms,
         inactivity_ms: limits.inactivity_ms,
         asked_at: moment(*asked_at),
-        started_at: started_at(history, *id).map(moment),
+        started_at: first_start(&stored.execution).or_else(|| started_at(history, *id)).map(moment),
         ended_at: ended.map(moment),
         exit_code: outcome.as_ref().and_then(|it| it.exit_code),
         cause: outcome.as_ref().map(|it| it.cause),
         detail: outcome.and_then(|it| it.detail),
         attempts: attempts.iter().map(|attempt| view::attempt(stored.sandbox, attempt)).collect(),
         output_url: format!("{}/output", words::url_of_execution(*id)),
+    }
+}
+
+/// As far as it says itself: its first try, or its only one while that runs.
+fn first_start(execution: &Execution) -> Option<Timestamp> {
+    match (execution.attempts.first(), &execution.state) {
+        (Some(first), _) => first.started_at,
+        (None, ExecutionState::Running { started_at, .. }) => Some(*started_at),
+        (None, _) => None,
     }
 }
 

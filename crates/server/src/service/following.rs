@@ -3,12 +3,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{Output, OutputEvent, OutputPage};
-use pinfold_engine::Waited;
+use pinfold_engine::{WaitError, Waited};
 use pinfold_keeper::log::{Entry, Gap, Piece, Reader, Stream};
 use pinfold_lifecycle::{ExecutionId, Outcome, SandboxId, Timestamp};
 use pinfold_store::StoredExecution;
@@ -19,9 +18,6 @@ use super::executions::told;
 use super::words::moment;
 use super::{FAR, Failure, Service};
 
-/// How soon output is looked for again: quickly after some came, and less and less while none does.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-const SLOWEST_LOOK: Duration = Duration::from_millis(20);
 /// Events that wait for a slow reader. More wait in the log.
 pub(super) const AHEAD: usize = 64;
 /// Of output, in one page.
@@ -122,23 +118,17 @@ impl Service {
     ) -> FollowEnd {
         let mut events = Events::after(self.output_of(sandbox, id), after);
         let mut ended = std::pin::pin!(self.host.engine.wait_execution(sandbox, id, FAR));
-        let mut pause = FIRST_LOOK;
+        let mut news = self.news_of(sandbox);
+        let mut outcome: Option<Result<Waited<Outcome>, WaitError>> = None;
         loop {
-            let outcome = tokio::select! {
-                biased;
-                () = reader.closed() => return FollowEnd::ReaderGone,
-                () = self.closing() => {
-                    return events.give_up(reader, "the server is being stopped; come back and read on").await;
-                }
-                outcome = &mut ended => Some(outcome),
-                () = tokio::time::sleep(pause) => None,
-            };
-            let came = match events.pass_on(reader).await {
-                Ok(came) => came,
+            news.catch_up();
+            match events.pass_on(reader).await {
+                Ok(()) => {}
                 Err(PassOnError::ReaderGone) => return FollowEnd::ReaderGone,
                 Err(PassOnError::Log(error)) => return events.give_up(reader, &error.to_string()).await,
-            };
+            }
             match outcome {
+                // The end was known before all was read, so nothing comes in between.
                 Some(Ok(Waited::Met(outcome))) => {
                     if let Err(failure) = self.pass_on_archived(sandbox, id, &mut events, reader).await {
                         return events.give_up(reader, &failure.detail.message).await;
@@ -152,7 +142,15 @@ impl Service {
                 Some(Ok(Waited::DeadlinePassed)) | None => {}
                 Some(Err(error)) => return events.give_up(reader, &error.to_string()).await,
             }
-            pause = if came { FIRST_LOOK } else { (pause * 2).min(SLOWEST_LOOK) };
+            outcome = tokio::select! {
+                biased;
+                () = reader.closed() => return FollowEnd::ReaderGone,
+                () = self.closing() => {
+                    return events.give_up(reader, "the server is being stopped; come back and read on").await;
+                }
+                outcome = &mut ended => Some(outcome),
+                () = news.come() => None,
+            };
         }
     }
 }
@@ -221,14 +219,11 @@ impl Events {
         Ok(None)
     }
 
-    /// Says whether there was something.
-    async fn pass_on(&mut self, reader: &mpsc::Sender<OutputEvent>) -> Result<bool, PassOnError> {
-        let mut came = false;
+    async fn pass_on(&mut self, reader: &mpsc::Sender<OutputEvent>) -> Result<(), PassOnError> {
         while let Some((event, _)) = self.next().map_err(PassOnError::Log)? {
             reader.send(event).await.map_err(|_| PassOnError::ReaderGone)?;
-            came = true;
         }
-        Ok(came)
+        Ok(())
     }
 
     /// The number is that of the last event, so that reading on after it misses nothing.

@@ -14,8 +14,6 @@ use super::{Failure, Service};
 
 /// Events that wait for a slow reader. More wait in the log.
 const AHEAD: usize = 64;
-/// How long one look for more may take, so that a server that ends is noticed.
-const LOOK: Duration = Duration::from_secs(5);
 /// A sandbox at work that has said nothing for so long is hung, mostly.
 const RECENT_MS: u64 = 60_000;
 
@@ -75,12 +73,18 @@ impl Service {
 
     async fn pump_log(&self, id: SandboxId, after: Cursor, reader: &mpsc::Sender<LogEvent>) {
         let mut following = self.host.logs.follow(id, after, Limit::default());
+        let mut news = self.news_of(id);
         loop {
-            let page = tokio::select! {
-                biased;
-                () = reader.closed() => return,
-                () = self.closing() => Err("the server is being stopped; come back and read on".to_owned()),
-                page = following.next(LOOK) => page.map_err(|error| error.to_string()),
+            news.catch_up();
+            let page = following.next(Duration::ZERO).await.map_err(|error| error.to_string());
+            let page = match page {
+                Ok(page) if page.entries.is_empty() && !page.over => tokio::select! {
+                    biased;
+                    () = reader.closed() => return,
+                    () = self.closing() => Err("the server is being stopped; come back and read on".to_owned()),
+                    () = news.come() => continue,
+                },
+                page => page,
             };
             match page {
                 Ok(page) => {

@@ -10,7 +10,7 @@ use pinfold_store::{Filter, HistoryRow, Row, Seq, Store, Stored};
 use tokio::time::Instant;
 
 use super::words::moment;
-use super::{Failure, Service, view, words};
+use super::{Failure, Service, body_of, view, words};
 
 /// Which sandboxes are meant.
 #[derive(Debug, Clone, Default)]
@@ -33,8 +33,8 @@ pub struct Page {
 const ROWS: usize = 500;
 /// How long a body is asked what it uses before the answer goes without it.
 const ASK_USAGE: Duration = Duration::from_secs(1);
-/// How often a state that nothing announces is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often a state is looked at that comes with time alone.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 struct Filters<'a> {
     rows: Filter,
@@ -105,8 +105,10 @@ impl Service {
         let now = self.now();
         let mut page = Page { sandboxes: Vec::new(), next: None };
         let mut after = after;
+        // One more tells whether there is a next page. Where filters leave too few of them, many are read.
+        let mut count = limit.saturating_add(1).min(ROWS);
         loop {
-            let rows = self.host.store.list(filters.rows, after, ROWS).await?;
+            let rows = self.host.store.list(filters.rows, after, count).await?;
             for row in &rows {
                 if page.sandboxes.len() == limit {
                     page.next = after;
@@ -117,9 +119,10 @@ impl Service {
                     page.sandboxes.push(view::summary(row, now));
                 }
             }
-            if rows.len() < ROWS {
+            if rows.len() < count {
                 return Ok(page);
             }
+            count = ROWS;
         }
     }
 
@@ -159,7 +162,7 @@ impl Service {
         let row = self.row(id).await?;
         let usage = match &row {
             Row::Readable(stored) if matches!(stored.sandbox.lease, Lease::Live(_)) => {
-                self.used_so_far(id).await
+                self.used_so_far(stored).await
             }
             Row::Readable(_) | Row::Unreadable(_) => None,
         };
@@ -172,14 +175,9 @@ impl Service {
     }
 
     /// None: it cannot be asked now.
-    pub(super) async fn used_so_far(&self, id: SandboxId) -> Option<api::Used> {
-        let usage = tokio::time::timeout(ASK_USAGE, self.host.engine.usage(id)).await.ok()?.ok()?;
-        Some(api::Used {
-            cpu_ms: usage.cpu_ms,
-            memory_peak_bytes: usage.memory_peak_bytes,
-            io_read_bytes: usage.io_read_bytes,
-            io_written_bytes: usage.io_written_bytes,
-        })
+    pub(super) async fn used_so_far(&self, stored: &Stored) -> Option<api::Used> {
+        let used = tokio::time::timeout(ASK_USAGE, self.host.provider.used(body_of(stored)));
+        used.await.ok()?.map(words::used)
     }
 
     /// Waits so long until it is as asked. None: it is not yet.
@@ -200,7 +198,9 @@ impl Service {
 
     async fn wait_for_state(&self, id: SandboxId, asked: State, wait_ms: u64) -> Result<bool, Failure> {
         let end = Instant::now() + Duration::from_millis(wait_ms);
+        let mut changes = self.host.engine.listen(id);
         loop {
+            changes.catch_up();
             let stored = self.stored(id).await?;
             let seen = status(&stored.sandbox, self.now(), &stored.policy).state;
             if seen == asked {
@@ -212,7 +212,10 @@ impl Service {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::select! {
+                () = changes.changed() => {}
+                () = tokio::time::sleep_until(end.min(Instant::now() + LOOK_EVERY)) => {}
+            }
         }
     }
 }

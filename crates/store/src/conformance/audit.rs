@@ -22,9 +22,8 @@ fn note(number: u64) -> Note {
 
 pub async fn who_asked_is_read_back_in_pages(subject: &dyn Subject) {
     let audit = subject.audit();
-    for number in 0..5 {
-        audit.note(note(number)).await.unwrap();
-    }
+    audit.note(vec![note(0)]).await.unwrap();
+    audit.note((1..5).map(note).collect()).await.unwrap();
 
     let first = audit.notes(0, 3).await.unwrap();
     let rest = audit.notes(first[2].0, 10).await.unwrap();
@@ -36,7 +35,7 @@ pub async fn who_asked_is_read_back_in_pages(subject: &dyn Subject) {
 pub async fn who_asked_is_kept_as_long_as_the_history(subject: &dyn Subject) {
     let audit = subject.audit();
     for number in 0..4 {
-        audit.note(note(number)).await.unwrap();
+        audit.note(vec![note(number)]).await.unwrap();
     }
     let before = audit.notes(0, 10).await.unwrap();
 
@@ -45,6 +44,6 @@ pub async fn who_asked_is_kept_as_long_as_the_history(subject: &dyn Subject) {
     subject.store().prune(retention, 10).await.unwrap();
 
     assert_eq!(audit.notes(0, 10).await.unwrap(), before[2..]);
-    audit.note(note(9)).await.unwrap();
+    audit.note(vec![note(9)]).await.unwrap();
     assert!(audit.notes(before[3].0, 10).await.unwrap().len() == 1, "a place was used again");
 }

@@ -13,8 +13,8 @@ use crate::{Audit, Note, StoreError};
 
 #[async_trait]
 impl<R: Runs> Audit for R {
-    async fn note(&self, note: Note) -> Result<(), StoreError> {
-        self.write(Write::Note(Box::new(note))).await?;
+    async fn note(&self, notes: Vec<Note>) -> Result<(), StoreError> {
+        self.write(Write::Note(notes)).await?;
         Ok(())
     }
 
@@ -23,10 +23,11 @@ impl<R: Runs> Audit for R {
     }
 }
 
-pub(super) fn add(connection: &Connection, note: &Note) -> Result<(), WriteError> {
-    connection
-        .prepare_cached("INSERT INTO audit (at, note) VALUES (?1, ?2)")?
-        .execute((note.at.0, text::write(note)?))?;
+pub(super) fn add(connection: &Connection, notes: &[Note]) -> Result<(), WriteError> {
+    let mut statement = connection.prepare_cached("INSERT INTO audit (at, note) VALUES (?1, ?2)")?;
+    for note in notes {
+        statement.execute((note.at.0, text::write(note)?))?;
+    }
     Ok(())
 }
 

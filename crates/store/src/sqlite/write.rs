@@ -19,7 +19,7 @@ pub(super) enum Write {
     Prune { retention: Retention, limit: usize },
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
-    Note(Box<Note>),
+    Note(Vec<Note>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Write {
             }
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
-            Self::Note(note) => audit::add(connection, note).map(|()| Wrote::Noted),
+            Self::Note(notes) => audit::add(connection, notes).map(|()| Wrote::Noted),
         }
     }
 }
