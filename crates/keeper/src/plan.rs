@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, chdir, ioctl_tiocsctty, kill_process, setsid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, chdir, ioctl_tiocsctty, kill_process, setsid, waitid,
+};
 
 use crate::confine::Confinement;
 use crate::console::There;
@@ -19,8 +21,10 @@ use crate::wire::Reason;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const LONGEST_SAID: usize = 64;
-/// How long a child may take to become its program. Something else inside may hold it up; the keeper waits for it.
-const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How long a child may take to become its program: the keeper waits for it. One that something inside has stopped is
+/// given up at the first look; a host that is busy takes longer.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const LOOKS: u32 = 5;
 
 /// Where executions run.
 #[derive(Clone, Copy)]
@@ -120,7 +124,7 @@ impl Plan {
             }
         };
         drop((said_there, console));
-        let said = hear(&said_here).inspect_err(|_| {
+        let said = hear(&said_here, || is_stopped(pid)).inspect_err(|_| {
             // Whatever holds it up: it is not to begin later.
             let _ = kill_process(pid, Signal::KILL);
         });
@@ -215,7 +219,7 @@ fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, to: &UnixStream
 }
 
 /// All that a child has to say, until its exec or its end closes the pipe.
-fn hear(from: &UnixStream) -> Result<Said, NotStarted> {
+fn hear(from: &UnixStream, is_stopped: impl Fn() -> bool) -> Result<Said, NotStarted> {
     let (mut said, mut views) = (Vec::new(), Vec::new());
     #[cfg(feature = "weakened")]
     if crate::weakness::has(&crate::weakness::Weakness::ChildrenWaitedForWithoutEnd) {
@@ -225,10 +229,17 @@ fn hear(from: &UnixStream) -> Result<Said, NotStarted> {
         }
         return Ok(Said { view: views.pop(), trouble: trouble_in(&said) });
     }
+    let mut looks = 0;
     loop {
         let mut descriptors = [PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)];
-        match poll(&mut descriptors, Some(&PATIENCE)) {
-            Ok(0) => return Err(refused("it was held up before it began")),
+        match poll(&mut descriptors, Some(&LOOK_EVERY)) {
+            Ok(0) => {
+                looks += 1;
+                if looks == LOOKS || is_stopped() {
+                    return Err(refused("it was held up before it began"));
+                }
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(io::Error::from(error).into()),
@@ -241,6 +252,11 @@ fn hear(from: &UnixStream) -> Result<Said, NotStarted> {
             }
         }
     }
+}
+
+fn is_stopped(child: Pid) -> bool {
+    let how = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(child), how).is_ok_and(|seen| seen.is_some())
 }
 
 /// Its view comes first, if it is told at all.
@@ -259,6 +275,29 @@ pub(crate) fn refused(why: &str) -> NotStarted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A child that becomes its program after this.
+    fn slow_child() -> (UnixStream, std::thread::JoinHandle<()>) {
+        let (here, there) = UnixStream::pair().unwrap();
+        let becoming = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(1_200));
+            drop(there);
+        });
+        (here, becoming)
+    }
+
+    #[test]
+    fn a_child_that_is_slow_is_waited_for_and_one_that_is_stopped_is_given_up() {
+        let (here, becoming) = slow_child();
+        let slow = hear(&here, || false);
+        becoming.join().unwrap();
+        let (here, becoming) = slow_child();
+        let stopped = hear(&here, || true);
+        becoming.join().unwrap();
+
+        assert!(slow.is_ok());
+        assert_eq!(stopped.err().map(|it| it.why), Some("it was held up before it began".to_owned()));
+    }
 
     #[test]
     fn trouble_is_heard_with_a_view_before_it_and_without() {
