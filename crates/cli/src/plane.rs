@@ -2,6 +2,7 @@
 //! service in this very process. Both answer in the words of the API, so that a command is written once.
 
 mod asked;
+mod files;
 mod found;
 mod history;
 mod stream;
@@ -17,6 +18,7 @@ use crate::Place;
 use crate::host::begin_service;
 
 pub(crate) use asked::Wanted;
+pub(crate) use files::Held;
 pub(crate) use found::{Target, target};
 pub(crate) use stream::{Running, Stream};
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pinfold_engine::OnExit;
 use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -24,7 +23,7 @@ use self::screen::{News, Screen, Wish};
 use self::source::Source;
 use crate::failure::Failure;
 use crate::following::asked_to_end;
-use crate::host::begin_service;
+use crate::plane::Plane;
 use crate::table::lay_out;
 use crate::{Place, documents};
 
@@ -47,9 +46,9 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         let why = "a live screen needs a terminal; --once prints one frame".to_owned();
         return Err(Failure::BadField { field: "top", why }.into());
     }
-    let service = Arc::new(begin_service(place).await?);
-    let shown = if once { print_once(place, service.as_ref()).await } else { watch(service.clone()).await };
-    service.shutdown(OnExit::Keep, 0).await?;
+    let plane = Arc::new(Plane::open(place).await?);
+    let shown = if once { print_once(place, plane.as_ref()).await } else { watch(plane.clone()).await };
+    plane.close().await?;
     shown.map(|()| ExitCode::SUCCESS)
 }
 

@@ -4,9 +4,13 @@ mod agents;
 mod client;
 mod error;
 mod events;
+mod files;
 mod found;
+mod upload;
 
 pub use client::{Answered, Client, encoded};
 pub use error::ClientError;
 pub use events::Events;
+pub use files::FileContent;
 pub use found::{FindError, ServerFile, process_started};
+pub use upload::{Upload, Uploader, upload};

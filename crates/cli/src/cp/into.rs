@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
-use pinfold_provider::{FileError, FileKind, Pieces};
+use pinfold_api::FileKind;
+use pinfold_provider::{FileError, Pieces};
 use tokio::sync::mpsc;
 
 use super::Copied;
@@ -43,7 +44,7 @@ pub(super) async fn from_path(inside: &dyn Inside, from: &Path, to: &[u8]) -> an
             inside.make_link(&spot, target.as_os_str().as_bytes()).await.with_context(shown)?;
             copied.links += 1;
         } else if facts.is_dir() {
-            inside.make_directory(&spot).await.with_context(shown)?;
+            inside.make_directory(&spot, None).await.with_context(shown)?;
             unfinished.push((spot.clone(), facts.permissions().mode() & 0o7777));
             copied.directories += 1;
             left.extend(entries(&path, &spot).with_context(shown)?);
@@ -53,7 +54,7 @@ pub(super) async fn from_path(inside: &dyn Inside, from: &Path, to: &[u8]) -> an
     }
     // The innermost first: after it, a directory may not let anybody in.
     for (spot, mode) in unfinished.into_iter().rev() {
-        inside.set_mode(&spot, mode).await.context("could not set the mode of a directory")?;
+        inside.make_directory(&spot, Some(mode)).await.context("could not set the mode of a directory")?;
     }
     Ok(copied)
 }
@@ -69,7 +70,7 @@ fn entries(path: &Path, spot: &[u8]) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>>
 
 async fn copy_file(inside: &dyn Inside, path: &Path, spot: &[u8]) -> anyhow::Result<u64> {
     let (file, mode) = open_file(path)?;
-    Ok(inside.write(spot, Some(mode), &mut OfFile(file)).await?)
+    inside.write(spot, Some(mode), &mut OfFile(file)).await
 }
 
 /// Where it lands: in a directory that is there, under its own name, or else as what was named.

@@ -1,8 +1,8 @@
 //! Each question to either side.
 
 use pinfold_api::{
-    CreateSandbox, ErrorCode, ExecRequest, Execution, NewToken, Receipt, Resources, RunRequest, Sandbox,
-    SandboxSummary, Stats, StdinAnswer, StdinRequest, Token, TokenCreated,
+    CreateSandbox, ErrorCode, ExecRequest, Execution, NewToken, OutputPage, Receipt, Resources, RunRequest,
+    Sandbox, SandboxSummary, Stats, StdinAnswer, StdinRequest, Token, TokenCreated,
 };
 use pinfold_client::{Answered, encoded};
 use pinfold_lifecycle::{ExecutionId, SandboxId, TokenId};
@@ -20,7 +20,7 @@ const START_S: u64 = 120;
 /// Of a list, read at a time.
 const PAGE: usize = 1_000;
 
-type Asked<T> = Result<T, PlaneError>;
+pub(super) type Asked<T> = Result<T, PlaneError>;
 
 /// Asks the one or the other.
 macro_rules! ask {
@@ -31,8 +31,9 @@ macro_rules! ask {
         }
     };
 }
+pub(super) use ask;
 
-fn sandbox_id(given: &str) -> Result<SandboxId, ServiceFailure> {
+pub(super) fn sandbox_id(given: &str) -> Result<SandboxId, ServiceFailure> {
     given
         .parse()
         .map_err(|_| ServiceFailure::new(ErrorCode::UnknownSandbox, format!("there is no sandbox `{given}`")))
@@ -185,6 +186,13 @@ impl Plane {
             }
             Self::Here(here) => Ok(Stream::Here(here.service.follow(execution_id(execution)?, after).await?)),
         }
+    }
+
+    /// What a command has written so far, after a number.
+    pub(crate) async fn output(&self, execution: &str, after: u64) -> Asked<OutputPage> {
+        ask!(self, server => server.client.output(execution, after), here => async {
+            here.service.output(execution_id(execution)?, after).await
+        })
     }
 
     /// Without waiting for its end.

@@ -16,6 +16,7 @@ mod limits;
 mod looks;
 mod planes;
 mod ps;
+mod remote;
 mod run;
 mod screen;
 mod serve;
