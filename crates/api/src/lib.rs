@@ -6,6 +6,7 @@ mod audit;
 mod cause;
 mod error;
 mod event;
+mod examination;
 mod execution;
 mod files;
 mod health;
@@ -28,6 +29,7 @@ pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use event::{Event, EventPage};
+pub use examination::{Due, Examination, Probe};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };

@@ -24,6 +24,7 @@ mod manual;
 mod options;
 mod output;
 mod overview;
+mod pieces;
 mod plane;
 mod progress;
 mod ps;

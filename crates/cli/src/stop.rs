@@ -40,7 +40,7 @@ pub(crate) struct Options {
 type Ended = anyhow::Result<Receipt>;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    // Who gives their word is known to the system here, not to a server.
+    // Who gives their word is known to the system here; a server knows only whose token it is.
     let plane = if options.attest { Plane::open_at_hand(place).await? } else { Plane::open(place).await? };
     let mut asked = Vec::new();
     // All of them are asked to end before the first one is waited for.
@@ -70,7 +70,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 async fn ask(plane: &Plane, options: &Options, given: &str) -> anyhow::Result<String> {
     let id = find(plane, given).await?;
     match &options.reason {
-        Some(reason) => plane.attest(&id, operator(), reason.clone()).await?,
+        Some(reason) => plane.attest(&id, operator(), reason).await?,
         None => {
             plane.stop(&id, options.force, 0).await?;
         }

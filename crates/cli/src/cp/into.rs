@@ -1,7 +1,6 @@
 //! Into a sandbox.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,9 +15,7 @@ use super::Copied;
 use super::inside::{Inside, below, last_name};
 use super::outside::open_file;
 use crate::console::read_here;
-
-/// What is read here at a time.
-const PIECE: usize = 256 * 1024;
+use crate::pieces::OfFile;
 
 pub(super) async fn from_pipe(inside: &dyn Inside, to: &[u8]) -> anyhow::Result<Copied> {
     if inside.stat(to).await.is_ok_and(|told| told.kind == FileKind::Directory) {
@@ -81,19 +78,6 @@ async fn landing(inside: &dyn Inside, from: &Path, to: &[u8]) -> anyhow::Result<
         return Ok(to.to_vec());
     }
     Ok(last_name(from.as_os_str().as_bytes()).map_or_else(|| to.to_vec(), |name| below(to, name)))
-}
-
-struct OfFile(File);
-
-#[async_trait]
-impl Pieces for OfFile {
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError> {
-        let mut piece = vec![0; PIECE];
-        let read =
-            self.0.read(&mut piece).map_err(|error| FileError::NoContent { why: error.to_string() })?;
-        piece.truncate(read);
-        Ok((read > 0).then_some(piece))
-    }
 }
 
 struct Piped(mpsc::Receiver<Vec<u8>>);

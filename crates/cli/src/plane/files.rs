@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use pinfold_api::{FileEntry, FileListing, FileWritten};
-use pinfold_client::{FileContent, upload};
+use pinfold_client::{ClientError, FileContent, Upload, upload};
 use pinfold_provider::{FileError, Pieces};
 
 use super::asked::{Asked, ask, sandbox_id};
-use super::{Plane, PlaneError, Server};
+use super::{Plane, PlaneError};
 
 /// What a file holds, and its permissions where they are known.
 pub(crate) struct Held {
@@ -50,7 +50,11 @@ impl Plane {
         content: &mut dyn Pieces,
     ) -> anyhow::Result<u64> {
         match self {
-            Self::Server(server) => server.send_file(id, path, mode, content).await,
+            Self::Server(server) => {
+                let write = |content| server.client.write_file(id, path, mode, content);
+                let written = send_pieces(content, write).await?;
+                Ok(written.map_err(|error| server.judge(error))?.bytes)
+            }
             Self::Here(here) => {
                 let id = sandbox_id(id).map_err(PlaneError::from)?;
                 let written = here.service.write_file(id, path, mode, content).await;
@@ -79,39 +83,33 @@ impl Plane {
     }
 }
 
-impl Server {
-    async fn send_file(
-        &self,
-        id: &str,
-        path: &[u8],
-        mode: Option<u32>,
-        content: &mut dyn Pieces,
-    ) -> anyhow::Result<u64> {
-        let (uploader, upload) = upload();
-        let failed = async move {
-            loop {
-                match content.next().await {
-                    Ok(Some(piece)) => {
-                        if !uploader.send(piece).await {
-                            // It is not wanted any more: the answer says why.
-                            break;
-                        }
-                    }
-                    Ok(None) => {
-                        uploader.finish().await;
+/// Sends what there is along with a request. What cannot be had any more is the error; else the answer is.
+pub(crate) async fn send_pieces<T>(
+    content: &mut dyn Pieces,
+    ask: impl AsyncFnOnce(Upload) -> Result<T, ClientError>,
+) -> Result<Result<T, ClientError>, FileError> {
+    let (uploader, upload) = upload();
+    let failed = async move {
+        loop {
+            match content.next().await {
+                Ok(Some(piece)) => {
+                    if !uploader.send(piece).await {
+                        // It is not wanted any more: the answer says why.
                         break;
                     }
-                    Err(error) => return error,
                 }
+                Ok(None) => {
+                    uploader.finish().await;
+                    break;
+                }
+                Err(error) => return error,
             }
-            std::future::pending::<FileError>().await
-        };
-        tokio::select! {
-            written = self.client.write_file(id, path, mode, upload) => {
-                Ok(written.map_err(|error| self.judge(error))?.bytes)
-            }
-            error = failed => Err(error.into()),
         }
+        std::future::pending().await
+    };
+    tokio::select! {
+        answer = ask(upload) => Ok(answer),
+        error = failed => Err(error),
     }
 }
 

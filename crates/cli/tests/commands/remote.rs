@@ -148,3 +148,58 @@ fn one_frame_of_top_comes_from_the_server() {
         assert!(document[0]["cpu_percent"].is_number(), "{document}");
     }
 }
+
+#[test]
+fn what_is_over_is_forgotten_and_what_is_wrong_is_repaired_through_a_server() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let id = there.done(&["create", "--name", "box"]).trim().to_owned();
+
+        let examined = there.document(&["doctor", "--json", "box"]);
+        let probes = examined["probes"].as_array().unwrap();
+        assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{examined}");
+        assert!(examined["due"].as_array().unwrap().len() >= 2, "{examined}");
+        let told = there.done(&["doctor", "box"]);
+        assert!(told.contains("all that was tried works"), "{told}");
+        let repaired = there.document(&["reconcile", "--json"]);
+        assert_eq!((&repaired["unsettled"], &repaired["bodies"]), (&0.into(), &1.into()), "{repaired}");
+        let only_told = there.document(&["reconcile", "--json", "--dry-run"]);
+        assert_eq!((&only_told["dry_run"], only_told.get("unsettled")), (&true.into(), None), "{only_told}");
+        let word = there.document(&["stop", "--json", "--attest", "--reason", "I & nobody else", &id]);
+        assert_eq!(word[0]["error"]["code"], "wrong_state", "{word}");
+        let refused = there.document(&["rm", "--json", "box"]);
+        assert_eq!(refused["error"]["code"], "wrong_state", "{refused}");
+        there.done(&["stop", "--force", "box"]);
+        let forgotten = there.document(&["rm", "--json", "box"]);
+        assert_eq!(forgotten["forgotten"][0], id.as_str(), "{forgotten}");
+        assert_eq!(there.document(&["ps", "--all", "--json"]), serde_json::json!([]));
+    }
+}
+
+#[test]
+fn an_archive_that_is_sent_to_a_server_is_an_image_there() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let root = ground.place("root");
+        fs::write(root.join("note"), "hello").unwrap();
+        let archive = ground.place("archives").join("image.tar");
+        let packed = Command::new("tar").args(["-C", path(&root), "-cf", path(&archive), "."]).status();
+        assert!(packed.unwrap().success());
+
+        let sent = there.document(&["image", "import", "--json", path(&archive), "team/app:1.2"]);
+        let directory = there.pinfold(&["image", "import", path(&root), "other"]);
+        let listed = there.document(&["image", "ls", "--json"]);
+        let here = ground.document(&["image", "ls", "--json", "--local"]);
+
+        assert_eq!((&listed[0]["name"], &listed[0]["id"]), (&"team/app:1.2".into(), &sent["id"]), "{listed}");
+        assert_eq!(listed, here);
+        let why = text(&directory.stderr);
+        assert!(directory.status.code() == Some(2) && why.contains("tar -C"), "{why}");
+        let removed = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        assert_eq!((&removed[0]["id"], &removed[0]["last_name"]), (&sent["id"], &true.into()), "{removed}");
+        let unknown = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        assert_eq!(unknown["error"]["code"], "unknown_image", "{unknown}");
+    }
+}

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::tmux::Tmux;
 use crate::ground::{Ground, grounds, is_alive, keeper_of, text, until};
+use crate::serve::Server;
 
 /// A sandbox that is busy as long as it is there.
 fn busy(ground: &Ground) -> (String, std::process::Child) {
@@ -24,10 +25,26 @@ fn cpu_percent(screen: &str, name: &str) -> Option<u64> {
     row.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
 }
 
+/// Each with everything at hand, and again through a server.
+fn here_and_elsewhere() -> impl Iterator<Item = (Ground, bool)> {
+    [false, true].into_iter().flat_map(|is_elsewhere| grounds().into_iter().map(move |it| (it, is_elsewhere)))
+}
+
+/// From here on the shell there has nothing but the address of a server and a token for it.
+fn move_elsewhere(tmux: &Tmux<'_>, server: &Server) {
+    let (url, token) = (server.address(), server.token());
+    tmux.type_in(&format!(
+        "export PINFOLD_URL={url} PINFOLD_TOKEN={token} PINFOLD_DATA_DIR=/proc/none; clear\n"
+    ));
+    until("it is elsewhere", || !tmux.shows("export"));
+}
+
 #[test]
 fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
-    for ground in grounds() {
+    for (ground, is_elsewhere) in here_and_elsewhere() {
         let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
+        server.iter().for_each(|server| move_elsewhere(&tmux, server));
         let (id, mut child) = busy(&ground);
         let before = tmux.settings();
 
@@ -96,8 +113,10 @@ fn one_frame_of_top_is_a_table() {
 
 #[test]
 fn a_shell_has_a_terminal_that_grows_with_the_one_here() {
-    for ground in grounds() {
+    for (ground, is_elsewhere) in here_and_elsewhere() {
         let Some(tmux) = Tmux::start(&ground, 100, 30) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
+        server.iter().for_each(|server| move_elsewhere(&tmux, server));
         let id = ground.create(&[]);
         let before = tmux.settings();
 
