@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod audit;
+mod colour;
 mod config;
 mod console;
 mod cp;

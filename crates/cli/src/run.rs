@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
                 eprintln!("pinfold: {} ended: {why}", sandbox.id);
             }
             if ended.interrupted {
-                eprint!("{}", tell_receipt(&receipt));
+                anstream::eprint!("{}", tell_receipt(&receipt));
             }
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Place;
+use crate::colour::Mood;
 use crate::documents::{self, word};
 use crate::exit;
 use crate::failure::{self, Failure, code_of};
@@ -111,16 +112,17 @@ fn document(given: &str, ended: &Ended) -> Value {
 
 fn tell(ended: &Ended) {
     match ended {
-        Ok(receipt) => print!("{}", tell_receipt(receipt)),
+        Ok(receipt) => anstream::print!("{}", tell_receipt(receipt)),
         Err(error) => eprintln!("pinfold: {}", failure::told(error)),
     }
 }
 
-/// For people: what was looked for, and what was found.
+/// For people, in colours: what was looked for, and what was found.
 pub(crate) fn tell_receipt(receipt: &Receipt) -> String {
     let row = |check: &Check| {
         let detail = check.detail.as_deref().map(harmless).unwrap_or_default();
-        vec![format!("  {}", check.kind), word(&check.result), check.means.clone(), detail]
+        let result = Mood::from(check.result).paint(&word(&check.result));
+        vec![format!("  {}", check.kind), result, check.means.clone(), detail]
     };
     let mut text = documents::told(receipt);
     let _ = write!(text, "\n{}", lay_out(&receipt.checks.iter().map(row).collect::<Vec<_>>()));

@@ -16,11 +16,12 @@ use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use self::draw::{TITLES, cells, draw};
+use self::draw::{STATUS, TITLES, cells, draw};
 use self::keys::keys;
 use self::log::Log;
 use self::screen::{News, Screen, Wish};
 use self::source::Source;
+use crate::colour::Mood;
 use crate::failure::Failure;
 use crate::following::asked_to_end;
 use crate::plane::Plane;
@@ -58,8 +59,12 @@ async fn print_once(place: &Place, source: &dyn Source) -> anyhow::Result<()> {
         return documents::print(&rows);
     }
     let titles = TITLES.map(str::to_owned).to_vec();
-    let rows: Vec<_> = std::iter::once(titles).chain(rows.iter().map(|row| cells(row).to_vec())).collect();
-    print!("{}", lay_out(&rows));
+    let shown = rows.iter().map(|row| {
+        let mut cells = cells(row);
+        cells[STATUS] = Mood::from(row.status).paint(&cells[STATUS]);
+        cells.to_vec()
+    });
+    anstream::print!("{}", lay_out(&std::iter::once(titles).chain(shown).collect::<Vec<_>>()));
     Ok(())
 }
 

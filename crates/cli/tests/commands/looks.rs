@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::ground::{grounds, text, until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ground::{grounds, is_alive, keeper_of, text, until};
 
 #[test]
 fn a_log_cannot_move_the_cursor_unless_it_is_asked_for_raw() {
@@ -84,16 +86,22 @@ fn a_record_is_forgotten_only_when_its_body_is_gone() {
 #[test]
 fn an_audit_finds_a_body_without_a_keeper_and_repairs_nothing() {
     for ground in grounds() {
-        ground.create(&[]);
-
+        let id = ground.create(&[]);
         let well = ground.pinfold(&["audit"]);
+        assert_eq!((well.status.code(), text(&well.stdout)), (Some(0), "1 records, 1 bodies\n".into()));
+        let keeper = i32::try_from(keeper_of(&ground.data()).unwrap()).unwrap();
+        let keeper = Pid::from_raw(keeper).unwrap();
+
+        kill_process(keeper, Signal::KILL).unwrap();
+        until("it is dead", || !is_alive(keeper.as_raw_nonzero().get().unsigned_abs()));
         let document = ground.document(&["audit", "--json"]);
 
-        assert_eq!((well.status.code(), text(&well.stdout)), (Some(0), "1 records, 1 bodies\n".into()));
+        assert_eq!(document["records_without_body"], serde_json::json!([id]), "{document}");
         assert_eq!(
             (&document["dry_run"], &document["disagreements"]),
             (&true.into(), &serde_json::json!([]))
         );
+        assert_eq!(document.get("unsettled"), None, "{document}");
     }
 }
 
