@@ -5,6 +5,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ground::{grounds, is_alive, keeper_of, text, until};
+use crate::serve::Server;
 
 #[test]
 fn a_log_cannot_move_the_cursor_unless_it_is_asked_for_raw() {
@@ -86,22 +87,30 @@ fn a_record_is_forgotten_only_when_its_body_is_gone() {
 #[test]
 fn an_audit_finds_a_body_without_a_keeper_and_repairs_nothing() {
     for ground in grounds() {
-        let id = ground.create(&[]);
+        let server = Server::begin(&ground, &[]);
+        let id = server.create();
         let well = ground.pinfold(&["audit"]);
         assert_eq!((well.status.code(), text(&well.stdout)), (Some(0), "1 records, 1 bodies\n".into()));
-        let keeper = i32::try_from(keeper_of(&ground.data()).unwrap()).unwrap();
-        let keeper = Pid::from_raw(keeper).unwrap();
+        let keeper = keeper_of(&ground.data()).unwrap();
 
-        kill_process(keeper, Signal::KILL).unwrap();
-        until("it is dead", || !is_alive(keeper.as_raw_nonzero().get().unsigned_abs()));
-        let document = ground.document(&["audit", "--json"]);
+        // Whoever looks after it is alive and does not see it: nobody else may.
+        server.signal(Signal::STOP);
+        kill_process(Pid::from_raw(i32::try_from(keeper).unwrap()).unwrap(), Signal::KILL).unwrap();
+        until("it is dead", || !is_alive(keeper));
+        let first = ground.document(&["audit", "--json", "--local"]);
+        let again = ground.pinfold(&["audit", "--local"]);
+        server.signal(Signal::CONT);
 
-        assert_eq!(document["records_without_body"], serde_json::json!([id]), "{document}");
+        assert_eq!(first["records_without_body"], serde_json::json!([id]), "{first}");
         assert_eq!(
-            (&document["dry_run"], &document["disagreements"]),
-            (&true.into(), &serde_json::json!([]))
+            (&first["dry_run"], &first["disagreements"], first.get("unsettled")),
+            (&true.into(), &serde_json::json!([]), None)
         );
-        assert_eq!(document.get("unsettled"), None, "{document}");
+        let said = text(&again.stdout);
+        assert!(again.status.code() == Some(1) && said.contains("a record without a whole body"), "{said}");
+        until("its own server sees to it", || {
+            !ground.document(&["inspect", "--json", &id])["cause"].is_null()
+        });
     }
 }
 
