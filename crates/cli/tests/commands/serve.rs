@@ -72,13 +72,10 @@ impl Server {
         })
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
-    }
-
     /// Its exit code after this signal.
     pub(crate) fn end_with(mut self, signal: rustix::process::Signal) -> Option<i32> {
-        self.signal(signal);
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
         self.child.wait().unwrap().code()
     }
 }
