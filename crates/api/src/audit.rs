@@ -50,6 +50,9 @@ pub struct Comparison {
     pub unreadable_marks: Vec<String>,
     /// Where records contradict each other.
     pub disagreements: Vec<String>,
+    /// How many are neither proven to work nor proven gone after the repair. None: nothing was repaired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

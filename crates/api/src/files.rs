@@ -15,6 +15,9 @@ pub struct FileListing {
 pub struct FileEntry {
     /// What is no text is shown with replacement characters.
     pub name: String,
+    /// The name itself, where it is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_base64: Option<String>,
     pub kind: FileKind,
     pub size: u64,
     pub mode: u32,
@@ -25,6 +28,9 @@ pub struct FileEntry {
     /// Where a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The same, where it is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_base64: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]

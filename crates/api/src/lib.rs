@@ -6,6 +6,7 @@ mod audit;
 mod cause;
 mod error;
 mod event;
+mod examination;
 mod execution;
 mod files;
 mod health;
@@ -28,6 +29,7 @@ pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use event::{Event, EventPage};
+pub use examination::{Due, Examination, Probe};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };
@@ -55,5 +57,7 @@ pub const REQUEST_ID: &str = "x-request-id";
 pub const EXECUTION_ID: &str = "x-execution-id";
 /// On the answer to a request to run a command in a sandbox of its own: that sandbox.
 pub const SANDBOX_ID: &str = "x-sandbox-id";
+/// On the content of a file: its permissions in octal.
+pub const FILE_MODE: &str = "x-file-mode";
 /// A create with the same key and the same wish gives the same sandbox.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -30,7 +30,8 @@ pub(crate) async fn run(place: &Place) -> anyhow::Result<ExitCode> {
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn problems(found: &Comparison) -> Vec<String> {
+/// One line for each.
+pub(crate) fn problems(found: &Comparison) -> Vec<String> {
     let bodies = found.bodies_without_record.iter();
     let bodies = bodies
         .map(|body| format!("a body without a record: {} generation {}", body.sandbox_id, body.generation));
@@ -40,7 +41,7 @@ fn problems(found: &Comparison) -> Vec<String> {
     bodies
         .chain(each("a record without a whole body", &found.records_without_body))
         .chain(each("a record that cannot be read", &found.unreadable_records))
-        .chain(each("a mark that cannot be read", &found.unreadable_marks))
+        .chain(each("a mark that cannot be read, left alone", &found.unreadable_marks))
         .chain(each("records that contradict each other", &found.disagreements))
         .collect()
 }

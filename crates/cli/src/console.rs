@@ -7,19 +7,14 @@ use std::io::{ErrorKind, IsTerminal, Read};
 use std::time::Duration;
 
 use anyhow::Context;
-use pinfold_api::{ExecRequest, StdinAnswer, StdinRequest};
-use pinfold_lifecycle::{ExecutionId, SandboxId};
-use pinfold_provider::{Body, Provider, ResizeError, TerminalSize};
-use pinfold_store::{Row, Store};
+use pinfold_api::{ErrorCode, ExecRequest, StdinAnswer, StdinRequest, TerminalSize};
 use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::Place;
 use crate::console::raw::RawTerminal;
 use crate::documents::base64;
 use crate::failure::Failure;
-use crate::host::Host;
 use crate::plane::Plane;
 
 #[derive(clap::Args)]
@@ -56,35 +51,14 @@ impl ConsoleOptions {
         }
     }
 
-    /// A terminal is resized by a process of the same host.
-    pub(crate) async fn plane(&self, place: &Place) -> anyhow::Result<Plane> {
-        if !self.tty {
-            return Plane::open(place).await;
-        }
-        let plane = Plane::open_at_hand(place).await?;
-        plane.at_hand("-t")?;
-        Ok(plane)
-    }
-
     pub(crate) fn furnish(&self, request: ExecRequest) -> ExecRequest {
-        let tty_size =
-            self.tty.then(size).map(|it| pinfold_api::TerminalSize { columns: it.columns, rows: it.rows });
+        let tty_size = self.tty.then(size);
         ExecRequest { interactive: self.interactive, tty: self.tty, tty_size, ..request }
     }
 
     /// Serves it until it is dropped, and the terminal here is as it was before.
-    pub(crate) async fn serve(
-        &self,
-        plane: &Plane,
-        sandbox: &str,
-        execution: &str,
-    ) -> anyhow::Result<Infallible> {
-        let input = Input { plane, execution };
-        let Plane::Here(here) = plane else {
-            input.serve(self.interactive).await;
-            return std::future::pending().await;
-        };
-        let line = Line { host: here.service.host(), ids: (sandbox.parse()?, execution.parse()?) };
+    pub(crate) async fn serve(&self, plane: &Plane, execution: &str) -> anyhow::Result<Infallible> {
+        let line = Line { plane, execution };
         let _raw = if self.tty {
             // Only then: as long as it does not run, what is typed here is for this program.
             line.wait_for_terminal().await;
@@ -92,7 +66,7 @@ impl ConsoleOptions {
         } else {
             None
         };
-        tokio::join!(input.serve(self.interactive), follow_size(&line, self.tty)?);
+        tokio::join!(line.serve(self.interactive), follow_size(&line, self.tty)?);
         std::future::pending().await
     }
 }
@@ -102,7 +76,7 @@ fn follow_size<'a>(line: &'a Line<'_>, is_wanted: bool) -> anyhow::Result<impl F
     Ok(async move {
         while is_wanted && changed.recv().await.is_some() {
             // Who has no terminal any more has ended.
-            let _ = line.resize().await;
+            let _ = line.plane.resize(line.execution, size()).await;
         }
     })
 }
@@ -132,45 +106,24 @@ pub(crate) fn read_here() -> mpsc::Receiver<Vec<u8>> {
     taken
 }
 
-/// The way to the terminal of one execution.
-struct Line<'a> {
-    host: &'a Host,
-    ids: (SandboxId, ExecutionId),
-}
-
-impl Line<'_> {
-    /// The one that is there now: it may still be in the making.
-    async fn body(&self) -> Option<Body> {
-        match self.host.store.load(self.ids.0).await.ok()?? {
-            Row::Readable(stored) => {
-                Some(Body { sandbox: self.ids.0, generation: stored.sandbox.generation() })
-            }
-            Row::Unreadable(_) => None,
-        }
-    }
-
-    async fn wait_for_terminal(&self) {
-        let mut pause = FIRST_PAUSE;
-        while let Err(ResizeError::NoSuchExecution | ResizeError::Unreachable { .. }) = self.resize().await {
-            rest(&mut pause).await;
-        }
-    }
-
-    async fn resize(&self) -> Result<(), ResizeError> {
-        let Some(body) = self.body().await else {
-            return Err(ResizeError::Unreachable { why: "it is not there".into() });
-        };
-        self.host.provider.resize(body, self.ids.1, size()).await
-    }
-}
-
 /// The way into one execution.
-struct Input<'a> {
+struct Line<'a> {
     plane: &'a Plane,
     execution: &'a str,
 }
 
-impl Input<'_> {
+impl Line<'_> {
+    async fn wait_for_terminal(&self) {
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.plane.resize(self.execution, size()).await {
+            match error.code() {
+                None | Some(ErrorCode::Unavailable | ErrorCode::TimedOut) => rest(&mut pause).await,
+                // It has ended already, and this is given up with it.
+                Some(_) => return,
+            }
+        }
+    }
+
     async fn serve(&self, is_wanted: bool) {
         if is_wanted {
             self.feed(read_here()).await;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-use self::inside::{InBody, Inside};
+use self::inside::{InSandbox, Inside};
 use self::sides::{Here, Side};
 use crate::failure::Failure;
 use crate::following::asked_to_end;
@@ -48,7 +48,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         return Err(bad("what is copied and the document would both be on standard output"));
     }
     let interrupted = asked_to_end(false)?;
-    let plane = Plane::here(place).await?;
+    let plane = Plane::open(place).await?;
     let copying = Progress::of("copying");
     // What is dropped half-way leaves nothing half-copied under a file's own name.
     let copied = tokio::select! {
@@ -69,15 +69,13 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 }
 
 async fn copy(plane: &Plane, from: &Side, to: &Side) -> anyhow::Result<Copied> {
-    let Plane::Here(here) = plane else { return Err(bad("files are copied on the host of the sandbox")) };
-    let host = here.service.host();
     match (from, to) {
         (Side::Inside { sandbox, path }, Side::Here(to)) => {
-            let inside = InBody::of(plane, host, sandbox).await?;
+            let inside = InSandbox::of(plane, sandbox).await?;
             copy_out(&inside, path.as_bytes(), to).await
         }
         (Side::Here(from), Side::Inside { sandbox, path }) => {
-            let inside = InBody::of(plane, host, sandbox).await?;
+            let inside = InSandbox::of(plane, sandbox).await?;
             copy_in(&inside, from, path.as_bytes()).await
         }
         (Side::Here(_), Side::Here(_)) => Err(bad("neither side is in a sandbox; write SANDBOX:PATH")),

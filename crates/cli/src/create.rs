@@ -36,7 +36,7 @@ pub(crate) struct Tended {
 const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let (plane, wish) = options.sandbox.ask(place, false).await?;
+    let (plane, wish) = options.sandbox.ask(place).await?;
     let waiting = Progress::of("waiting until it is ready");
     let sandbox = plane.create(&wish, !options.no_wait).await?;
     drop(waiting);

@@ -54,7 +54,7 @@ impl Options {
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
-    let plane = options.console.plane(place).await?;
+    let plane = Plane::open(place).await?;
     let sandbox = find(&plane, &options.sandbox).await?;
     let mut running = plane.exec(&sandbox, &request(options)).await?;
     let mut sink = Sink::of(place.json);

@@ -31,8 +31,6 @@ pub(crate) enum Failure {
          `pinfold token create` made there, or say --local"
     )]
     NoToken { url: String },
-    #[error("{what} works on the data directory itself, and the server at {url} is elsewhere; run it there")]
-    Elsewhere { what: &'static str, url: String },
     #[error("{field}: {why}")]
     BadField { field: &'static str, why: String },
 }
@@ -91,7 +89,7 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             Failure::NotProvenGone { .. } => "not_proven_gone",
             Failure::StillThere { .. } => "wrong_state",
             Failure::NoToken { .. } => "unauthorized",
-            Failure::NoImage { .. } | Failure::BadField { .. } | Failure::Elsewhere { .. } => BAD_INPUT,
+            Failure::NoImage { .. } | Failure::BadField { .. } => BAD_INPUT,
         };
         return Some(code.to_owned());
     }

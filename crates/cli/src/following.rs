@@ -38,10 +38,10 @@ pub(crate) async fn follow(
     interrupt: Interrupt,
     console: &ConsoleOptions,
 ) -> anyhow::Result<Ended> {
-    let (sandbox, execution) = (running.sandbox.clone(), running.execution.clone());
+    let execution = running.execution.clone();
     tokio::select! {
         ended = follow_output(plane, running, sink, interrupt, console.tty) => ended,
-        Err(error) = console.serve(plane, &sandbox, &execution) => Err(error),
+        Err(error) = console.serve(plane, &execution) => Err(error),
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use pinfold_api::{Execution, Sandbox};
 
 use crate::Place;
+use crate::colour::Mood;
 use crate::documents::{self, word};
 use crate::find::find;
 use crate::plane::Plane;
@@ -28,12 +29,12 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     }
     let executions = plane.executions(&id).await?;
     plane.close().await?;
-    print!("{}", lay_out(&facts(&sandbox)));
+    anstream::print!("{}", lay_out(&facts(&sandbox)));
     if !executions.is_empty() {
-        print!("\n{}", lay_out(&rows(&executions)));
+        anstream::print!("\n{}", lay_out(&rows(&executions)));
     }
     if let Some(receipt) = &sandbox.receipt {
-        print!("\n{}", tell_receipt(receipt));
+        anstream::print!("\n{}", tell_receipt(receipt));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -66,7 +67,11 @@ fn facts(it: &Sandbox) -> Vec<Vec<String>> {
         ("flags", Some(it.flags.join(",")).filter(|flags| !flags.is_empty())),
     ];
     let known = told.into_iter().filter_map(|(what, value)| Some((what, value?)));
-    known.map(|(what, value)| vec![what.to_owned(), harmless(&value)]).collect()
+    let shown = |what: &str, value: &str| match what {
+        "status" => Mood::from(it.status.state).paint(&harmless(value)),
+        _ => harmless(value),
+    };
+    known.map(|(what, value)| vec![what.to_owned(), shown(what, &value)]).collect()
 }
 
 fn rows(executions: &[Execution]) -> Vec<Vec<String>> {
@@ -74,7 +79,8 @@ fn rows(executions: &[Execution]) -> Vec<Vec<String>> {
     rows.extend(executions.iter().map(|it| {
         let code = it.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
         let started = it.started_at.clone().unwrap_or_else(|| "-".to_owned());
-        vec![it.execution_id.clone(), word(&it.state), code, started, harmless(&it.command.join(" "))]
+        let state = Mood::from(it.state).paint(&word(&it.state));
+        vec![it.execution_id.clone(), state, code, started, harmless(&it.command.join(" "))]
     }));
     rows
 }

@@ -9,7 +9,9 @@ use pinfold_logs::{printable, printable_bytes};
 
 use crate::Place;
 use crate::documents::{self, bytes_of};
+use crate::exit;
 use crate::find::find;
+use crate::following::asked_to_end;
 use crate::plane::Plane;
 
 #[derive(clap::Args)]
@@ -34,13 +36,22 @@ const SLOWEST_LOOK: Duration = Duration::from_millis(200);
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     let plane = Plane::open(place).await?;
     let id = find(&plane, &options.sandbox).await?;
-    if place.json && !options.follow {
-        documents::print(&whole(&plane, &id, options).await?)?;
-    } else {
-        pass_on(&plane, &id, place, options).await?;
-    }
+    let interrupted = asked_to_end(false)?;
+    // Who has seen enough ends this program, and nothing else.
+    let code = tokio::select! {
+        told = tell(&plane, &id, place, options) => told.map(|()| ExitCode::SUCCESS),
+        () = interrupted => Ok(ExitCode::from(exit::INTERRUPTED)),
+    };
     plane.close().await?;
-    Ok(ExitCode::SUCCESS)
+    code
+}
+
+async fn tell(plane: &Plane, id: &str, place: &Place, options: &Options) -> anyhow::Result<()> {
+    if place.json && !options.follow {
+        documents::print(&whole(plane, id, options).await?)
+    } else {
+        pass_on(plane, id, place, options).await
+    }
 }
 
 async fn whole(plane: &Plane, id: &str, options: &Options) -> anyhow::Result<LogPage> {

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod audit;
+mod colour;
 mod config;
 mod console;
 mod cp;
@@ -24,6 +25,7 @@ mod manual;
 mod options;
 mod output;
 mod overview;
+mod pieces;
 mod plane;
 mod progress;
 mod ps;

@@ -98,17 +98,10 @@ fn network(given: &str) -> Result<Network, String> {
 impl SandboxOptions {
     /// What is asked, and of whom. What makes no sense here is refused before anything is made; a server judges by
     /// its own lights.
-    pub(crate) async fn ask(
-        &self,
-        place: &Place,
-        at_terminal: bool,
-    ) -> anyhow::Result<(Plane, CreateSandbox)> {
+    pub(crate) async fn ask(&self, place: &Place) -> anyhow::Result<(Plane, CreateSandbox)> {
         let plane = match target(place).await? {
-            Target::Server(server) if at_terminal && !server.is_of_this_place => {
-                return Err(Failure::Elsewhere { what: "-t", url: server.address }.into());
-            }
-            Target::Server(server) if !at_terminal => Plane::Server(server),
-            Target::Server(_) | Target::Here => {
+            Target::Server(server) => Plane::Server(server),
+            Target::Here => {
                 self.check(place)?;
                 Plane::here(place).await?
             }

@@ -2,6 +2,7 @@
 //! service in this very process. Both answer in the words of the API, so that a command is written once.
 
 mod asked;
+mod files;
 mod found;
 mod history;
 mod stream;
@@ -17,6 +18,7 @@ use crate::Place;
 use crate::host::begin_service;
 
 pub(crate) use asked::Wanted;
+pub(crate) use files::{Held, send_pieces};
 pub(crate) use found::{Target, target};
 pub(crate) use stream::{Running, Stream};
 
@@ -100,7 +102,7 @@ impl Plane {
         Ok(Self::Here(Here { service: Arc::new(begin_service(place).await?) }))
     }
 
-    /// For what needs more than a server gives, such as a terminal: this process, unless the server is elsewhere.
+    /// For what this process knows better than a server: this process, unless the server is elsewhere.
     pub(crate) async fn open_at_hand(place: &Place) -> anyhow::Result<Self> {
         match target(place).await? {
             Target::Server(server) if !server.is_of_this_place => Ok(Self::Server(server)),

@@ -9,6 +9,7 @@ use pinfold_lifecycle::{State, Timestamp, status};
 use pinfold_store::{Filter, Row};
 
 use crate::Place;
+use crate::colour::Mood;
 use crate::documents::{self, ms_of, word};
 use crate::find::all;
 use crate::host::Host;
@@ -49,7 +50,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     if place.json {
         documents::print(&shown)?;
     } else {
-        print!("{}", lay_out(&rows(&shown)));
+        anstream::print!("{}", lay_out(&rows(&shown)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,7 +102,7 @@ fn rows(sandboxes: &[SandboxSummary]) -> Vec<Vec<String>> {
         rows.push(vec![
             it.id.clone(),
             or_dash(it.name.as_ref()),
-            format!("{}{cause}", word(&it.status)),
+            Mood::from(it.status).paint(&format!("{}{cause}", word(&it.status))),
             it.agent_type.as_deref().map_or_else(|| "default".to_owned(), harmless),
             age_ms.map_or_else(|| "-".to_owned(), age),
             or_dash(it.task_id.as_ref()),

@@ -18,7 +18,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open_at_hand(place).await?;
+    let plane = Plane::open(place).await?;
     let mut forgotten = Vec::new();
     for given in &options.sandboxes {
         let id = find(&plane, given).await?;

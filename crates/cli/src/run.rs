@@ -33,7 +33,7 @@ const PROOF_MS: u64 = 60_000;
 /// server, which sees the connection end.
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(place.json)?;
-    let (plane, wish) = options.sandbox.ask(place, options.console.tty).await?;
+    let (plane, wish) = options.sandbox.ask(place).await?;
     let exec = options.console.furnish(ExecRequest::of(options.command.clone()));
     let mut running = plane.run(RunRequest { sandbox: wish, exec }).await?;
     let mut sink = Sink::of(place.json);
@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
                 eprintln!("pinfold: {} ended: {why}", sandbox.id);
             }
             if ended.interrupted {
-                eprint!("{}", tell_receipt(&receipt));
+                anstream::eprint!("{}", tell_receipt(&receipt));
             }
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Place;
+use crate::colour::Mood;
 use crate::documents::{self, word};
 use crate::exit;
 use crate::failure::{self, Failure, code_of};
@@ -40,7 +41,7 @@ pub(crate) struct Options {
 type Ended = anyhow::Result<Receipt>;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    // Who gives their word is known to the system here, not to a server.
+    // Who gives their word is known to the system here; a server knows only whose token it is.
     let plane = if options.attest { Plane::open_at_hand(place).await? } else { Plane::open(place).await? };
     let mut asked = Vec::new();
     // All of them are asked to end before the first one is waited for.
@@ -70,7 +71,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 async fn ask(plane: &Plane, options: &Options, given: &str) -> anyhow::Result<String> {
     let id = find(plane, given).await?;
     match &options.reason {
-        Some(reason) => plane.attest(&id, operator(), reason.clone()).await?,
+        Some(reason) => plane.attest(&id, operator(), reason).await?,
         None => {
             plane.stop(&id, options.force, 0).await?;
         }
@@ -111,16 +112,17 @@ fn document(given: &str, ended: &Ended) -> Value {
 
 fn tell(ended: &Ended) {
     match ended {
-        Ok(receipt) => print!("{}", tell_receipt(receipt)),
+        Ok(receipt) => anstream::print!("{}", tell_receipt(receipt)),
         Err(error) => eprintln!("pinfold: {}", failure::told(error)),
     }
 }
 
-/// For people: what was looked for, and what was found.
+/// For people, in colours: what was looked for, and what was found.
 pub(crate) fn tell_receipt(receipt: &Receipt) -> String {
     let row = |check: &Check| {
         let detail = check.detail.as_deref().map(harmless).unwrap_or_default();
-        vec![format!("  {}", check.kind), word(&check.result), check.means.clone(), detail]
+        let result = Mood::from(check.result).paint(&word(&check.result));
+        vec![format!("  {}", check.kind), result, check.means.clone(), detail]
     };
     let mut text = documents::told(receipt);
     let _ = write!(text, "\n{}", lay_out(&receipt.checks.iter().map(row).collect::<Vec<_>>()));

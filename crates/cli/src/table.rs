@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use anstream::adapter::strip_str;
+
 /// Two spaces between columns, none at the end of a line.
 pub(crate) fn lay_out(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -20,8 +22,9 @@ pub(crate) fn lay_out(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Of what is seen: colours take no room.
 fn length(cell: &str) -> usize {
-    cell.chars().count()
+    strip_str(cell).map(|part| part.chars().count()).sum()
 }
 
 /// What somebody else wrote, with control characters made visible: they could move the cursor or hide a line.
@@ -62,6 +65,14 @@ mod tests {
         let rows = [["a", "müde", "x"], ["bcd", "e", ""]].map(|row| row.map(str::to_owned).to_vec());
 
         assert_eq!(lay_out(&rows), "a    müde  x\nbcd  e\n");
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let rows = [["a", "\u{1b}[32mgreen\u{1b}[0m", "x"], ["b", "e", "y"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+
+        assert_eq!(lay_out(&rows), "a  \u{1b}[32mgreen\u{1b}[0m  x\nb  e      y\n");
     }
 
     #[test]

@@ -12,19 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use pinfold_engine::OnExit;
 use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use self::draw::{TITLES, cells, draw};
+use self::draw::{STATUS, TITLES, cells, draw};
 use self::keys::keys;
 use self::log::Log;
 use self::screen::{News, Screen, Wish};
 use self::source::Source;
+use crate::colour::Mood;
 use crate::failure::Failure;
 use crate::following::asked_to_end;
-use crate::host::begin_service;
+use crate::plane::Plane;
 use crate::table::lay_out;
 use crate::{Place, documents};
 
@@ -47,9 +47,9 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         let why = "a live screen needs a terminal; --once prints one frame".to_owned();
         return Err(Failure::BadField { field: "top", why }.into());
     }
-    let service = Arc::new(begin_service(place).await?);
-    let shown = if once { print_once(place, service.as_ref()).await } else { watch(service.clone()).await };
-    service.shutdown(OnExit::Keep, 0).await?;
+    let plane = Arc::new(Plane::open(place).await?);
+    let shown = if once { print_once(place, plane.as_ref()).await } else { watch(plane.clone()).await };
+    plane.close().await?;
     shown.map(|()| ExitCode::SUCCESS)
 }
 
@@ -59,8 +59,12 @@ async fn print_once(place: &Place, source: &dyn Source) -> anyhow::Result<()> {
         return documents::print(&rows);
     }
     let titles = TITLES.map(str::to_owned).to_vec();
-    let rows: Vec<_> = std::iter::once(titles).chain(rows.iter().map(|row| cells(row).to_vec())).collect();
-    print!("{}", lay_out(&rows));
+    let shown = rows.iter().map(|row| {
+        let mut cells = cells(row);
+        cells[STATUS] = Mood::from(row.status).paint(&cells[STATUS]);
+        cells.to_vec()
+    });
+    anstream::print!("{}", lay_out(&std::iter::once(titles).chain(shown).collect::<Vec<_>>()));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
@@ -18,10 +19,14 @@ use pinfold_api::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::error::Source;
 use crate::{ClientError, Events, trust};
 
+/// What goes along with a request.
+pub(crate) type Content = UnsyncBoxBody<Bytes, Source>;
+
 pub struct Client {
-    connections: Box<Connections<HttpsConnector<HttpConnector>, Full<Bytes>>>,
+    connections: Box<Connections<HttpsConnector<HttpConnector>, Content>>,
     /// `http://HOST:PORT` or `https://HOST:PORT`
     base: String,
     token: String,
@@ -221,7 +226,7 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.send(method, path, body, "application/json").await
+        self.send(method, path, body, JSON).await
     }
 
     /// An answer that is a refusal comes back as the error that it is.
@@ -234,13 +239,25 @@ impl Client {
     ) -> Result<Response<Incoming>, ClientError> {
         let written = body.map(serde_json::to_vec).transpose();
         let written = written.map_err(|error| ClientError::Ask(error.into()))?.unwrap_or_default();
+        self.carry(method, path, whole(written), JSON, accept).await
+    }
+
+    /// With content that may be larger than memory.
+    pub(crate) async fn carry(
+        &self,
+        method: Method,
+        path: &str,
+        content: Content,
+        kind: &str,
+        accept: &str,
+    ) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, kind)
             .header(ACCEPT, accept)
-            .body(Full::new(Bytes::from(written)))
+            .body(content)
             .map_err(|error| ClientError::Ask(error.into()))?;
         let response =
             self.connections.request(request).await.map_err(|error| ClientError::Ask(error.into()))?;
@@ -251,11 +268,22 @@ impl Client {
 /// As a value in a query.
 #[must_use]
 pub fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let spell = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(spell).collect()
+    spelled(text.as_bytes(), b"-._~")
 }
 
+/// Each byte that is neither a letter, a digit nor plain is spelled out.
+pub(crate) fn spelled(bytes: &[u8], plain: &[u8]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
+    let spell = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    bytes.iter().copied().map(spell).collect()
+}
+
+pub(crate) fn whole(bytes: Vec<u8>) -> Content {
+    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const BYTES: &str = "application/octet-stream";
 const EVENTS: &str = "text/event-stream";
 
 /// Accepted is what goes on by itself.
@@ -268,7 +296,7 @@ pub(crate) async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
     read(response).await.map(Answered::Done)
 }
 
-async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
+pub(crate) async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let body = response.into_body().collect().await;
     let body = body.map_err(|error| ClientError::BrokeOff(error.into()))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| ClientError::Misunderstood(error.into()))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pinfold_api::ErrorDetail;
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

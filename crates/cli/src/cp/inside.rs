@@ -1,114 +1,108 @@
 //! Files in a sandbox, as a copy needs them.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use pinfold_lifecycle::{Life, SandboxId};
-use pinfold_linux::LinuxProvider;
-use pinfold_provider::{Body, Content, Entry, FileError, Files, Metadata, Pieces};
-use pinfold_store::{Row, Store};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pinfold_api::{FileEntry, FileKind};
+use pinfold_provider::Pieces;
 
-use crate::documents::word;
-use crate::failure::Failure;
 use crate::find::find;
-use crate::host::Host;
-use crate::plane::Plane;
+use crate::plane::{Held, Plane};
 
 /// What is told by it is not to be trusted: whoever has taken over a sandbox may have told it.
 #[async_trait]
 pub(super) trait Inside: Send + Sync {
-    async fn stat(&self, path: &[u8]) -> Result<Metadata, FileError>;
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, FileError>;
-    async fn read(&self, path: &[u8]) -> Result<Content, FileError>;
-    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces)
-    -> Result<u64, FileError>;
+    async fn stat(&self, path: &[u8]) -> anyhow::Result<Told>;
+    async fn list(&self, path: &[u8]) -> anyhow::Result<Vec<Entry>>;
+    async fn read(&self, path: &[u8]) -> anyhow::Result<Held>;
+    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces) -> anyhow::Result<u64>;
     /// One that is there already is as good as one that is made.
-    async fn make_directory(&self, path: &[u8]) -> Result<(), FileError>;
-    async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), FileError>;
+    async fn make_directory(&self, path: &[u8], mode: Option<u32>) -> anyhow::Result<()>;
     /// What is no directory makes way for it.
-    async fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), FileError>;
+    async fn make_link(&self, path: &[u8], target: &[u8]) -> anyhow::Result<()>;
+}
+
+/// What something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) kind: FileKind,
+    pub(super) mode: u32,
+    /// Where a link leads.
+    pub(super) target: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    pub(super) told: Told,
 }
 
 /// Of one directory.
 const MOST_ENTRIES: usize = 100_000;
+/// Where paths begin that do not begin at the root.
+const WORK: &[u8] = b"/workspace";
 
-/// A body on this host.
-pub(super) struct InBody {
-    provider: Arc<LinuxProvider>,
-    body: Body,
+/// One that lives, wherever it does.
+pub(super) struct InSandbox<'a> {
+    plane: &'a Plane,
+    id: String,
 }
 
-impl InBody {
-    pub(super) async fn of(plane: &Plane, host: &Host, given: &str) -> anyhow::Result<Self> {
-        let id: SandboxId = find(plane, given).await?.parse()?;
-        let stored = match host.store.load(id).await? {
-            Some(Row::Readable(stored)) => stored,
-            Some(Row::Unreadable(row)) => {
-                anyhow::bail!("the record of {} cannot be read: {}", row.id, row.why)
-            }
-            None => return Err(Failure::Unknown { given: given.to_owned() }.into()),
-        };
-        match stored.sandbox.life {
-            Life::Wanted => {
-                let body = Body { sandbox: id, generation: stored.sandbox.generation() };
-                Ok(Self { provider: host.provider.clone(), body })
-            }
-            Life::Ending { cause, .. } => anyhow::bail!("{id} is being ended: {}", word(&cause)),
-            Life::Ended { cause, .. } => anyhow::bail!("{id} has ended: {}", word(&cause)),
-        }
+impl<'a> InSandbox<'a> {
+    pub(super) async fn of(plane: &'a Plane, given: &str) -> anyhow::Result<Self> {
+        Ok(Self { plane, id: find(plane, given).await? })
     }
 }
 
 #[async_trait]
-impl Inside for InBody {
-    async fn stat(&self, path: &[u8]) -> Result<Metadata, FileError> {
-        self.provider.stat(self.body, path).await
+impl Inside for InSandbox<'_> {
+    async fn stat(&self, path: &[u8]) -> anyhow::Result<Told> {
+        told(&self.plane.stat_file(&self.id, &from_root(path)).await?)
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, FileError> {
-        let listing = self.provider.list(self.body, path, MOST_ENTRIES).await?;
-        if listing.more {
-            let why = format!("a directory has more than {MOST_ENTRIES} entries");
-            return Err(FileError::Failed { why });
-        }
-        Ok(listing.entries)
+    async fn list(&self, path: &[u8]) -> anyhow::Result<Vec<Entry>> {
+        let listing = self.plane.list_files(&self.id, &from_root(path), MOST_ENTRIES).await?;
+        anyhow::ensure!(!listing.more, "a directory has more than {MOST_ENTRIES} entries");
+        let entry = |it: &FileEntry| {
+            let name = bytes(Some(&it.name), it.name_base64.as_ref())?;
+            Ok(Entry { name, told: told(it)? })
+        };
+        listing.entries.iter().map(entry).collect()
     }
 
-    async fn read(&self, path: &[u8]) -> Result<Content, FileError> {
-        self.provider.read(self.body, path, 0, u64::MAX).await
+    async fn read(&self, path: &[u8]) -> anyhow::Result<Held> {
+        Ok(self.plane.read_file(&self.id, &from_root(path)).await?)
     }
 
-    async fn write(
-        &self,
-        path: &[u8],
-        mode: Option<u32>,
-        content: &mut dyn Pieces,
-    ) -> Result<u64, FileError> {
-        self.provider.write(self.body, path, mode, content).await
+    async fn write(&self, path: &[u8], mode: Option<u32>, content: &mut dyn Pieces) -> anyhow::Result<u64> {
+        self.plane.write_file(&self.id, &from_root(path), mode, content).await
     }
 
-    async fn make_directory(&self, path: &[u8]) -> Result<(), FileError> {
-        match self.provider.make_directory(self.body, path, false).await {
-            Err(FileError::Exists { .. }) => match self.stat(path).await?.kind {
-                pinfold_provider::FileKind::Directory => Ok(()),
-                _ => Err(FileError::NotADirectory { why: "something else has its name".into() }),
-            },
-            other => other,
-        }
+    async fn make_directory(&self, path: &[u8], mode: Option<u32>) -> anyhow::Result<()> {
+        self.plane.make_directory(&self.id, &from_root(path), mode).await?;
+        Ok(())
     }
 
-    async fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), FileError> {
-        self.provider.set_mode(self.body, path, mode).await
+    async fn make_link(&self, path: &[u8], target: &[u8]) -> anyhow::Result<()> {
+        self.plane.make_link(&self.id, &from_root(path), target).await?;
+        Ok(())
     }
+}
 
-    async fn make_link(&self, path: &[u8], target: &[u8]) -> Result<(), FileError> {
-        match self.provider.make_link(self.body, path, target).await {
-            Err(FileError::Exists { .. }) => {
-                self.provider.remove(self.body, path, false).await?;
-                self.provider.make_link(self.body, path, target).await
-            }
-            other => other,
-        }
+fn from_root(path: &[u8]) -> Vec<u8> {
+    if path.first() == Some(&b'/') { path.to_vec() } else { below(WORK, path) }
+}
+
+fn told(it: &FileEntry) -> anyhow::Result<Told> {
+    let target = bytes(it.target.as_ref(), it.target_base64.as_ref())?;
+    Ok(Told { kind: it.kind, mode: it.mode, target })
+}
+
+/// What is no text is told otherwise, too.
+fn bytes(text: Option<&String>, base64: Option<&String>) -> anyhow::Result<Vec<u8>> {
+    match base64 {
+        Some(base64) => Ok(STANDARD.decode(base64)?),
+        None => Ok(text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()),
     }
 }
 

@@ -1,23 +1,21 @@
 //! Into a sandbox.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
-use pinfold_provider::{FileError, FileKind, Pieces};
+use pinfold_api::FileKind;
+use pinfold_provider::{FileError, Pieces};
 use tokio::sync::mpsc;
 
 use super::Copied;
 use super::inside::{Inside, below, last_name};
 use super::outside::open_file;
 use crate::console::read_here;
-
-/// What is read here at a time.
-const PIECE: usize = 256 * 1024;
+use crate::pieces::OfFile;
 
 pub(super) async fn from_pipe(inside: &dyn Inside, to: &[u8]) -> anyhow::Result<Copied> {
     if inside.stat(to).await.is_ok_and(|told| told.kind == FileKind::Directory) {
@@ -43,7 +41,7 @@ pub(super) async fn from_path(inside: &dyn Inside, from: &Path, to: &[u8]) -> an
             inside.make_link(&spot, target.as_os_str().as_bytes()).await.with_context(shown)?;
             copied.links += 1;
         } else if facts.is_dir() {
-            inside.make_directory(&spot).await.with_context(shown)?;
+            inside.make_directory(&spot, None).await.with_context(shown)?;
             unfinished.push((spot.clone(), facts.permissions().mode() & 0o7777));
             copied.directories += 1;
             left.extend(entries(&path, &spot).with_context(shown)?);
@@ -53,7 +51,7 @@ pub(super) async fn from_path(inside: &dyn Inside, from: &Path, to: &[u8]) -> an
     }
     // The innermost first: after it, a directory may not let anybody in.
     for (spot, mode) in unfinished.into_iter().rev() {
-        inside.set_mode(&spot, mode).await.context("could not set the mode of a directory")?;
+        inside.make_directory(&spot, Some(mode)).await.context("could not set the mode of a directory")?;
     }
     Ok(copied)
 }
@@ -69,7 +67,7 @@ fn entries(path: &Path, spot: &[u8]) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>>
 
 async fn copy_file(inside: &dyn Inside, path: &Path, spot: &[u8]) -> anyhow::Result<u64> {
     let (file, mode) = open_file(path)?;
-    Ok(inside.write(spot, Some(mode), &mut OfFile(file)).await?)
+    inside.write(spot, Some(mode), &mut OfFile(file)).await
 }
 
 /// Where it lands: in a directory that is there, under its own name, or else as what was named.
@@ -80,19 +78,6 @@ async fn landing(inside: &dyn Inside, from: &Path, to: &[u8]) -> anyhow::Result<
         return Ok(to.to_vec());
     }
     Ok(last_name(from.as_os_str().as_bytes()).map_or_else(|| to.to_vec(), |name| below(to, name)))
-}
-
-struct OfFile(File);
-
-#[async_trait]
-impl Pieces for OfFile {
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError> {
-        let mut piece = vec![0; PIECE];
-        let read =
-            self.0.read(&mut piece).map_err(|error| FileError::NoContent { why: error.to_string() })?;
-        piece.truncate(read);
-        Ok((read > 0).then_some(piece))
-    }
 }
 
 struct Piped(mpsc::Receiver<Vec<u8>>);

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use pinfold_provider::{FileKind, Metadata};
+use pinfold_api::FileKind;
 
 use super::Copied;
-use super::inside::{Inside, below, last_name};
+use super::inside::{Inside, Told, below, last_name};
 use super::outside::{Ground, Spot};
 use crate::table::harmless;
 
@@ -32,10 +32,12 @@ pub(super) async fn to_path(inside: &dyn Inside, from: &[u8], to: &Path) -> anyh
     let mut left = vec![(from.to_vec(), spot, told)];
     while let Some((path, spot, told)) = left.pop() {
         match told.kind {
-            FileKind::File => copy_file(inside, &ground, &path, &spot, &mut copied).await?,
+            FileKind::File => {
+                copied.bytes += copy_file(inside, &ground, &path, &spot, &told).await?;
+                copied.files += 1;
+            }
             FileKind::Link => {
-                let target = told.target.as_deref().unwrap_or_default();
-                ground.make_link(&spot, target).with_context(|| here(&path))?;
+                ground.make_link(&spot, &told.target).with_context(|| here(&path))?;
                 copied.links += 1;
             }
             FileKind::Directory => {
@@ -62,7 +64,7 @@ async fn entries(
     inside: &dyn Inside,
     path: &[u8],
     spot: &Spot,
-) -> anyhow::Result<Vec<(Vec<u8>, Spot, Metadata)>> {
+) -> anyhow::Result<Vec<(Vec<u8>, Spot, Told)>> {
     let mut found = Vec::new();
     for entry in inside.list(path).await? {
         let Some(spot) = spot.below(&entry.name) else {
@@ -71,7 +73,7 @@ async fn entries(
                 harmless(&String::from_utf8_lossy(&entry.name))
             );
         };
-        found.push((below(path, &entry.name), spot, entry.metadata));
+        found.push((below(path, &entry.name), spot, entry.told));
     }
     Ok(found)
 }
@@ -81,17 +83,17 @@ async fn copy_file(
     ground: &Ground,
     path: &[u8],
     spot: &Spot,
-    copied: &mut Copied,
-) -> anyhow::Result<()> {
+    told: &Told,
+) -> anyhow::Result<u64> {
     let mut content = inside.read(path).await?;
     let mut draft = ground.draft(spot).with_context(|| here(path))?;
+    let mut bytes = 0;
     while let Some(piece) = content.pieces.next().await? {
         draft.write(&piece).with_context(|| here(path))?;
-        copied.bytes += piece.len() as u64;
+        bytes += piece.len() as u64;
     }
-    draft.put(content.metadata.mode).with_context(|| here(path))?;
-    copied.files += 1;
-    Ok(())
+    draft.put(content.mode.unwrap_or(told.mode)).with_context(|| here(path))?;
+    Ok(bytes)
 }
 
 /// Where it lands: in a directory that is there, under its own name, or else as what was named.

@@ -1,15 +1,14 @@
 //! Each question to either side.
 
 use pinfold_api::{
-    CreateSandbox, ErrorCode, ExecRequest, Execution, NewToken, Receipt, Resources, RunRequest, Sandbox,
-    SandboxSummary, Stats, StdinAnswer, StdinRequest, Token, TokenCreated,
+    CreateSandbox, ErrorCode, Examination, ExecRequest, Execution, Image, ImageRemoved, NewToken, OutputPage,
+    Receipt, Resources, RunRequest, Sandbox, SandboxSummary, Stats, StdinAnswer, StdinRequest, TerminalSize,
+    Token, TokenCreated,
 };
 use pinfold_client::{Answered, encoded};
 use pinfold_lifecycle::{ExecutionId, SandboxId, TokenId};
 use pinfold_server::Failure as ServiceFailure;
 use pinfold_server::service::{self, Attached, Creation, Stopped, WaitFor};
-
-use crate::failure::Failure;
 
 use super::{Here, Plane, PlaneError, Running, Stream};
 
@@ -20,7 +19,7 @@ const START_S: u64 = 120;
 /// Of a list, read at a time.
 const PAGE: usize = 1_000;
 
-type Asked<T> = Result<T, PlaneError>;
+pub(super) type Asked<T> = Result<T, PlaneError>;
 
 /// Asks the one or the other.
 macro_rules! ask {
@@ -31,8 +30,9 @@ macro_rules! ask {
         }
     };
 }
+pub(super) use ask;
 
-fn sandbox_id(given: &str) -> Result<SandboxId, ServiceFailure> {
+pub(super) fn sandbox_id(given: &str) -> Result<SandboxId, ServiceFailure> {
     given
         .parse()
         .map_err(|_| ServiceFailure::new(ErrorCode::UnknownSandbox, format!("there is no sandbox `{given}`")))
@@ -51,7 +51,7 @@ fn token_id(given: &str) -> Result<TokenId, ServiceFailure> {
 }
 
 /// In whole seconds, and no shorter.
-fn seconds(ms: u64) -> u64 {
+pub(super) fn seconds(ms: u64) -> u64 {
     ms.div_ceil(1_000).min(3_600)
 }
 
@@ -125,26 +125,46 @@ impl Plane {
         }
     }
 
-    /// Records somebody's word that a quarantined body is gone.
-    pub(crate) async fn attest(&self, id: &str, by: String, reason: String) -> anyhow::Result<()> {
-        let here = self.at_hand("an attestation")?;
-        let id = sandbox_id(id).map_err(PlaneError::from)?;
-        Ok(here.service.host().engine.attest(id, by, reason).await?)
+    /// Records somebody's word that a quarantined body is gone: whose, a server knows by the token.
+    pub(crate) async fn attest(&self, id: &str, by: String, reason: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Server(server) => {
+                server.client.attest(id, reason).await.map_err(|error| server.judge(error))?;
+            }
+            Self::Here(here) => {
+                let id = sandbox_id(id).map_err(PlaneError::from)?;
+                here.service.host().engine.attest(id, by, reason.to_owned()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets the record of a sandbox that is proven gone.
     pub(crate) async fn forget(&self, id: &str) -> anyhow::Result<()> {
-        let here = self.at_hand("forgetting a record")?;
-        let id = sandbox_id(id).map_err(PlaneError::from)?;
-        Ok(here.service.host().engine.forget(id).await?)
+        match self {
+            Self::Server(server) => {
+                server.client.forget(id, 0).await.map_err(|error| server.judge(error))?;
+            }
+            Self::Here(here) => {
+                let id = sandbox_id(id).map_err(PlaneError::from)?;
+                here.service.host().engine.forget(id).await?;
+            }
+        }
+        Ok(())
     }
 
-    /// This process, for what only somebody on the host of the sandboxes can do.
-    pub(crate) fn at_hand(&self, what: &'static str) -> Result<&Here, Failure> {
-        match self {
-            Self::Server(server) => Err(Failure::Elsewhere { what, url: server.address.clone() }),
-            Self::Here(here) => Ok(here),
-        }
+    /// Looks at one closely.
+    pub(crate) async fn examine(&self, id: &str) -> Asked<Examination> {
+        ask!(self, server => server.client.examine(id), here => async {
+            here.service.examine(sandbox_id(id)?).await
+        })
+    }
+
+    /// Says how large the terminal is; the command may not even run yet.
+    pub(crate) async fn resize(&self, execution: &str, size: TerminalSize) -> Asked<()> {
+        ask!(self, server => async { server.client.resize(execution, size).await.map(drop) }, here => async {
+            here.service.resize(execution_id(execution)?, size).await
+        })
     }
 
     /// The sandbox ends with the command, and with this process.
@@ -187,6 +207,13 @@ impl Plane {
         }
     }
 
+    /// What a command has written so far, after a number.
+    pub(crate) async fn output(&self, execution: &str, after: u64) -> Asked<OutputPage> {
+        ask!(self, server => server.client.output(execution, after), here => async {
+            here.service.output(execution_id(execution)?, after).await
+        })
+    }
+
     /// Without waiting for its end.
     pub(crate) async fn cancel(&self, execution: &str) -> Asked<Execution> {
         ask!(self, server => server.client.begin_cancel(execution), here => async {
@@ -197,6 +224,16 @@ impl Plane {
     pub(crate) async fn feed(&self, execution: &str, request: &StdinRequest) -> Asked<StdinAnswer> {
         ask!(self, server => server.client.feed(execution, request), here => async {
             here.service.feed(execution_id(execution)?, request).await
+        })
+    }
+
+    pub(crate) async fn images(&self) -> Asked<Vec<Image>> {
+        ask!(self, server => server.client.images(), here => here.service.images())
+    }
+
+    pub(crate) async fn remove_image(&self, name: &str) -> Asked<ImageRemoved> {
+        ask!(self, server => server.client.remove_image(name), here => {
+            here.service.remove_image(name.to_owned())
         })
     }
 

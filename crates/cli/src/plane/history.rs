@@ -4,6 +4,7 @@ use pinfold_api::{Comparison, EventPage, Health, LogPage};
 use pinfold_engine::Reconcile;
 use pinfold_logs::Cursor;
 
+use super::asked::seconds;
 use super::{Plane, PlaneError};
 
 /// Entries and events read at a time.
@@ -50,6 +51,16 @@ impl Plane {
             Self::Here(here) => {
                 Ok(here.service.compare(Reconcile::DryRun).await.map_err(PlaneError::from)?)
             }
+        }
+    }
+    /// Compares, repairs, and waits so long until that is done.
+    pub(crate) async fn reconcile(&self, wait_ms: u64) -> anyhow::Result<Comparison> {
+        match self {
+            Self::Server(server) => {
+                let found = server.client.reconcile(seconds(wait_ms)).await;
+                found.map_err(|error| server.judge(error).into())
+            }
+            Self::Here(here) => Ok(here.service.reconcile(wait_ms).await.map_err(PlaneError::from)?),
         }
     }
 }

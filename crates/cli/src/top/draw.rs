@@ -9,10 +9,14 @@ use ratatui::widgets::{Paragraph, Row as TableRow, Table, TableState};
 
 use super::screen::{Screen, View};
 use super::source::Row;
+use crate::colour::Mood;
 use crate::documents::word;
 use crate::table::{age, harmless};
 
 pub(super) const TITLES: [&str; 8] = ["ID", "NAME", "STATUS", "TYPE", "CPU", "MEMORY", "AGE", "FLAGS"];
+
+/// The place of the state among them.
+pub(super) const STATUS: usize = 2;
 
 /// What a list shows of one sandbox, with nothing in it that a terminal would obey.
 pub(super) fn cells(row: &Row) -> [String; 8] {
@@ -74,7 +78,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
     let widths: Vec<_> = (0..TITLES.len()).map(width).collect();
     let rows = rows.into_iter().map(|(mut cells, is_stopping, row)| {
         if is_stopping {
-            cells[2] = "stopping".to_owned();
+            cells[STATUS] = "stopping".to_owned();
         }
         TableRow::new(cells).style(colour(row.status))
     });
@@ -92,11 +96,11 @@ fn is_stopping(screen: &Screen, row: &Row) -> bool {
 }
 
 fn colour(state: State) -> Style {
-    match state {
-        State::Running => Style::new().fg(Color::Green),
-        State::Unhealthy | State::Unknown | State::Quarantined | State::Failed => Style::new().fg(Color::Red),
-        State::Provisioning | State::Terminating => Style::new().fg(Color::Yellow),
-        State::Ready | State::Completed | State::Terminated => Style::new(),
+    match Mood::from(state) {
+        Mood::Good => Style::new().fg(Color::Green),
+        Mood::Moving => Style::new().fg(Color::Yellow),
+        Mood::Bad => Style::new().fg(Color::Red),
+        Mood::Plain => Style::new(),
     }
 }
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pinfold_api::{Cause, Finding, Resources, SandboxSummary, State};
-use pinfold_lifecycle::SandboxId;
-use pinfold_server::service::{Stopped, Wanted};
-use pinfold_server::{Failure, Service};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::log::Log;
 use crate::documents::word;
+use crate::plane::{Plane, Wanted};
 
 /// One sandbox as the screen shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,9 +38,10 @@ pub(super) trait Source: Send + Sync {
     async fn read_on(&self, id: &str, log: &mut Log) -> anyhow::Result<()>;
 }
 
-/// Listed at a time, and in all.
-const PAGE: usize = 500;
+/// Listed in all.
 const MOST: usize = 2_000;
+/// Measured at each look through a server, so that others with the same token get their turn.
+const MEASURED_REMOTELY: usize = 500;
 /// Measured at the same time.
 const AT_A_TIME: usize = 64;
 /// How long a body is asked what it uses before its row goes without it.
@@ -52,43 +51,39 @@ const STOP_MS: u64 = 30_000;
 const EXECUTIONS_READ: usize = 5;
 
 #[async_trait]
-impl Source for Service {
+impl Source for Plane {
     async fn sandboxes(&self) -> anyhow::Result<Vec<Row>> {
-        let mut found = Vec::new();
-        let mut after = None;
-        while found.len() < MOST {
-            let page = self.list(&Wanted::default(), after, PAGE).await.map_err(told)?;
-            found.extend(page.sandboxes);
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
+        let mut found = self.list(&Wanted::default()).await?;
+        found.truncate(MOST);
+        let most = match self {
+            Self::Server(_) => MEASURED_REMOTELY,
+            Self::Here(_) => MOST,
+        };
         let places = Semaphore::new(AT_A_TIME);
-        let measured = found.iter().map(|it| measure(self, &places, it));
+        let measured = found.iter().take(most).map(|it| measure(self, &places, it));
         let measured = futures_util::future::join_all(measured).await;
+        let measured = measured.into_iter().chain(std::iter::repeat_with(|| None));
         Ok(found.into_iter().zip(measured).map(|(it, used)| row(it, used)).collect())
     }
 
     async fn stop(&self, id: &str) -> anyhow::Result<String> {
-        match Service::stop(self, id.parse()?, false, STOP_MS).await.map_err(told)? {
-            Stopped::Gone(receipt) => {
+        match Self::stop(self, id, false, STOP_MS).await? {
+            Some(receipt) => {
                 let absent = receipt.checks.iter().filter(|check| check.result == Finding::Absent).count();
                 let (cause, all) = (word(&receipt.cause), receipt.checks.len());
                 Ok(format!("{id} is gone: {cause}; {absent} of {all} kinds of things looked for are absent"))
             }
-            Stopped::Pending(_) => Ok(format!("{id} is being stopped; it is not proven gone yet")),
+            None => Ok(format!("{id} is being stopped; it is not proven gone yet")),
         }
     }
 
     async fn read_on(&self, id: &str, log: &mut Log) -> anyhow::Result<()> {
-        let executions = self.executions(id.parse()?).await.map_err(told)?;
+        let executions = self.executions(id).await?;
         let latest = executions.len().saturating_sub(EXECUTIONS_READ);
         for execution in &executions[latest..] {
             let place = log.begin(&execution.execution_id, &execution.command);
             while !log.is_over(place) {
-                let page =
-                    self.output(execution.execution_id.parse()?, log.after(place)).await.map_err(told)?;
+                let page = self.output(&execution.execution_id, log.after(place)).await?;
                 let was_empty = page.events.is_empty();
                 log.add(place, &page);
                 if was_empty {
@@ -100,7 +95,7 @@ impl Source for Service {
     }
 }
 
-async fn measure(service: &Service, places: &Semaphore, it: &SandboxSummary) -> Option<Resources> {
+async fn measure(plane: &Plane, places: &Semaphore, it: &SandboxSummary) -> Option<Resources> {
     let has_body = match it.status {
         State::Ready | State::Running | State::Unhealthy | State::Unknown => true,
         State::Provisioning
@@ -113,9 +108,8 @@ async fn measure(service: &Service, places: &Semaphore, it: &SandboxSummary) -> 
     if !has_body {
         return None;
     }
-    let id: SandboxId = it.id.parse().ok()?;
     let _place = places.acquire().await.ok()?;
-    tokio::time::timeout(ASK_USAGE, service.resources(id)).await.ok()?.ok()
+    tokio::time::timeout(ASK_USAGE, plane.resources(&it.id)).await.ok()?.ok()
 }
 
 fn row(it: SandboxSummary, used: Option<Resources>) -> Row {
@@ -131,12 +125,4 @@ fn row(it: SandboxSummary, used: Option<Resources>) -> Row {
         age_ms: used.map(|used| used.duration_ms).or(minutes),
         flags: it.flags,
     }
-}
-
-fn told(failure: Failure) -> anyhow::Error {
-    anyhow::anyhow!(
-        "{}{}",
-        failure.detail.message,
-        failure.hidden.map(|why| format!(" ({why})")).unwrap_or_default()
-    )
 }

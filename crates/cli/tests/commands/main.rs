@@ -17,6 +17,7 @@ mod looks;
 mod planes;
 mod ps;
 mod quick_start;
+mod remote;
 mod run;
 mod screen;
 mod serve;

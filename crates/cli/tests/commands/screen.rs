@@ -1,4 +1,4 @@
-//! `top`, `shell` and Ctrl-C in a real terminal, with somebody in front of it.
+//! `top`, `shell`, `logs -f`, colours and Ctrl-C in a real terminal, with somebody in front of it.
 
 mod tmux;
 
@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::tmux::Tmux;
 use crate::ground::{Ground, grounds, is_alive, keeper_of, text, until};
+use crate::serve::Server;
 
 /// A sandbox that is busy as long as it is there.
 fn busy(ground: &Ground) -> (String, std::process::Child) {
@@ -24,10 +25,26 @@ fn cpu_percent(screen: &str, name: &str) -> Option<u64> {
     row.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
 }
 
+/// Each with everything at hand, and again through a server.
+fn here_and_elsewhere() -> impl Iterator<Item = (Ground, bool)> {
+    [false, true].into_iter().flat_map(|is_elsewhere| grounds().into_iter().map(move |it| (it, is_elsewhere)))
+}
+
+/// From here on the shell there has nothing but the address of a server and a token for it.
+fn move_elsewhere(tmux: &Tmux<'_>, server: &Server) {
+    let (url, token) = (server.address(), server.token());
+    tmux.type_in(&format!(
+        "export PINFOLD_URL={url} PINFOLD_TOKEN={token} PINFOLD_DATA_DIR=/proc/none; clear\n"
+    ));
+    until("it is elsewhere", || !tmux.shows("export"));
+}
+
 #[test]
 fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
-    for ground in grounds() {
+    for (ground, is_elsewhere) in here_and_elsewhere() {
         let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
+        server.iter().for_each(|server| move_elsewhere(&tmux, server));
         let (id, mut child) = busy(&ground);
         let before = tmux.settings();
 
@@ -89,15 +106,18 @@ fn one_frame_of_top_is_a_table() {
         assert!(text(&output.stdout).starts_with("ID"), "{}{}", text(&output.stdout), text(&output.stderr));
         assert!(text(&output.stdout).contains(&id));
         assert_eq!((&document[0]["name"], &document[0]["status"]), (&"calm".into(), &"ready".into()));
-        assert!(document[0]["cpu_percent"].is_number(), "{document}");
+        // A machine that is very busy may not answer in time.
+        until("it is measured", || ground.document(&["top", "--json"])[0]["cpu_percent"].is_number());
         assert_eq!(refused.status.code(), Some(2), "there is no terminal");
     }
 }
 
 #[test]
 fn a_shell_has_a_terminal_that_grows_with_the_one_here() {
-    for ground in grounds() {
+    for (ground, is_elsewhere) in here_and_elsewhere() {
         let Some(tmux) = Tmux::start(&ground, 100, 30) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
+        server.iter().for_each(|server| move_elsewhere(&tmux, server));
         let id = ground.create(&[]);
         let before = tmux.settings();
 
@@ -140,4 +160,63 @@ fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
         assert!(!tmux.shows("present") && !tmux.shows("unknown"), "{}", tmux.screen());
         assert!(ground.is_clean());
     }
+}
+
+#[test]
+fn a_log_is_followed_line_by_line_until_it_is_over_or_somebody_has_seen_enough() {
+    for (ground, is_elsewhere) in here_and_elsewhere() {
+        let Some(tmux) = Tmux::start(&ground, 110, 30) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
+        server.iter().for_each(|server| move_elsewhere(&tmux, server));
+        let id = ground.create(&[]);
+        let script = "echo first line; while [ ! -e go ]; do sleep 0.05; done; echo second line; sleep 100";
+        let mut writer = ground.command(&["exec", &id, "--", "sh", "-c", script]);
+        let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+
+        tmux.type_in(&format!("pinfold logs -f --output-only {id}\n"));
+        until("what was written is shown", || tmux.shows("first line"));
+        assert!(!tmux.shows("second line"));
+        ground.pinfold(&["exec", &id, "--", "touch", "/workspace/go"]);
+        until("what is written is shown", || tmux.shows("second line"));
+        tmux.press("C-c");
+        until("it has ended", || tmux.running().is_none());
+        tmux.type_in("echo code $?.\n");
+        until("its code is shown", || tmux.shows("code 130."));
+        let listed = ground.document(&["ps", "--json"]);
+        assert_eq!(listed[0]["status"], "running", "what was read goes on: {listed}");
+
+        tmux.type_in(&format!("clear; pinfold logs -f --output-only {id}\n"));
+        until("all of it is shown again", || tmux.shows("second line"));
+        assert!(tmux.running().is_some());
+        ground.pinfold(&["stop", "--force", &id]);
+        until("it ends by itself", || tmux.running().is_none());
+        tmux.type_in("echo code $?.\n");
+        until("its code is shown", || tmux.shows("code 0."));
+        writer.wait().unwrap();
+    }
+}
+
+#[test]
+fn states_are_coloured_on_a_terminal_and_nowhere_else() {
+    let ground = grounds().remove(0);
+    let Some(tmux) = Tmux::start(&ground, 140, 30) else { return };
+    let id = ground.create(&[]);
+    let green = |what: &str| tmux.coloured().contains(&format!("\u{1b}[32m{what}"));
+
+    for command in ["ps", "top --once", "inspect", "ps --json"] {
+        let command = if command == "inspect" { format!("inspect {id}") } else { command.to_owned() };
+        tmux.type_in(&format!("clear; pinfold {command}; echo over$((1 + 1))\n"));
+        until("it is shown", || tmux.shows("over2") && tmux.shows("ready"));
+        assert_eq!(green("ready"), command != "ps --json", "{command}: {}", tmux.coloured());
+        tmux.type_in(&format!("clear; NO_COLOR=1 pinfold {command}; echo over$((1 + 2))\n"));
+        until("it is shown again", || tmux.shows("over3") && tmux.shows("ready"));
+        assert!(!green("ready"), "{command}: {}", tmux.coloured());
+        let words: Vec<_> = command.split(' ').collect();
+        assert!(!text(&ground.pinfold(&words).stdout).contains('\u{1b}'), "{command} in a pipe");
+    }
+    tmux.type_in(&format!("clear; pinfold stop --force {id}\n"));
+    until("the receipt is shown", || tmux.shows("directories"));
+    assert!(green("absent"), "{}", tmux.coloured());
+    let again = text(&ground.pinfold(&["stop", &id]).stdout);
+    assert!(again.contains("absent") && !again.contains('\u{1b}'), "{again}");
 }

@@ -44,6 +44,10 @@ impl Server {
         self.address.clone()
     }
 
+    pub(crate) fn token(&self) -> &str {
+        self.token.trim()
+    }
+
     /// For another runtime: connections live in the one that they were made in.
     pub(crate) fn fresh_client(&self) -> Client {
         Client::new(&self.address, &self.token).unwrap()

@@ -1,10 +1,10 @@
-//! Looking after sandboxes: `…/probe`, `…/touch`, `/api/sandbox/audit`, `/reconcile`, `/health`, and `/api/audit`.
+//! Looking after sandboxes: `…/probe`, `…/examine`, `…/touch`, `/api/sandbox/audit`, `/reconcile`, `/health`, and `/api/audit`.
 
 use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State;
-use pinfold_api::{AuditPage, Comparison, Health, ProbeResult, Sandbox};
+use pinfold_api::{AuditPage, Comparison, Examination, Health, ProbeResult, Sandbox};
 use pinfold_engine::Reconcile;
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::Role;
@@ -15,14 +15,17 @@ use utoipa_axum::routes;
 use super::extract::{Id, Query, number};
 use super::groups::{Group, PATIENT, QUICK};
 use super::paging::limit;
-use super::sandboxes::{SandboxPath, seen_through};
+use super::sandboxes::{SandboxPath, seen_through, wait_ms};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
         Group::of(Role::Viewer, QUICK).routes(routes!(health)),
         Group::of(Role::Operator, QUICK).routes(routes!(probe)).routes(routes!(touch)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(compare)).routes(routes!(reconcile)),
+        Group::of(Role::Operator, PATIENT)
+            .routes(routes!(examine))
+            .routes(routes!(compare))
+            .routes(routes!(reconcile)),
         Group::of(Role::Admin, QUICK).routes(routes!(audit)),
     ]
 }
@@ -44,6 +47,16 @@ async fn probe(
     service.probe(id).await.map(Answer)
 }
 
+/// Look at a sandbox closely: what is recorded, what is due, each thing that can be tried without harm, and what to do.
+#[utoipa::path(post, operation_id = "examine_sandbox", path = "/api/sandbox/{id}/examine", tag = "sandboxes", params(SandboxPath),
+    responses((status = 200, description = "What was found", body = Examination)))]
+async fn examine(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<SandboxId>,
+) -> Result<Answer<Examination>, Failure> {
+    service.examine(id).await.map(Answer)
+}
+
 /// Keep an idle sandbox: its idleness is counted anew. Its longest life stays what it is.
 #[utoipa::path(post, operation_id = "touch_sandbox", path = "/api/sandbox/{id}/touch", tag = "sandboxes", params(SandboxPath),
     responses((status = 200, description = "As of now", body = Sandbox)))]
@@ -61,11 +74,25 @@ async fn compare(State(service): State<Arc<Service>>) -> Result<Answer<Compariso
     seen_through(async move { service.compare(Reconcile::DryRun).await }).await.map(Answer)
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ReconcileQuery {
+    /// How many seconds to wait until all is proven to work or proven gone. Without it: none.
+    #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
+    wait: Option<u64>,
+}
+
 /// Compare what is recorded with what is there, and repair the difference.
-#[utoipa::path(post, operation_id = "reconcile_sandboxes", path = "/api/sandbox/reconcile", tag = "server",
+#[utoipa::path(post, operation_id = "reconcile_sandboxes", path = "/api/sandbox/reconcile", tag = "server", params(ReconcileQuery),
     responses((status = 200, description = "What was found, and is being repaired", body = Comparison)))]
-async fn reconcile(State(service): State<Arc<Service>>) -> Result<Answer<Comparison>, Failure> {
-    seen_through(async move { service.compare(Reconcile::Repair).await }).await.map(Answer)
+async fn reconcile(
+    State(service): State<Arc<Service>>,
+    Query(query): Query<ReconcileQuery>,
+) -> Result<Answer<Comparison>, Failure> {
+    let wait_ms = wait_ms(query.wait, 0)?;
+    seen_through(async move { service.reconcile(wait_ms).await }).await.map(Answer)
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -1,8 +1,9 @@
-//! `/api/executions/{id}/pty`: a terminal over a WebSocket. Binary frames are bytes in both directions, text frames are
+//! `/api/executions/{id}/pty`: a terminal over a WebSocket; `…/resize`: its size, for those who have no such connection. Binary frames are bytes in both directions, text frames are
 //! JSON. What is written waits in the log, so that nobody who reads slowly holds it up, and who comes back reads on.
 
 use std::sync::Arc;
 
+use axum::Json as Answer;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -11,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use pinfold_api::{ErrorCode, OutputEvent, TerminalRead, TerminalSaying};
+use pinfold_api::{ErrorCode, OutputEvent, TerminalRead, TerminalSaying, TerminalSize};
 use pinfold_lifecycle::ExecutionId;
 use pinfold_store::Role;
 use serde::{Deserialize, Serialize};
@@ -20,12 +21,12 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::executions::ExecutionPath;
-use super::extract::{Id, Query, number};
+use super::extract::{Id, Json, Query, number};
 use super::groups::{Group, QUICK};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Operator, QUICK).routes(routes!(attach))]
+    vec![Group::of(Role::Operator, QUICK).routes(routes!(attach)).routes(routes!(resize))]
 }
 
 /// Of one frame that comes in.
@@ -58,6 +59,27 @@ async fn attach(
     let events = service.follow(id, query.after.unwrap_or(0)).await?;
     let upgrade = upgrade.max_message_size(LONGEST_FRAME).max_frame_size(LONGEST_FRAME);
     Ok(upgrade.on_upgrade(move |socket| converse(service, id, events, socket)))
+}
+
+/// Say how large the terminal of an execution is now; it may not even run yet.
+#[utoipa::path(post, operation_id = "resize_terminal", path = "/api/executions/{id}/resize", tag = "executions", params(ExecutionPath),
+    request_body = TerminalSize,
+    responses((status = 200, description = "It is that large", body = TerminalSize)))]
+async fn resize(
+    State(service): State<Arc<Service>>,
+    Id(id): Id<ExecutionId>,
+    Json(size): Json<TerminalSize>,
+) -> Result<Answer<TerminalSize>, Failure> {
+    if !service.execution(id).await?.tty {
+        return Err(Failure::new(ErrorCode::WrongState, "the execution has no terminal"));
+    }
+    for (field, given) in [("columns", size.columns), ("rows", size.rows)] {
+        if given == 0 {
+            return Err(Failure::bad_input(field, "a terminal has at least one"));
+        }
+    }
+    service.resize(id, size).await?;
+    Ok(Answer(size))
 }
 
 /// Why a conversation is over.

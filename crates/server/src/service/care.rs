@@ -51,6 +51,13 @@ impl Service {
         self.sandbox(id).await
     }
 
+    /// Compares, repairs, and waits so long until that is done.
+    pub async fn reconcile(&self, wait_ms: u64) -> Result<Comparison, Failure> {
+        let found = self.compare(Reconcile::Repair).await?;
+        let unsettled = self.wait_until_settled(wait_ms).await?;
+        Ok(Comparison { unsettled: Some(unsettled), ..found })
+    }
+
     /// Compares everything that is recorded with everything that is there.
     pub async fn compare(&self, how: Reconcile) -> Result<Comparison, Failure> {
         let report = self.host.engine.reconcile(how).await.map_err(Failure::unavailable)?;
@@ -84,5 +91,6 @@ fn comparison(report: ReconcileReport, how: Reconcile, disagreements: Vec<String
         unreadable_records: ids(report.unreadable_records),
         unreadable_marks: report.unreadable_marks,
         disagreements,
+        unsettled: None,
     }
 }

@@ -82,7 +82,7 @@ impl Failure {
 }
 
 /// As the wire spells it.
-fn spelled(cause: api::Cause) -> String {
+pub(super) fn spelled(cause: api::Cause) -> String {
     json!(cause).as_str().unwrap_or_default().to_owned()
 }
 

@@ -1,57 +1,102 @@
 //! Files inside a sandbox.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{FileEntry, FileListing, FileRemoved, FileWritten};
 use pinfold_lifecycle::{Life, SandboxId, Timestamp};
-use pinfold_provider::{Body, Content, Files, Metadata, Pieces};
+use pinfold_provider::{Body, Content, FileError, FileKind, Files, Metadata, Pieces};
 
 use super::words::{self, moment};
 use super::{Failure, Service, body_of};
-
-/// Entries told of one directory.
-const MOST_ENTRIES: usize = 10_000;
 
 impl Service {
     /// From a place on, no more than `most` bytes.
     pub async fn read_file(
         &self,
         id: SandboxId,
-        path: &str,
+        path: &[u8],
         from: u64,
         most: u64,
     ) -> Result<Content, Failure> {
         let body = self.body_at_work(id).await?;
-        Ok(self.host.provider.read(body, path.as_bytes(), from, most).await?)
+        Ok(self.host.provider.read(body, path, from, most).await?)
     }
 
     pub async fn write_file(
         &self,
         id: SandboxId,
-        path: &str,
+        path: &[u8],
         mode: Option<u32>,
         content: &mut dyn Pieces,
     ) -> Result<FileWritten, Failure> {
         let body = self.body_at_work(id).await?;
-        let bytes = self.host.provider.write(body, path.as_bytes(), mode, content).await?;
-        Ok(FileWritten { path: path.to_owned(), bytes })
+        let bytes = self.host.provider.write(body, path, mode, content).await?;
+        Ok(FileWritten { path: text(path), bytes })
     }
 
-    pub async fn list_files(&self, id: SandboxId, path: &str) -> Result<FileListing, Failure> {
+    /// Of a link itself, not of what it leads to.
+    pub async fn stat_file(&self, id: SandboxId, path: &[u8]) -> Result<FileEntry, Failure> {
         let body = self.body_at_work(id).await?;
-        let listing = self.host.provider.list(body, path.as_bytes(), MOST_ENTRIES).await?;
+        let told = self.host.provider.stat(body, path).await?;
+        let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
+        Ok(entry(name.unwrap_or(b"/"), &told))
+    }
+
+    /// One that is there already is as good as one that is made.
+    pub async fn make_directory(
+        &self,
+        id: SandboxId,
+        path: &[u8],
+        mode: Option<u32>,
+    ) -> Result<FileWritten, Failure> {
+        let body = self.body_at_work(id).await?;
+        let provider = &self.host.provider;
+        match provider.make_directory(body, path, false).await {
+            Err(FileError::Exists { why }) => {
+                if provider.stat(body, path).await?.kind != FileKind::Directory {
+                    return Err(FileError::Exists { why }.into());
+                }
+            }
+            made => made?,
+        }
+        if let Some(mode) = mode {
+            provider.set_mode(body, path, mode).await?;
+        }
+        Ok(FileWritten { path: text(path), bytes: 0 })
+    }
+
+    /// What is no directory makes way for it.
+    pub async fn make_link(&self, id: SandboxId, path: &[u8], target: &[u8]) -> Result<FileWritten, Failure> {
+        let body = self.body_at_work(id).await?;
+        let provider = &self.host.provider;
+        match provider.make_link(body, path, target).await {
+            Err(FileError::Exists { .. }) => {
+                provider.remove(body, path, false).await?;
+                provider.make_link(body, path, target).await?;
+            }
+            made => made?,
+        }
+        Ok(FileWritten { path: text(path), bytes: target.len() as u64 })
+    }
+
+    /// By their names, no more than `most`.
+    pub async fn list_files(&self, id: SandboxId, path: &[u8], most: usize) -> Result<FileListing, Failure> {
+        let body = self.body_at_work(id).await?;
+        let listing = self.host.provider.list(body, path, most).await?;
         let mut entries: Vec<_> = listing.entries.iter().map(|it| entry(&it.name, &it.metadata)).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(FileListing { path: path.to_owned(), entries, more: listing.more })
+        Ok(FileListing { path: text(path), entries, more: listing.more })
     }
 
     pub async fn remove_file(
         &self,
         id: SandboxId,
-        path: &str,
+        path: &[u8],
         recursive: bool,
     ) -> Result<FileRemoved, Failure> {
         let body = self.body_at_work(id).await?;
-        let removed = self.host.provider.remove(body, path.as_bytes(), recursive).await?;
-        Ok(FileRemoved { path: path.to_owned(), removed })
+        let removed = self.host.provider.remove(body, path, recursive).await?;
+        Ok(FileRemoved { path: text(path), removed })
     }
 
     /// Asking what has ended to work is told why it has.
@@ -64,16 +109,27 @@ impl Service {
     }
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What is no text, whole.
+fn no_text(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
+}
+
 fn entry(name: &[u8], metadata: &Metadata) -> FileEntry {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let target = metadata.target.as_deref();
     FileEntry {
         name: text(name),
+        name_base64: no_text(name),
         kind: words::file_kind(metadata.kind),
         size: metadata.size,
         mode: metadata.mode,
         uid: metadata.uid,
         gid: metadata.gid,
         modified_at: moment(Timestamp(metadata.modified_ms)),
-        target: metadata.target.as_deref().map(text),
+        target: target.map(text),
+        target_base64: target.and_then(no_text),
     }
 }

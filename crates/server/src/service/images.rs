@@ -5,13 +5,10 @@ use std::path::PathBuf;
 use pinfold_api::{self as api, ErrorCode, ImageRemoved};
 use pinfold_images::{ImageId, ImportError, RemoveError, ShelfError};
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{Filter, Row, Store};
+use pinfold_store::Row;
 
 use super::words::moment;
 use super::{Failure, Service};
-
-/// Read at a time.
-const ROWS: usize = 500;
 
 impl Service {
     pub async fn images(&self) -> Result<Vec<api::Image>, Failure> {
@@ -30,16 +27,7 @@ impl Service {
     /// Unless a sandbox that is not proven gone may use it.
     pub async fn remove_image(&self, name: String) -> Result<ImageRemoved, Failure> {
         let images = self.host.images().map_err(Failure::internal)?;
-        let (mut rows, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.host.store.list(Filter::Leased, after, ROWS).await?;
-            after = page.last().map(Row::id);
-            let is_last = page.len() < ROWS;
-            rows.extend(page);
-            if is_last {
-                break;
-            }
-        }
+        let rows = self.leased().await?;
         let asked = name.clone();
         let removed =
             tokio::task::spawn_blocking(move || images.remove(&asked, |id| holders(&rows, id))).await;

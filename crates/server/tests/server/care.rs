@@ -28,16 +28,38 @@ async fn a_sandbox_is_tried_and_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_examined_while_it_lives_and_after() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+
+        let living = ground.post(&format!("/api/sandbox/{id}/examine"), json!({})).await.json();
+        ground.delete(&format!("/api/sandbox/{id}")).await;
+        let ended = ground.post(&format!("/api/sandbox/{id}/examine"), json!({})).await.json();
+
+        let probes = living["probes"].as_array().unwrap();
+        assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{living}");
+        assert!(living["due"].as_array().unwrap().len() >= 2, "{living}");
+        assert_eq!((&living["id"], &living["advice"]), (&json!(id), &json!([])), "{living}");
+        assert_eq!(
+            (&ended["verdict"], &ended["probes"]),
+            (&json!("it has ended with stopped_by_user"), &json!([]))
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn records_and_bodies_are_compared() {
     on_server(|ground| async move {
         ground.sandbox().await;
 
-        for (what, dry_run) in [("audit", true), ("reconcile", false)] {
+        for (what, dry_run) in [("audit", true), ("reconcile?wait=60", false)] {
             let found = ground.post(&format!("/api/sandbox/{what}"), json!({})).await;
 
             assert_eq!(found.status, 200);
             let found = found.json();
             assert_eq!(found["dry_run"], dry_run);
+            assert_eq!(found.get("unsettled"), (!dry_run).then_some(&json!(0)), "{found}");
             assert_eq!((&found["records"], &found["bodies"]), (&json!(1), &json!(1)));
             for nothing in ["bodies_without_record", "records_without_body", "disagreements"] {
                 assert_eq!(found[nothing], json!([]), "{nothing}");

@@ -63,3 +63,50 @@ async fn what_cannot_be_done_with_files_is_told() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_and_links_are_made_and_told_also_with_names_that_are_no_text() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let files = format!("/api/sandbox/{id}/files/workspace");
+        let put = async |path: &str, content: &'static [u8]| {
+            let request = Request::put(ground.url(&format!("{files}{path}")))
+                .header("authorization", format!("Bearer {}", ground.admin));
+            ground.send(request.body(Full::new(Bytes::from(content))).unwrap()).await
+        };
+
+        let made = put("/d?kind=directory&mode=715", b"").await;
+        let again = put("/d?kind=directory", b"").await;
+        assert_eq!((made.status, again.status), (200, 200), "{}", made.json());
+        assert_eq!(ground.sh(&id, "stat -c %a /workspace/d").await["stdout"], "715\n");
+        put("/d/%FF", b"odd").await;
+        for target in [b"../\xfe", b"../\xfd"] {
+            assert_eq!(put("/d/link?kind=link", target).await.json()["bytes"], 4);
+        }
+
+        let link = ground.get(&format!("{files}/d/link?stat=1")).await.json();
+        assert_eq!((&link["kind"], &link["target_base64"]), (&json!("link"), &json!("Li4v/Q==")), "{link}");
+        let list = ground.get(&format!("{files}/d?list=1&most=10")).await.json();
+        assert_eq!(list["entries"][1]["name_base64"], "/w==", "{list}");
+        assert_eq!(ground.get(&format!("{files}/d?list=1&most=1")).await.json()["more"], true);
+        let content = ground.get(&format!("{files}/d/%FF")).await;
+        assert_eq!(
+            (&content.bytes[..], &content.headers["x-file-mode"]),
+            (&b"odd"[..], &"644".parse().unwrap())
+        );
+        for (wrong, content, status, field) in [
+            ("/d/%FF?kind=directory", &b""[..], 409, None),
+            ("/x?kind=directory", b"content", 400, Some("body")),
+            ("/x?kind=link&mode=777", b"y", 400, Some("mode")),
+            ("/x?kind=link", b"", 400, Some("body")),
+            ("/x?kind=pipe", b"", 400, Some("kind")),
+        ] {
+            let answer = put(wrong, content).await;
+            assert_eq!(answer.status, status, "{wrong}: {}", answer.json());
+            assert_eq!(answer.json()["error"]["details"]["field"].as_str(), field, "{wrong}");
+        }
+        let refused = ground.get(&format!("{files}?stat=1&list=1")).await;
+        assert_eq!((refused.status, refused.code()), (400, ErrorCode::BadInput));
+    })
+    .await;
+}

@@ -121,3 +121,31 @@ async fn what_is_not_understood_closes_the_line_and_nothing_else() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_is_resized_by_whoever_has_no_line_to_it() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        let script = "while [ \"$(stty size)\" != '37 91' ]; do sleep 0.02; done; echo seen";
+        let request = json!({ "command": ["sh", "-c", script], "tty": true });
+        let execution = ground.sh_in_background(&id, request).await;
+        let resize = format!("/api/executions/{execution}/resize");
+
+        let resized = ground.post(&resize, json!({ "columns": 91, "rows": 37 })).await;
+        let flat = ground.post(&resize, json!({ "columns": 91, "rows": 0 })).await;
+
+        assert_eq!(resized.status, 200, "{}", resized.json());
+        assert_eq!((flat.status, &flat.json()["error"]["details"]["field"]), (400, &json!("rows")));
+        let mut events = ground.client().follow(&execution, 0).await.unwrap();
+        while let Some(event) = events.next().await.unwrap() {
+            if let pinfold_api::OutputEvent::Exit { exit_code, .. } = event {
+                assert_eq!(exit_code, Some(0));
+            }
+        }
+        let plain = ground.sh_in_background(&id, crate::ground::sh("sleep 100")).await;
+        let size = json!({ "columns": 91, "rows": 37 });
+        let refused = ground.post(&format!("/api/executions/{plain}/resize"), size).await;
+        assert_eq!((refused.status, refused.code()), (409, pinfold_api::ErrorCode::WrongState));
+    })
+    .await;
+}

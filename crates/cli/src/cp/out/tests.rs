@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use async_trait::async_trait;
-use pinfold_provider::{Content, Entry, FileError, Pieces, Whole};
+use pinfold_provider::{Pieces, Whole};
 
+use super::super::inside::Entry;
 use super::*;
+use crate::plane::Held;
+
+/// With more than rights.
+const MODE: u32 = 0o4751;
 
 /// A sandbox that tells whatever it was told to tell.
 #[derive(Default)]
@@ -14,13 +19,12 @@ struct Liar {
     entries: BTreeMap<Vec<u8>, Vec<Entry>>,
 }
 
-fn told(kind: FileKind, target: Option<&str>) -> Metadata {
-    let target = target.map(|target| target.as_bytes().to_vec());
-    Metadata { kind, size: 4, mode: 0o4751, uid: 0, gid: 0, modified_ms: 0, target }
+fn told(kind: FileKind, target: Option<&str>) -> Told {
+    Told { kind, mode: MODE, target: target.unwrap_or_default().as_bytes().to_vec() }
 }
 
 fn entry(name: &str, kind: FileKind, target: Option<&str>) -> Entry {
-    Entry { name: name.as_bytes().to_vec(), metadata: told(kind, target) }
+    Entry { name: name.as_bytes().to_vec(), told: told(kind, target) }
 }
 
 impl Liar {
@@ -32,34 +36,29 @@ impl Liar {
 
 #[async_trait]
 impl Inside for Liar {
-    async fn stat(&self, path: &[u8]) -> Result<Metadata, FileError> {
+    async fn stat(&self, path: &[u8]) -> anyhow::Result<Told> {
         let kind = if self.entries.contains_key(path) { FileKind::Directory } else { FileKind::File };
         Ok(told(kind, None))
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Vec<Entry>, FileError> {
+    async fn list(&self, path: &[u8]) -> anyhow::Result<Vec<Entry>> {
         Ok(self.entries.get(path).cloned().unwrap_or_default())
     }
 
-    async fn read(&self, _path: &[u8]) -> Result<Content, FileError> {
-        let pieces = Box::new(Whole::new(b"evil".to_vec()));
-        Ok(Content { metadata: told(FileKind::File, None), pieces })
+    async fn read(&self, _path: &[u8]) -> anyhow::Result<Held> {
+        Ok(Held { mode: Some(MODE), pieces: Box::new(Whole::new(b"evil".to_vec())) })
     }
 
-    async fn write(&self, _: &[u8], _: Option<u32>, _: &mut dyn Pieces) -> Result<u64, FileError> {
-        Err(FileError::NoSuchBody)
+    async fn write(&self, _: &[u8], _: Option<u32>, _: &mut dyn Pieces) -> anyhow::Result<u64> {
+        bail!("nothing goes in")
     }
 
-    async fn make_directory(&self, _: &[u8]) -> Result<(), FileError> {
-        Err(FileError::NoSuchBody)
+    async fn make_directory(&self, _: &[u8], _: Option<u32>) -> anyhow::Result<()> {
+        bail!("nothing goes in")
     }
 
-    async fn set_mode(&self, _: &[u8], _: u32) -> Result<(), FileError> {
-        Err(FileError::NoSuchBody)
-    }
-
-    async fn make_link(&self, _: &[u8], _: &[u8]) -> Result<(), FileError> {
-        Err(FileError::NoSuchBody)
+    async fn make_link(&self, _: &[u8], _: &[u8]) -> anyhow::Result<()> {
+        bail!("nothing goes in")
     }
 }
 

@@ -66,6 +66,11 @@ impl<'a> Tmux<'a> {
         self.ask(&["capture-pane", "-p"])
     }
 
+    /// With its colours.
+    pub(crate) fn coloured(&self) -> String {
+        self.ask(&["capture-pane", "-p", "-e"])
+    }
+
     pub(crate) fn shows(&self, what: &str) -> bool {
         self.screen().contains(what)
     }

@@ -1,0 +1,205 @@
+//! From another host: whoever has nothing but the address of a server and a token for it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::ground::{Ground, grounds, text, until};
+use crate::serve::Server;
+
+/// Somebody elsewhere. Nothing is ever made in the data directory there.
+struct Elsewhere<'a> {
+    ground: &'a Ground,
+    server: &'a Server,
+    data: PathBuf,
+}
+
+impl<'a> Elsewhere<'a> {
+    fn of(ground: &'a Ground, server: &'a Server) -> Self {
+        Self { ground, server, data: ground.place("elsewhere") }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.ground.command(arguments);
+        command.env("PINFOLD_URL", self.server.address()).env("PINFOLD_TOKEN", self.server.token());
+        command.env("PINFOLD_DATA_DIR", &self.data);
+        command
+    }
+
+    fn pinfold(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output().unwrap();
+        assert_eq!(fs::read_dir(&self.data).unwrap().count(), 0, "{arguments:?} works here");
+        output
+    }
+
+    fn document(&self, arguments: &[&str]) -> Value {
+        let output = self.pinfold(arguments);
+        let read = serde_json::from_slice(&output.stdout);
+        read.unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
+    }
+
+    fn done(&self, arguments: &[&str]) -> String {
+        let output = self.pinfold(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn inside(&self, id: &str, script: &str) -> String {
+        self.done(&["exec", id, "--", "sh", "-c", script])
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_tree_that_goes_in_through_a_server_comes_out_the_same() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let id = there.done(&["create", "--name", "box"]).trim().to_owned();
+        let tree = ground.place("here").join("tree");
+        fs::create_dir_all(tree.join("deep/er")).unwrap();
+        let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
+        fs::write(tree.join("deep/er/much"), &much).unwrap();
+        fs::write(tree.join("a name\nwith a line, 100% odd?&"), "odd").unwrap();
+        symlink("deep/er/much", tree.join("link")).unwrap();
+        fs::set_permissions(tree.join("deep/er/much"), fs::Permissions::from_mode(0o754)).unwrap();
+        fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o715)).unwrap();
+
+        there.done(&["cp", path(&tree), "box:/workspace/in"]);
+        there.done(&["cp", path(&tree), "box:in"]);
+        assert_eq!(
+            there.inside(&id, "cd in; stat -c %a deep deep/er/much; readlink link; wc -c < tree/link"),
+            "715\n754\ndeep/er/much\n2000000\n"
+        );
+        // Again, over what is there now.
+        there.done(&["cp", path(&tree), "box:in"]);
+        there.inside(
+            &id,
+            "cd in/tree; : > \"$(printf '\\377')\"; ln -s \"$(printf '\\376')\" nowhere; mkfifo pipe",
+        );
+        let out = ground.place("out");
+        let copied = there.document(&["cp", "--json", "box:in/tree", path(&out)]);
+
+        let copy = out.join("tree");
+        assert!(fs::read(copy.join("deep/er/much")).unwrap() == much);
+        assert_eq!(fs::read(copy.join("a name\nwith a line, 100% odd?&")).unwrap(), b"odd");
+        assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("deep/er/much"));
+        assert_eq!((mode(&copy.join("deep")), mode(&copy.join("deep/er/much"))), (0o715, 0o754));
+        let name = |byte: u8| {
+            PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(vec![byte]))
+        };
+        assert!(copy.join(name(0o377)).is_file(), "a name that is no text");
+        assert_eq!(fs::read_link(copy.join("nowhere")).unwrap(), name(0o376));
+        assert_eq!(copied["left_out"], serde_json::json!(["in/tree/pipe"]));
+    }
+}
+
+#[test]
+fn one_file_goes_through_a_server_and_a_pipe_or_not_at_all() {
+    use std::io::Write;
+
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let id = there.done(&["create"]).trim().to_owned();
+        let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
+        let to = format!("{id}:piped");
+        let begin = || there.command(&["cp", "-", &to]).stdin(Stdio::piped()).spawn().unwrap();
+
+        let mut child = begin();
+        child.stdin.take().unwrap().write_all(&much).unwrap();
+        assert!(child.wait().unwrap().success());
+        let back = there.pinfold(&["cp", &to, "-"]);
+        assert!(back.status.success() && back.stdout == much, "{}", text(&back.stderr));
+
+        // What is given up half-way is not there, and what was there stays.
+        let mut child = begin();
+        child.stdin.as_mut().unwrap().write_all(&much[..1_000_000]).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+            .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        until("nothing of it is left", || there.inside(&id, "ls -A") == "piped\n");
+        assert_eq!(there.inside(&id, "wc -c < piped"), "2000000\n");
+        let refused = there.pinfold(&["cp", &format!("{id}:/no/such/file"), "-"]);
+        assert!(text(&refused.stderr).contains("not found"), "{}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn one_frame_of_top_comes_from_the_server() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        there.done(&["create", "--name", "calm"]);
+
+        let document = there.document(&["top", "--json"]);
+
+        assert_eq!((&document[0]["name"], &document[0]["status"]), (&"calm".into(), &"ready".into()));
+        until("it is measured", || there.document(&["top", "--json"])[0]["cpu_percent"].is_number());
+    }
+}
+
+#[test]
+fn what_is_over_is_forgotten_and_what_is_wrong_is_repaired_through_a_server() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let id = there.done(&["create", "--name", "box"]).trim().to_owned();
+
+        let examined = there.document(&["doctor", "--json", "box"]);
+        let probes = examined["probes"].as_array().unwrap();
+        assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{examined}");
+        assert!(examined["due"].as_array().unwrap().len() >= 2, "{examined}");
+        let told = there.done(&["doctor", "box"]);
+        assert!(told.contains("all that was tried works"), "{told}");
+        let repaired = there.document(&["reconcile", "--json"]);
+        assert_eq!((&repaired["unsettled"], &repaired["bodies"]), (&0.into(), &1.into()), "{repaired}");
+        let only_told = there.document(&["reconcile", "--json", "--dry-run"]);
+        assert_eq!((&only_told["dry_run"], only_told.get("unsettled")), (&true.into(), None), "{only_told}");
+        let word = there.document(&["stop", "--json", "--attest", "--reason", "I & nobody else", &id]);
+        assert_eq!(word[0]["error"]["code"], "wrong_state", "{word}");
+        let refused = there.document(&["rm", "--json", "box"]);
+        assert_eq!(refused["error"]["code"], "wrong_state", "{refused}");
+        there.done(&["stop", "--force", "box"]);
+        let forgotten = there.document(&["rm", "--json", "box"]);
+        assert_eq!(forgotten["forgotten"][0], id.as_str(), "{forgotten}");
+        assert_eq!(there.document(&["ps", "--all", "--json"]), serde_json::json!([]));
+    }
+}
+
+#[test]
+fn an_archive_that_is_sent_to_a_server_is_an_image_there() {
+    for ground in grounds() {
+        let server = Server::begin(&ground, &[]);
+        let there = Elsewhere::of(&ground, &server);
+        let root = ground.place("root");
+        fs::write(root.join("note"), "hello").unwrap();
+        let archive = ground.place("archives").join("image.tar");
+        let packed = Command::new("tar").args(["-C", path(&root), "-cf", path(&archive), "."]).status();
+        assert!(packed.unwrap().success());
+
+        let sent = there.document(&["image", "import", "--json", path(&archive), "team/app:1.2"]);
+        let directory = there.pinfold(&["image", "import", path(&root), "other"]);
+        let listed = there.document(&["image", "ls", "--json"]);
+        let here = ground.document(&["image", "ls", "--json", "--local"]);
+
+        assert_eq!((&listed[0]["name"], &listed[0]["id"]), (&"team/app:1.2".into(), &sent["id"]), "{listed}");
+        assert_eq!(listed, here);
+        let why = text(&directory.stderr);
+        assert!(directory.status.code() == Some(2) && why.contains("tar -C"), "{why}");
+        let removed = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        assert_eq!((&removed[0]["id"], &removed[0]["last_name"]), (&sent["id"], &true.into()), "{removed}");
+        let unknown = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        assert_eq!(unknown["error"]["code"], "unknown_image", "{unknown}");
+    }
+}
