@@ -43,8 +43,8 @@ pub use receipt::{Attestation, Check, Finding, Receipt, Used};
 pub use resources::{Resources, Verdict};
 pub use run::RunRequest;
 pub use sandbox::{
-    CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Sandbox, SandboxSummary, State,
-    Stats, Status, StopPending,
+    Ages, CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Quotas, Sandbox,
+    SandboxSummary, State, Stats, Status, StopPending,
 };
 pub use terminal::{TerminalRead, TerminalSaying, TerminalSize};
 pub use token::{NewToken, Role, Token, TokenCreated};

@@ -237,6 +237,29 @@ pub struct Stats {
     pub memory_mb_promised: u64,
     pub disk_mb_promised: u64,
     pub processes_promised: u64,
+    /// The age of the oldest one that is present.
+    pub oldest_minutes: Option<u64>,
+    pub ages: Ages,
+    /// What all of them together may be promised.
+    pub quotas: Quotas,
+}
+
+/// How many of those that are present are how old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Ages {
+    pub under_1_minute: u64,
+    pub under_5_minutes: u64,
+    pub under_10_minutes: u64,
+    pub older: u64,
+}
+
+/// None: not limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Quotas {
+    pub sandboxes: Option<u64>,
+    pub memory_mb: Option<u64>,
+    pub disk_mb: Option<u64>,
+    pub processes: Option<u64>,
 }
 
 /// A stop that is not proven yet. It goes on by itself.

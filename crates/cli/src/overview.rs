@@ -37,12 +37,20 @@ fn show(place: &Place, figures: &impl Serialize) -> anyhow::Result<()> {
     if place.json {
         return documents::print(figures);
     }
-    let Value::Object(figures) = serde_json::to_value(figures)? else { return Ok(()) };
-    let known = figures.into_iter().filter(|(_, figure)| !figure.is_null());
-    let told = |figure: Value| figure.as_str().map_or_else(|| figure.to_string(), harmless);
-    let rows: Vec<_> = known.map(|(name, figure)| vec![name.replace('_', " "), told(figure)]).collect();
-    print!("{}", lay_out(&rows));
+    print!("{}", lay_out(&rows("", &serde_json::to_value(figures)?)));
     Ok(())
+}
+
+fn rows(name: &str, figure: &Value) -> Vec<Vec<String>> {
+    let row = |told: String| vec![vec![name.trim().replace('_', " "), told]];
+    match figure {
+        Value::Null => Vec::new(),
+        Value::Object(figures) => {
+            figures.iter().flat_map(|(part, figure)| rows(&format!("{name} {part}"), figure)).collect()
+        }
+        Value::String(text) => row(harmless(text)),
+        other => row(other.to_string()),
+    }
 }
 
 pub(crate) async fn health(place: &Place) -> anyhow::Result<ExitCode> {

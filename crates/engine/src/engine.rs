@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use pinfold_lifecycle::{
-    Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId, Outcome, Policy,
-    Receipt, SandboxId, Spec, Timestamp,
+    AdmissionLimits, Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
+    Outcome, Policy, Receipt, SandboxId, Spec, Timestamp,
 };
 use pinfold_provider::{AskBodyError, Body, Provider, Usage};
 use pinfold_store::{CreateError, Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
@@ -137,6 +137,12 @@ impl Engine {
         inner.errands.spawn_loop(inner.clone().keep_tidy());
         inner.errands.spawn_loop(inner.clone().keep_pooled());
         Ok(Self { inner })
+    }
+
+    /// What all sandboxes together may take.
+    #[must_use]
+    pub fn admission(&self) -> &AdmissionLimits {
+        &self.inner.config.admission
     }
 
     #[must_use]

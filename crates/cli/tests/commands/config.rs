@@ -80,7 +80,9 @@ fn a_server_and_commands_beside_it_heed_what_is_configured() {
         let made = server.ask(async |client| client.create(&wish).await.unwrap());
         let full = server.ask(async |client| client.create(&wish).await.unwrap_err());
         let beside = ground.pinfold(&["create"]);
+        let stats = server.ask(async |client| client.stats().await.unwrap());
 
+        assert_eq!((stats.quotas.sandboxes, stats.present, stats.ages.under_1_minute), (Some(1), 1, 1));
         assert_eq!((made.limits.memory_mb, made.limits.idle_ms), (Some(96), Some(180_000)));
         assert!(full.to_string().contains("limit reached"), "{full}");
         assert!(

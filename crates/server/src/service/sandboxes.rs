@@ -5,7 +5,7 @@ use std::time::Duration;
 use pinfold_api::{self as api, Sandbox, SandboxSummary, Stats};
 use pinfold_engine::{Stop, Waited};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, Profiles};
-use pinfold_lifecycle::{Cause, Fact, Lease, Life, SandboxId, State, Timestamp, status};
+use pinfold_lifecycle::{AdmissionLimits, Cause, Fact, Lease, Life, SandboxId, State, Timestamp, status};
 use pinfold_store::{Filter, HistoryRow, Row, Seq, Store, Stored};
 use tokio::time::Instant;
 
@@ -138,17 +138,20 @@ impl Service {
             memory_mb_promised: totals.taken.memory_mb,
             disk_mb_promised: totals.taken.disk_mb,
             processes_promised: totals.taken.processes,
+            quotas: quotas(self.host.engine.admission()),
             ..Stats::default()
         };
         let mut after = None;
         loop {
             let rows = self.host.store.list(Filter::Present, after, ROWS).await?;
             for row in &rows {
-                let state = match row {
-                    Row::Readable(stored) => status(&stored.sandbox, now, &stored.policy).state,
-                    Row::Unreadable(_) => State::Unknown,
-                };
-                count(&mut stats, state);
+                match row {
+                    Row::Readable(stored) => {
+                        count(&mut stats, status(&stored.sandbox, now, &stored.policy).state);
+                        count_age(&mut stats, now.ms_since(stored.sandbox.created_at) / 60_000);
+                    }
+                    Row::Unreadable(_) => count(&mut stats, State::Unknown),
+                }
             }
             after = rows.last().map(Row::id);
             if rows.len() < ROWS {
@@ -260,4 +263,37 @@ fn count(stats: &mut Stats, state: State) {
         api::State::Completed | api::State::Failed | api::State::Terminated => {}
     }
     stats.active = stats.ready + stats.running + stats.unhealthy + stats.unknown;
+}
+
+fn count_age(stats: &mut Stats, minutes: u64) {
+    stats.oldest_minutes = Some(stats.oldest_minutes.unwrap_or(0).max(minutes));
+    match minutes {
+        0 => stats.ages.under_1_minute += 1,
+        1..5 => stats.ages.under_5_minutes += 1,
+        5..10 => stats.ages.under_10_minutes += 1,
+        _ => stats.ages.older += 1,
+    }
+}
+
+fn quotas(limits: &AdmissionLimits) -> api::Quotas {
+    let AdmissionLimits { sandboxes, memory_mb, disk_mb, processes } = *limits;
+    api::Quotas { sandboxes, memory_mb, disk_mb, processes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_age_is_counted_once_and_the_oldest_is_told() {
+        let mut stats = Stats::default();
+
+        for minutes in [0, 4, 9, 10, 600] {
+            count_age(&mut stats, minutes);
+        }
+
+        let api::Ages { under_1_minute, under_5_minutes, under_10_minutes, older } = stats.ages;
+        assert_eq!((under_1_minute, under_5_minutes, under_10_minutes, older), (1, 1, 1, 2));
+        assert_eq!(stats.oldest_minutes, Some(600));
+    }
 }
