@@ -124,10 +124,13 @@ fn one_file_goes_through_a_server_and_a_pipe_or_not_at_all() {
 
         // What is given up half-way is not there, and what was there stays.
         let mut child = begin();
-        child.stdin.as_mut().unwrap().write_all(&much[..1_000_000]).unwrap();
+        // Held open: the end of the input would make it whole.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&much[..1_000_000]).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
             .unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
+        drop(input);
         until("nothing of it is left", || there.inside(&id, "ls -A") == "piped\n");
         assert_eq!(there.inside(&id, "wc -c < piped"), "2000000\n");
         let refused = there.pinfold(&["cp", &format!("{id}:/no/such/file"), "-"]);

@@ -141,7 +141,7 @@ impl<R: Runs> Store for R {
     }
 
     async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
-        self.read("read the history", |rows| read::last_record(rows, of))
+        self.read_little("read the history", |rows| read::last_record(rows, of))
     }
 
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {

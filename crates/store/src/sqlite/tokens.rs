@@ -20,7 +20,7 @@ impl<R: Runs> Tokens for R {
     }
 
     async fn token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
-        self.read("read a token", |rows| find(rows, id))
+        self.read_little("read a token", |rows| find(rows, id))
     }
 
     async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
