@@ -18,7 +18,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 const SEED: &str = "7463";
 /// Of one operation, in a run of all tests.
 const EXAMPLES: u32 = 25;
-const MOST_SECONDS: u32 = 150;
+const MOST_SECONDS: u32 = 240;
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
