@@ -291,14 +291,16 @@ pub(crate) fn free_loop_device(control: &File) -> io::Result<i32> {
     if number < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
 }
 
-/// Puts a file behind a device, until the last one who has it open lets go.
+/// Puts a file behind a device, until the last one who has it open lets go. What is written goes to the host's page
+/// cache first: most of it goes with its sandbox before the disk has seen it, and whoever waits for the disk does not
+/// wait for it.
 pub(crate) fn configure_loop_device(device: &File, backing: &File, name: &Path) -> io::Result<()> {
     const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
-    const AUTOCLEAR_AND_DIRECT_IO: u32 = 4 | 16;
+    const AUTOCLEAR: u32 = 4;
     let mut request = LoopConfiguration {
         backing: backing.as_raw_fd().unsigned_abs(),
         block_size: 4096,
-        information: LoopInformation { flags: AUTOCLEAR_AND_DIRECT_IO, ..LoopInformation::default() },
+        information: LoopInformation { flags: AUTOCLEAR, ..LoopInformation::default() },
         reserved: [0; 8],
     };
     let room = request.information.name.iter_mut().take(63);
