@@ -20,7 +20,7 @@ use super::{FAR, Failure, Service, body_of};
 pub struct Started {
     pub sandbox: SandboxId,
     pub execution: ExecutionId,
-    /// Where the history ended before.
+    /// Nothing of it is in the history before.
     pub(super) since: Seq,
 }
 
@@ -37,7 +37,8 @@ impl Service {
         check(request)?;
         let stored = self.stored(id).await?;
         let limits = limits(request, &stored.policy)?;
-        let since = self.host.store.changes(Seq::LATEST).await?.seen;
+        // A version and a place in the history are numbers of one row: whatever is recorded from here on is after it.
+        let since = Seq(stored.version.0);
         let kind = if request.background { ExecutionKind::Job } else { ExecutionKind::Run };
         let execution = self.host.engine.execute(id, command(request), kind, limits, request.queue).await?;
         Ok(Started { sandbox: id, execution, since })
