@@ -288,12 +288,12 @@ mod tests {
     fn each_age_is_counted_once_and_the_oldest_is_told() {
         let mut stats = Stats::default();
 
-        for minutes in [0, 4, 9, 10, 600] {
+        for minutes in [0, 1, 4, 5, 9, 10, 600] {
             count_age(&mut stats, minutes);
         }
 
         let api::Ages { under_1_minute, under_5_minutes, under_10_minutes, older } = stats.ages;
-        assert_eq!((under_1_minute, under_5_minutes, under_10_minutes, older), (1, 1, 1, 2));
+        assert_eq!((under_1_minute, under_5_minutes, under_10_minutes, older), (1, 2, 2, 2));
         assert_eq!(stats.oldest_minutes, Some(600));
     }
 }
