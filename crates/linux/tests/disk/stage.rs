@@ -14,7 +14,7 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram, StorageKind};
-use pinfold_provider::{Body, Exec, Provider, Start, StartError, StartPermit};
+use pinfold_provider::{Body, Discovered, Exec, Provider, Start, StartError, StartPermit};
 
 pub(crate) struct Stage {
     pub(crate) data: tempfile::TempDir,
@@ -179,10 +179,15 @@ impl Drop for Stage {
         let stop = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             for body in made {
-                let _ = runtime.block_on(provider.stop(body, 0));
+                let _looked_for_below = runtime.block_on(provider.stop(body, 0));
             }
+            runtime.block_on(provider.discover()).unwrap()
         });
-        let _ = stop.join();
+        let left = stop.join();
+        if !std::thread::panicking() {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            assert_eq!(left.unwrap(), Discovered::default(), "{test} has left bodies");
+        }
     }
 }
 
