@@ -33,7 +33,7 @@ impl Inner {
         let now = self.clock.now();
         for effect in self.store.effects_of(self.node).await? {
             if effect.duty.deadline > now {
-                self.set_about(effect);
+                self.resume(effect);
             }
         }
         Ok(())

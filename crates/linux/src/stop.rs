@@ -32,6 +32,7 @@ struct Stopping {
 
 impl LinuxProvider {
     pub(crate) async fn stop_bodies(&self, body: Body, grace_ms: u64) -> StopOutcome {
+        self.under_way.over(body.sandbox).await;
         let bodies = match self.bodies_of(body.sandbox).await {
             Ok(bodies) => bodies,
             Err(error) => return StopOutcome::Unknown { why: format!("could not look for bodies: {error}") },

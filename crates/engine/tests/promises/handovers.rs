@@ -7,7 +7,7 @@ use pinfold_lifecycle::{
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::Store;
 
-use crate::seams::fault;
+use crate::seams::{fault, slow};
 use crate::stage::{MINUTE, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
@@ -63,6 +63,23 @@ async fn a_shutdown_that_stops_proves_everything_of_its_own_gone() {
     assert_eq!(stage.outcome(&other, own[0], execution).await.cause, Cause::Shutdown);
     assert_eq!(stage.bodies().len(), 1);
     assert_eq!(stage.state(of_the_other).await, State::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_stops_also_ends_what_is_asked_for_meanwhile() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    stage.ready(&engine, Policy::default()).await;
+    stage.weather.next(Call::Stop, slow(5 * SECOND));
+
+    let late = async {
+        stage.pass_ms(SECOND).await;
+        stage.ready(&engine, Policy::default()).await
+    };
+    let (ended, _) = tokio::join!(engine.shutdown(OnExit::Stop, MINUTE), late);
+
+    ended.unwrap();
+    stage.assert_nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]
