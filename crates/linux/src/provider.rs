@@ -30,7 +30,7 @@ use crate::places::Grounds;
 use crate::rush::Rush;
 use crate::shared_look::SharedLook;
 use crate::under_way::UnderWay;
-use crate::used::{best_of, told_by_keeper};
+use crate::used::{AT_ONCE, best_of, told_by_keeper};
 
 /// Where bodies live on this host, and how keepers are born.
 #[derive(Clone)]
@@ -301,7 +301,7 @@ impl Provider for LinuxProvider {
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
         let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
-        let told = told_by_keeper(&places).await;
+        let told = told_by_keeper(&places, AT_ONCE).await;
         let used = best_of(&groups, &told);
         Ok(Usage {
             cpu_ms: used.cpu_ms,

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram, StorageKind};
 use pinfold_provider::{Body, Discovered, Exec, Provider, Start, StartError, StartPermit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub(crate) struct Stage {
     pub(crate) data: tempfile::TempDir,
@@ -145,6 +147,17 @@ impl Stage {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Process 1 of a body, by a handle that is proven to be the very process that its note names.
+    pub(crate) fn keeper(&self, body: Body) -> OwnedFd {
+        let control = self.data.path().join("control").join(format!("v1.{}.{}", body.sandbox, body.generation.0));
+        let noted = fs::read_to_string(control.join("process")).unwrap();
+        let (pid, since) = noted.split_once(' ').unwrap();
+        let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
+        let keeper = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        assert_eq!(pinfold_keeper::process::began(pid).unwrap(), Some(since));
+        keeper
     }
 
     pub(crate) fn places(&self) -> PathBuf {
