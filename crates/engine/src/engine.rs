@@ -311,7 +311,8 @@ impl Engine {
             self.stop_own(until).await?;
         }
         self.inner.give_up_own(until).await?;
-        self.inner.errands.abort_all();
+        // Whatever is written after the good-bye would be nobody's.
+        self.inner.errands.end_all().await;
         self.inner.say_goodbye().await?;
         Ok(())
     }

@@ -54,6 +54,10 @@ impl Inner {
                 Fate::DeadByRestart => self.adopt_all(other, true).await?,
             }
         }
+        // Its last write may have come after its good-bye, or while others took it for dead.
+        for forgotten in self.store.forgotten_nodes().await? {
+            self.adopt_all(forgotten, false).await?;
+        }
         Ok(())
     }
 

@@ -238,6 +238,10 @@ impl Store for LateStore {
         self.0.nodes().await
     }
 
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.0.forgotten_nodes().await
+    }
+
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
         self.0.prune(retention, limit).await
     }
