@@ -103,7 +103,9 @@ impl Attended {
     async fn is_to_be_collected(&self, execution: ExecutionId) -> bool {
         let stored = self.store.execution(execution).await;
         stored.is_ok_and(|stored| {
-            stored.is_some_and(|it| it.execution.outcome().is_none() && !it.command.luggage.artifacts.is_empty())
+            stored.is_some_and(|it| {
+                it.execution.outcome().is_none() && !it.command.luggage.artifacts.is_empty()
+            })
         })
     }
 

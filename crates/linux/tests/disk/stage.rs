@@ -151,7 +151,8 @@ impl Stage {
 
     /// Process 1 of a body, by a handle that is proven to be the very process that its note names.
     pub(crate) fn keeper(&self, body: Body) -> OwnedFd {
-        let control = self.data.path().join("control").join(format!("v1.{}.{}", body.sandbox, body.generation.0));
+        let control =
+            self.data.path().join("control").join(format!("v1.{}.{}", body.sandbox, body.generation.0));
         let noted = fs::read_to_string(control.join("process")).unwrap();
         let (pid, since) = noted.split_once(' ').unwrap();
         let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
