@@ -117,8 +117,9 @@ fn copy(program: &Path, to: &Path) {
     assert!(Command::new("cp").arg(program).arg(to).status().unwrap().success());
 }
 
-/// No sandbox is left, also after a test that failed. A body that no record speaks of fails the test, whoever has found
-/// it by now: a test that takes the last one who could look away looks itself, with `reconcile`.
+/// No sandbox is left, also after a test that failed. A body that a stop of all that is recorded does not end fails the
+/// test, and so does one that somebody has found without a record, also where it was cleared away: a test that takes the
+/// last one who could look away looks itself, with `reconcile`.
 impl Drop for Ground {
     fn drop(&mut self) {
         let ended = self.end_what_is_recorded();
@@ -131,7 +132,7 @@ impl Drop for Ground {
         }
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let told = format!(
-            "{test}: no record spoke of {left:?}, which was there at the end, or of what is in {strays:?}, in {}\n\
+            "{test}: after all was stopped {left:?} was there, and no record had spoken of {strays:?}, in {}\n\
              {ended}{}{cleared}still there: {:?}",
             self.data().display(),
             history.said,
