@@ -276,6 +276,10 @@ impl Store for TimedStore {
         self.real.nodes().await
     }
 
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.real.forgotten_nodes().await
+    }
+
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
         self.real.prune(retention, limit).await
     }

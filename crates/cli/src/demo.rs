@@ -18,6 +18,7 @@ use pinfold_linux::doctor::{Standing, diagnose};
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, ObjectsPlace, Service};
+use pinfold_store::{Filter, Store};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -60,7 +61,11 @@ pub(crate) async fn run(place: &Place, _options: &Options) -> anyhow::Result<Exi
     board.close(if matches!(watched, Ok(Some(_))) { "" } else { "stopping all of them …" });
     // Also after an error: what still runs ends here, and is proven gone.
     let closed = shop.close().await;
-    directory.remove()?;
+    match &closed {
+        Ok(()) => directory.remove()?,
+        // Without it nobody could find what is left.
+        Err(_) => directory.keep(),
+    }
     let Some(ended) = watched? else {
         closed?;
         board.say("stopped; nothing is left");
@@ -91,6 +96,12 @@ impl Directory {
                 let own = own.context("could not make a directory for the demo; use --data-dir")?;
                 Ok(Self { path: own.path().to_owned(), own: Some(own) })
             }
+        }
+    }
+
+    fn keep(self) {
+        if let Some(own) = self.own {
+            eprintln!("pinfold: `{}` stays, with what is known of what is left", own.keep().display());
         }
     }
 
@@ -146,7 +157,11 @@ impl Shop {
             }
             tokio::time::sleep(LET_GO_EVERY).await;
         }
-        Ok(stopped?)
+        stopped?;
+        match service.host().store.list(Filter::Leased, None, 1).await?.first() {
+            None => Ok(()),
+            Some(left) => Err(Failure::NotProvenGone { id: left.id().to_string() }.into()),
+        }
     }
 }
 

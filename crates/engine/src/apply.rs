@@ -217,14 +217,39 @@ impl Inner {
     /// Does the work in a task of its own and feeds the answer back.
     pub(crate) fn set_about(self: &Arc<Self>, effect: Effect) {
         let errand = (effect.sandbox, effect.duty.ticket);
+        self.errands.spawn(errand, self.clone().run_errand(effect));
+    }
+
+    /// The same for work that was read. It may have been done since, and a launch that is done again after the proof
+    /// that all is gone leaves a body that no record speaks of. So it is looked at once more when nobody else can
+    /// begin it any more.
+    pub(crate) fn resume(self: &Arc<Self>, effect: Effect) {
+        let errand = (effect.sandbox, effect.duty.ticket);
         let inner = self.clone();
         self.errands.spawn(errand, async move {
-            if let Some(input) = inner.clone().perform(&effect).await {
-                inner.errands.answering(errand);
-                inner.clone().deliver(effect.sandbox, input).await;
+            if inner.is_called_for(&effect).await {
+                inner.run_errand(effect).await;
+            } else {
+                inner.errands.done(errand);
             }
-            inner.errands.done(errand);
         });
+    }
+
+    async fn is_called_for(&self, effect: &Effect) -> bool {
+        match self.store.load(effect.sandbox).await {
+            Ok(Some(Row::Readable(stored))) => stored.sandbox.effects().contains(effect),
+            // Whoever can read it later finds it again.
+            Ok(Some(Row::Unreadable(_)) | None) | Err(_) => false,
+        }
+    }
+
+    async fn run_errand(self: Arc<Self>, effect: Effect) {
+        let errand = (effect.sandbox, effect.duty.ticket);
+        if let Some(input) = self.clone().perform(&effect).await {
+            self.errands.answering(errand);
+            self.clone().deliver(effect.sandbox, input).await;
+        }
+        self.errands.done(errand);
     }
 
     /// Feeds a fact in. A store that fails for now is tried again: the fact stays true.

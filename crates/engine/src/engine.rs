@@ -311,36 +311,45 @@ impl Engine {
             self.stop_own(until).await?;
         }
         self.inner.give_up_own(until).await?;
-        self.inner.errands.abort_all();
+        // Whatever is written after the good-bye would be nobody's.
+        self.inner.errands.end_all().await;
         self.inner.say_goodbye().await?;
         Ok(())
     }
 
+    /// Again until there is none, or no more time: some may be asked for while others end.
     async fn stop_own(&self, until: Timestamp) -> Result<(), ApplyError> {
-        let mut own = Vec::new();
-        let mut after = None;
+        loop {
+            let own = self.own().await?;
+            for id in &own {
+                match self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await {
+                    // Somebody has had it forgotten meanwhile.
+                    Ok(()) | Err(ApplyError::Missing) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            for id in &own {
+                match self.inner.wait_for(*id, until, gone).await {
+                    Ok(_) | Err(WaitError::Missing) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if own.is_empty() || until <= self.inner.clock.now() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn own(&self) -> Result<Vec<SandboxId>, StoreError> {
+        let (mut own, mut after) = (Vec::new(), None);
         loop {
             let page = self.inner.store.list(Filter::Present, after, PAGE).await?;
-            let Some(last) = page.last() else { break };
+            let Some(last) = page.last() else { return Ok(own) };
             after = Some(last.id());
             own.extend(
                 page.iter().filter(|row| row.owner() == Some(self.node())).map(pinfold_store::Row::id),
             );
         }
-        for id in &own {
-            match self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await {
-                // Somebody has had it forgotten meanwhile.
-                Ok(()) | Err(ApplyError::Missing) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for id in own {
-            match self.inner.wait_for(id, until, gone).await {
-                Ok(_) | Err(WaitError::Missing) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
     }
 
     async fn ask(&self, id: SandboxId, ask: Ask) -> Result<(), ApplyError> {

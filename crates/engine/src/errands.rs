@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pinfold_lifecycle::{Effect, SandboxId, Ticket};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 type Errand = (SandboxId, Ticket);
 
@@ -16,12 +16,12 @@ pub(crate) struct Errands {
 #[derive(Default)]
 struct Tasks {
     closed: bool,
-    loops: Vec<AbortHandle>,
+    loops: Vec<JoinHandle<()>>,
     running: BTreeMap<Errand, Task>,
 }
 
 struct Task {
-    handle: AbortHandle,
+    handle: JoinHandle<()>,
     /// It has its answer and is feeding it in: what follows from that must not be cut off half-way.
     answering: bool,
 }
@@ -32,7 +32,7 @@ impl Errands {
     }
 
     pub(crate) fn spawn_loop(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let handle = tokio::spawn(work).abort_handle();
+        let handle = tokio::spawn(work);
         self.lock().loops.push(handle);
     }
 
@@ -40,7 +40,7 @@ impl Errands {
     pub(crate) fn spawn(&self, errand: Errand, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.lock();
         if !tasks.closed && !tasks.running.contains_key(&errand) {
-            let handle = tokio::spawn(work).abort_handle();
+            let handle = tokio::spawn(work);
             tasks.running.insert(errand, Task { handle, answering: false });
         }
     }
@@ -76,11 +76,24 @@ impl Errands {
     }
 
     pub(crate) fn abort_all(&self) {
+        drop(self.abort());
+    }
+
+    /// The same, and waits until none of it goes on. What is given up in the middle of a step takes that step, and may
+    /// write something with it.
+    pub(crate) async fn end_all(&self) {
+        for task in self.abort() {
+            // Given up, or done.
+            let _ = task.await;
+        }
+    }
+
+    fn abort(&self) -> Vec<JoinHandle<()>> {
         let mut tasks = self.lock();
         tasks.closed = true;
-        for task in tasks.loops.iter().chain(tasks.running.values().map(|task| &task.handle)) {
-            task.abort();
-        }
-        tasks.running.clear();
+        let mut all = std::mem::take(&mut tasks.loops);
+        all.extend(std::mem::take(&mut tasks.running).into_values().map(|task| task.handle));
+        all.iter().for_each(JoinHandle::abort);
+        all
     }
 }

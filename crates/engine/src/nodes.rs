@@ -33,7 +33,7 @@ impl Inner {
         let now = self.clock.now();
         for effect in self.store.effects_of(self.node).await? {
             if effect.duty.deadline > now {
-                self.set_about(effect);
+                self.resume(effect);
             }
         }
         Ok(())
@@ -53,6 +53,10 @@ impl Inner {
                 Fate::Dead => self.adopt_all(other, false).await?,
                 Fate::DeadByRestart => self.adopt_all(other, true).await?,
             }
+        }
+        // Its last write may have come after its good-bye, or while others took it for dead.
+        for forgotten in self.store.forgotten_nodes().await? {
+            self.adopt_all(forgotten, false).await?;
         }
         Ok(())
     }

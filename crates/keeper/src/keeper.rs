@@ -3,7 +3,7 @@
 
 mod requests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -24,7 +24,7 @@ use crate::kernel;
 use crate::peers::{Awaited, Peer};
 use crate::probe::Probing;
 use crate::tree::Tree;
-use crate::wire::{BodyLimits, Ended, EndedBy, ProbeFailed, Request, Response, WorkGroup};
+use crate::wire::{BodyLimits, Ended, EndedBy, ProbeFailed, Reason, Request, Response, WorkGroup};
 
 /// What a keeper is born with.
 pub(crate) struct Inheritance {
@@ -78,8 +78,8 @@ struct Keeper {
     ends_at_ms: i64,
     running: BTreeMap<String, Execution>,
     ended: BTreeMap<String, Ended>,
-    /// Ids that will never be started here: killed, or refused once.
-    void: BTreeSet<String>,
+    /// Ids that will never be started here, and why: killed, or refused once.
+    void: BTreeMap<String, (Reason, String)>,
     /// What is left of those that were not started.
     leaving: Vec<Tree>,
     probing: Vec<Probing>,
@@ -123,7 +123,7 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         inheritance,
         running: BTreeMap::new(),
         ended: BTreeMap::new(),
-        void: BTreeSet::new(),
+        void: BTreeMap::new(),
         leaving: Vec::new(),
         probing: Vec::new(),
         peers: Vec::new(),

@@ -21,6 +21,8 @@ use crate::places::Places;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Whoever tests a lock holds it for an instant.
 const INSTANTS: Duration = Duration::from_secs(1);
+/// A nursery still has the lock for a moment when its child is gone, and on a busy host it is not its turn for a while.
+const LETTING_GO: Duration = Duration::from_secs(10);
 
 /// The right to make a body. Given up when it is dropped, or its holder dies.
 pub(crate) struct Launching {
@@ -42,7 +44,7 @@ impl Launching {
 
 /// The locked and empty `process`, for the nursery to write into and for the keeper to hold.
 pub(crate) fn claim(places: &Places) -> io::Result<File> {
-    let lock = take_process(places)?;
+    let lock = take_process(places, INSTANTS)?;
     // To cut down even an empty file makes some filesystems write it to the disk when it is closed.
     if lock.metadata()?.len() > 0 {
         lock.set_len(0)?;
@@ -52,7 +54,7 @@ pub(crate) fn claim(places: &Places) -> io::Result<File> {
 
 /// While this is held no keeper can be born here, so that the mark may be taken away. None: there is no mark.
 pub(crate) fn seal(places: &Places) -> io::Result<Option<File>> {
-    let mut lock = match take_process(places) {
+    let mut lock = match take_process(places, LETTING_GO) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         taken => taken?,
     };
@@ -62,10 +64,10 @@ pub(crate) fn seal(places: &Places) -> io::Result<Option<File>> {
     }
 }
 
-fn take_process(places: &Places) -> io::Result<File> {
+fn take_process(places: &Places, within: Duration) -> io::Result<File> {
     let path = places.process();
     let lock = open(&path)?;
-    let mut patience = Patience::of(INSTANTS);
+    let mut patience = Patience::of(within);
     while !take(&lock)? {
         if patience.pause().is_err() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a keeper holds the place"));

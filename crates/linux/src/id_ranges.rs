@@ -95,7 +95,12 @@ impl IdRanges {
     }
 
     fn find(&self, name: &str) -> io::Result<Option<u32>> {
-        for entry in fs::read_dir(&self.directory)? {
+        let entries = match fs::read_dir(&self.directory) {
+            // Somebody has removed all there was, and this is no reason to leave the rest of a body.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            entries => entries?,
+        };
+        for entry in entries {
             let entry = entry?;
             // One that was there a moment ago may be gone again.
             if fs::read_to_string(entry.path()).unwrap_or_default() == name {

@@ -26,6 +26,7 @@ mod rush;
 mod shared_look;
 mod start;
 mod stop;
+mod under_way;
 mod used;
 mod volatile;
 

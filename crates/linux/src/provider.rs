@@ -29,7 +29,8 @@ use crate::nursery::{Nurseries, NurseryProgram};
 use crate::places::Grounds;
 use crate::rush::Rush;
 use crate::shared_look::SharedLook;
-use crate::used::{best_of, told_by_keeper};
+use crate::under_way::UnderWay;
+use crate::used::{AT_ONCE, best_of, told_by_keeper};
 
 /// Where bodies live on this host, and how keepers are born.
 #[derive(Clone)]
@@ -53,6 +54,7 @@ pub struct LinuxProvider {
     /// The names of bodies' directories.
     pub(crate) directories: SharedLook<Vec<OsString>>,
     pub(crate) rush: Rush,
+    pub(crate) under_way: UnderWay,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Guards that bodies do without.
     #[cfg(feature = "weakened")]
@@ -98,6 +100,7 @@ impl LinuxProvider {
             disk: DiskChoice::find(),
             directories: SharedLook::default(),
             rush: Rush::on_this_host(),
+            under_way: UnderWay::default(),
             #[cfg(feature = "weakened")]
             weaknesses: Vec::new(),
             grounds,
@@ -298,7 +301,7 @@ impl Provider for LinuxProvider {
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
         let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
-        let told = told_by_keeper(&places).await;
+        let told = told_by_keeper(&places, AT_ONCE).await;
         let used = best_of(&groups, &told);
         Ok(Usage {
             cpu_ms: used.cpu_ms,

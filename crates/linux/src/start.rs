@@ -43,6 +43,7 @@ impl Drop for Newborn {
 impl LinuxProvider {
     pub(crate) async fn start_body(&self, start: Start<'_>) -> Result<(), StartError> {
         let places = self.grounds.of(start.body);
+        let under_way = self.under_way.begin(start.body.sandbox);
         if self.is_whole(&places).await {
             return Ok(());
         }
@@ -62,13 +63,15 @@ impl LinuxProvider {
         }
         let launch = self.launch(&places, &start, left_ms, is_new);
         let launch = launch.map_err(|error| failed("the image", &error))?;
-        let born = aside(move || launch.give_birth()).await;
+        // A birth goes on also where nobody waits for it any more.
+        let still_under_way = under_way.clone();
+        let born = aside(move || (launch.give_birth(), still_under_way).0).await;
         let mut newborn = born.map_err(|error| failed("birth", &error))?;
         if !start.permit.still_wanted().await {
             drop(newborn);
             // What cannot be cleared away now is found by its mark later.
             let ending = self.ending(places);
-            let _ = aside(move || ending.end()).await;
+            let _ = aside(move || (ending.end(), under_way).0).await;
             return Err(StartError::NoLongerWanted);
         }
         match ask(&places, &Request::Go).await {

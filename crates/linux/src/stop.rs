@@ -14,7 +14,7 @@ use crate::group_note;
 use crate::look;
 use crate::places::Places;
 use crate::provider::LinuxProvider;
-use crate::used::{Told, best_of, told_by_keeper};
+use crate::used::{LAST_WORDS, Told, best_of, told_by_keeper};
 
 /// Between two looks at whether those who were asked to go have gone.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -32,6 +32,7 @@ struct Stopping {
 
 impl LinuxProvider {
     pub(crate) async fn stop_bodies(&self, body: Body, grace_ms: u64) -> StopOutcome {
+        self.under_way.over(body.sandbox).await;
         let bodies = match self.bodies_of(body.sandbox).await {
             Ok(bodies) => bodies,
             Err(error) => return StopOutcome::Unknown { why: format!("could not look for bodies: {error}") },
@@ -55,7 +56,7 @@ impl LinuxProvider {
             let told = if dying.is_among_many {
                 dying.kill(kill(ending.clone())).await
             } else {
-                told_by_keeper(&ending.places).await
+                told_by_keeper(&ending.places, LAST_WORDS).await
             };
             stopping.covered.push((found, ending, told));
         }
@@ -92,7 +93,7 @@ impl LinuxProvider {
 /// Kills it and waits until its keeper is gone, if that is soon. What goes wrong here goes wrong again, and is told,
 /// when it is cleared away.
 async fn kill(ending: Ending) -> Told {
-    let told = told_by_keeper(&ending.places).await;
+    let told = told_by_keeper(&ending.places, LAST_WORDS).await;
     let _told_again = tokio::task::spawn_blocking(move || ending.kill()).await;
     told
 }

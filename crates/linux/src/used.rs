@@ -12,8 +12,10 @@ use crate::control::ask;
 use crate::places::Places;
 use crate::provider::LinuxProvider;
 
-/// A keeper that does not answer so soon is not waited for.
-const AT_ONCE: Duration = Duration::from_millis(200);
+/// A keeper that does not answer so soon is not waited for while it lives: it can be asked again.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(200);
+/// At its end it is asked for the last time, and a busy host may not give it its turn for a while.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// What a keeper says of its body. None: it did not say, which is not the same as nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,13 +30,13 @@ impl LinuxProvider {
         let places = self.grounds.of(body);
         let groups = self.groups_of(&places).map(|groups| groups.usage()).unwrap_or_default();
         let suffices = groups.cpu_ms.is_some() && groups.memory_peak_bytes.is_some();
-        let told = if suffices { Told::default() } else { told_by_keeper(&places).await };
+        let told = if suffices { Told::default() } else { told_by_keeper(&places, AT_ONCE).await };
         Some(best_of(&groups, &told)).filter(|used| *used != Used::default())
     }
 }
 
-pub(crate) async fn told_by_keeper(places: &Places) -> Told {
-    match tokio::time::timeout(AT_ONCE, ask(places, &Request::Usage)).await {
+pub(crate) async fn told_by_keeper(places: &Places, within: Duration) -> Told {
+    match tokio::time::timeout(within, ask(places, &Request::Usage)).await {
         Ok(Ok(Response::Usage { disk, counted })) => {
             Told { disk_bytes: disk.map(|disk| disk.bytes_used), counted }
         }

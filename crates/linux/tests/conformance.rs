@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use config::{config, now};
 use pinfold_lifecycle::{Command, ExecutionId, SandboxId, Spec, Timestamp};
 use pinfold_linux::LinuxProvider;
-use pinfold_provider::Provider;
 use pinfold_provider::conformance::{Deed, Ground};
+use pinfold_provider::{Discovered, Provider};
 
 struct HostGround {
     data: tempfile::TempDir,
@@ -31,6 +31,26 @@ impl HostGround {
 
     fn fresh(&self) -> u128 {
         u128::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// A promise that was kept leaves no body. What is left all the same is cleared away, and said.
+impl Drop for HostGround {
+    fn drop(&mut self) {
+        let provider = LinuxProvider::open(config(self.data.path())).unwrap();
+        let end = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let Discovered { found, .. } = provider.discover().await.unwrap();
+                for left in &found {
+                    provider.stop(left.body, 0).await;
+                }
+                found
+            })
+        };
+        let left = std::thread::spawn(end).join().unwrap();
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        assert!(left.is_empty() || std::thread::panicking(), "{test} has left {left:?}");
     }
 }
 

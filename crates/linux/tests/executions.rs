@@ -264,3 +264,16 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "what_was_used_is_known_also_of_orphans",
     ]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_again_for_what_was_refused_hears_why() {
+    let sandbox = Sandbox::plain().await;
+    let (execution, limits) = (sandbox.fresh_execution(), ExecutionLimits::default());
+    let impossible = Command { argv: vec!["tr\0ue".into()], ..Command::default() };
+
+    let refused = sandbox.try_exec(execution, &impossible, limits).await.unwrap_err();
+    let again = sandbox.try_exec(execution, &impossible, limits).await.unwrap_err();
+
+    assert!(matches!(refused, ExecError::Refused { cause: Cause::StartFailed, .. }), "{refused:?}");
+    assert_eq!(again, refused);
+}

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use pinfold_engine::{Clock, HostClock};
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, ExecutionState, FileContent, FileToPut, Outcome, Probed,
-    SandboxId, StopOutcome, Timestamp,
+    SandboxId, Seen, StopOutcome, Timestamp,
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
@@ -98,6 +98,17 @@ impl Attended {
         self.collection.collect(files, body, &stored, within, self.clock.now()).await;
     }
 
+    /// The end of such a one is told by whoever waits for it, with its artifacts: a look that came first would end its
+    /// body with all that is in it.
+    async fn is_to_be_collected(&self, execution: ExecutionId) -> bool {
+        let stored = self.store.execution(execution).await;
+        stored.is_ok_and(|stored| {
+            stored.is_some_and(|it| {
+                it.execution.outcome().is_none() && !it.command.luggage.artifacts.is_empty()
+            })
+        })
+    }
+
     fn time_left(&self, stored: &StoredExecution) -> Option<Duration> {
         let ExecutionState::Running { watch, .. } = &stored.execution.state else { return None };
         let left_ms = watch.deadline.ms_since(self.clock.now());
@@ -148,7 +159,15 @@ impl Provider for Attended {
     }
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        self.inner.observe(sandbox).await
+        let mut evidence = self.inner.observe(sandbox).await;
+        if let Evidence::Present(bodies) = &mut evidence {
+            for it in bodies.iter_mut().flat_map(|body| &mut body.executions) {
+                if matches!(it.seen, Seen::Ended(_)) && self.is_to_be_collected(it.execution).await {
+                    it.seen = Seen::Running { last_activity_at: self.clock.now() };
+                }
+            }
+        }
+        evidence
     }
 
     async fn probe(&self, body: Body) -> Probed {

@@ -220,6 +220,10 @@ impl Store for GatedStore {
         self.read(self.inner.nodes()).await
     }
 
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.read(self.inner.forgotten_nodes()).await
+    }
+
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
         self.write(self.inner.prune(retention, limit)).await
     }

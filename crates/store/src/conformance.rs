@@ -112,6 +112,7 @@ macro_rules! conformance {
             a_forgotten_sandbox_is_among_the_changes,
             a_node_is_known_by_its_last_heartbeat,
             a_node_that_owns_something_cannot_leave,
+            what_a_node_writes_after_it_was_forgotten_tells_of_it,
             a_node_that_was_forgotten_is_known_again_by_its_next_heartbeat,
             only_what_is_settled_is_pruned,
             history_and_keys_are_pruned_by_their_own_times,

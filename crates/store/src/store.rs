@@ -88,6 +88,10 @@ pub trait Store: Send + Sync + 'static {
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError>;
 
+    /// Those who own something or have something to do and are not among the nodes: what they wrote last came after
+    /// they were forgotten.
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError>;
+
     /// Deletes what is past retention: records of settled sandboxes only, their executions, history, and
     /// idempotency keys. At most `limit` sandboxes; says how many.
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError>;

@@ -1,13 +1,16 @@
 //! Engines that leave in order, and engines that are stopped in their tracks: nobody else waits for them.
 
-use pinfold_engine::OnExit;
+use std::sync::Arc;
+
+use pinfold_engine::{Clock, OnExit};
 use pinfold_lifecycle::{
-    Cause, ExecutionLimits, Fact, Generation, Life, Outcome, OutcomeKind, Policy, State,
+    AdmissionLimits, Cause, Context, ExecutionLimits, Fact, Generation, Life, Outcome, OutcomeKind, Policy,
+    SandboxId, State, create,
 };
 use pinfold_provider::fake::{Call, Fault};
-use pinfold_store::Store;
+use pinfold_store::{NewSandbox, Store};
 
-use crate::seams::fault;
+use crate::seams::{fault, slow};
 use crate::stage::{MINUTE, SECOND, Stage};
 
 #[tokio::test(start_paused = true)]
@@ -46,6 +49,23 @@ async fn an_engine_that_has_said_good_bye_is_taken_over_by_one_that_is_there_alr
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_engine_writes_after_its_good_bye_is_adopted() {
+    let stage = Stage::new();
+    let leaving = stage.begin().await;
+    leaving.shutdown(OnExit::Keep, 0).await.unwrap();
+    let (id, policy) = (SandboxId(7), Arc::new(Policy::default()));
+    let late = Context { now: stage.clock.now(), node: leaving.node(), policy: &policy };
+    let transition = create(id, late);
+    let new = NewSandbox { transition, spec: Arc::default(), policy, key: None, commands: Vec::new() };
+    stage.store.create(new, AdmissionLimits::default()).await.unwrap();
+
+    let next = stage.begin().await;
+    stage.until(id, SECOND, |sandbox| sandbox.owner == next.node()).await;
+
+    assert_eq!(stage.wait_ready(&next, id).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_that_stops_proves_everything_of_its_own_gone() {
     let stage = Stage::new();
     let (engine, other) = (stage.begin().await, stage.begin().await);
@@ -63,6 +83,23 @@ async fn a_shutdown_that_stops_proves_everything_of_its_own_gone() {
     assert_eq!(stage.outcome(&other, own[0], execution).await.cause, Cause::Shutdown);
     assert_eq!(stage.bodies().len(), 1);
     assert_eq!(stage.state(of_the_other).await, State::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_stops_also_ends_what_is_asked_for_meanwhile() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    stage.ready(&engine, Policy::default()).await;
+    stage.weather.next(Call::Stop, slow(5 * SECOND));
+
+    let late = async {
+        stage.pass_ms(SECOND).await;
+        stage.ready(&engine, Policy::default()).await
+    };
+    let (ended, _) = tokio::join!(engine.shutdown(OnExit::Stop, MINUTE), late);
+
+    ended.unwrap();
+    stage.assert_nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Callers that give up while their wish is being written: it is durable, so it is carried out all the same.
+//! Callers that give up while their wish is being written: it is durable, so it is carried out all the same, and once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ use crate::stage::{MINUTE, SECOND, Stage};
 /// How long a write takes to be acknowledged, and how long the impatient wait.
 const ACKNOWLEDGED: Duration = Duration::from_millis(50);
 const IMPATIENCE: Duration = Duration::from_millis(10);
+/// How long an engine takes to read what it is to do.
+const READ: Duration = Duration::from_millis(600);
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_whose_caller_gives_up_while_it_is_written_is_carried_out() {
@@ -103,6 +105,23 @@ async fn what_follows_from_an_answer_is_not_cut_off_while_the_answer_is_written(
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_was_read_while_it_was_done_is_not_done_again_after_the_proof_that_all_is_gone() {
+    let stage = Stage::new();
+    let engine = stage.begin_on(LateStore(stage.store.clone())).await;
+    let next_sweep_ms = 2 * SECOND + u64::try_from(READ.as_millis()).unwrap();
+    stage.pass_ms(next_sweep_ms - 10).await;
+
+    let id = stage.ready(&engine, Policy::default()).await;
+    stage.stop(&engine, id).await;
+    let proven_at = stage.now();
+    stage.pass_ms(SECOND).await;
+
+    assert!((next_sweep_ms..next_sweep_ms + 600).contains(&proven_at), "not while it was read: {proven_at}");
+    assert_eq!(stage.weather.calls(Call::Start), 1);
+    stage.assert_nothing_is_left().await;
+}
+
 /// A store whose writes are durable a while before their callers learn of it, and whose reads take a moment.
 struct LateStore(Arc<InlineStore>);
 
@@ -177,7 +196,9 @@ impl Store for LateStore {
     }
 
     async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
-        self.0.effects_of(node).await
+        let effects = self.0.effects_of(node).await;
+        sleep(READ).await;
+        effects
     }
 
     async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
@@ -215,6 +236,10 @@ impl Store for LateStore {
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
         self.0.nodes().await
+    }
+
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.0.forgotten_nodes().await
     }
 
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {

@@ -68,12 +68,12 @@ impl Keeper {
 
     fn exec(&mut self, exec: &Exec) -> Response {
         let id = &exec.execution;
-        if !self.wanted {
-            self.void.insert(id.clone());
-            return refuse(Reason::NotYet, "it was not told to go");
+        // Whoever asks again may not have heard the answer, and is to hear the same.
+        if let Some((reason, why)) = self.void.get(id) {
+            return refuse(*reason, why);
         }
-        if self.void.contains(id) {
-            return refuse(Reason::WasKilled, "it was killed or refused before");
+        if !self.wanted {
+            return self.refuse_for_ever(id, Reason::NotYet, "it was not told to go");
         }
         if self.running.contains_key(id) || self.ended.contains_key(id) {
             return Response::Done;
@@ -88,11 +88,13 @@ impl Keeper {
             Err(NotStarted { reason: Reason::NotExecutable, why }) => {
                 self.ended_as_a_shell_would(exec, 126, &why)
             }
-            Err(NotStarted { reason, why }) => {
-                self.void.insert(id.clone());
-                refuse(reason, &why)
-            }
+            Err(NotStarted { reason, why }) => self.refuse_for_ever(id, reason, &why),
         }
+    }
+
+    fn refuse_for_ever(&mut self, id: &str, reason: Reason, why: &str) -> Response {
+        self.void.insert(id.to_owned(), (reason, why.to_owned()));
+        refuse(reason, why)
     }
 
     fn start(&mut self, exec: &Exec) -> Result<Execution, NotStarted> {
@@ -142,7 +144,8 @@ impl Keeper {
     }
 
     fn kill(&mut self, id: &str) -> Response {
-        self.void.insert(id.to_owned());
+        let killed = || (Reason::WasKilled, "it was killed before".to_owned());
+        self.void.entry(id.to_owned()).or_insert_with(killed);
         if let Some(execution) = self.running.get_mut(id) {
             execution.end(EndedBy::Kill);
         }

@@ -1,7 +1,10 @@
 //! What is left of a sandbox's files after its end: nothing, whatever they were.
 
+use std::time::Duration;
+
 use pinfold_lifecycle::Limits;
 use pinfold_linux::StorageKind;
+use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::stage::{Stage, is_root, limited_kinds, skip};
 
@@ -21,6 +24,23 @@ async fn hostile_trees_are_removed_from_every_storage() {
 
         assert_eq!(std::fs::read_dir(stage.places()).unwrap().count(), 0, "{kind:?}");
     }
+}
+
+#[tokio::test]
+async fn what_was_in_memory_is_told_also_by_a_keeper_that_has_to_wait_for_its_turn() {
+    let stage = Stage::with(StorageKind::Memory);
+    let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+    assert_eq!(stage.code(body, "head -c 8M /dev/zero > kept").await, Some(0));
+    let keeper = stage.keeper(body);
+
+    pidfd_send_signal(&keeper, Signal::STOP).unwrap();
+    let in_a_while = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let _it_may_have_been_given_up = pidfd_send_signal(&keeper, Signal::CONT);
+    };
+    let (receipt, ()) = tokio::join!(stage.stop(body), in_a_while);
+
+    assert!(receipt.freed_bytes >= 8 << 20, "{receipt:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,8 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram, StorageKind};
-use pinfold_provider::{Body, Exec, Provider, Start, StartError, StartPermit};
+use pinfold_provider::{Body, Discovered, Exec, Provider, Start, StartError, StartPermit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub(crate) struct Stage {
     pub(crate) data: tempfile::TempDir,
@@ -147,6 +149,18 @@ impl Stage {
         }
     }
 
+    /// Process 1 of a body, by a handle that is proven to be the very process that its note names.
+    pub(crate) fn keeper(&self, body: Body) -> OwnedFd {
+        let control =
+            self.data.path().join("control").join(format!("v1.{}.{}", body.sandbox, body.generation.0));
+        let noted = fs::read_to_string(control.join("process")).unwrap();
+        let (pid, since) = noted.split_once(' ').unwrap();
+        let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
+        let keeper = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        assert_eq!(pinfold_keeper::process::began(pid).unwrap(), Some(since));
+        keeper
+    }
+
     pub(crate) fn places(&self) -> PathBuf {
         fs::canonicalize(self.data.path().join("bodies")).unwrap()
     }
@@ -179,10 +193,15 @@ impl Drop for Stage {
         let stop = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             for body in made {
-                let _ = runtime.block_on(provider.stop(body, 0));
+                let _looked_for_below = runtime.block_on(provider.stop(body, 0));
             }
+            runtime.block_on(provider.discover()).unwrap()
         });
-        let _ = stop.join();
+        let left = stop.join();
+        if !std::thread::panicking() {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            assert_eq!(left.unwrap(), Discovered::default(), "{test} has left bodies");
+        }
     }
 }
 

@@ -18,10 +18,12 @@ use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
-use pinfold_lifecycle::{ExecutionLimits, Limits};
+use pinfold_lifecycle::{ExecutionLimits, Fact, Limits};
 use pinfold_linux::NurseryProgram;
+use pinfold_provider::Provider;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
+use pinfold_store::{Seq, Store};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -155,7 +157,26 @@ impl Ground {
             drop(stop);
             task.await.unwrap().unwrap();
             self.service.shutdown(OnExit::Stop, END_MS).await.unwrap();
+            self.prove_that_nothing_is_left().await;
         }
+    }
+
+    /// Also what was found meanwhile and cleared away again would have been left by a server that nobody follows.
+    async fn prove_that_nothing_is_left(&self) {
+        let host = self.service.host();
+        let left = host.provider.discover().await.unwrap().found;
+        for found in &left {
+            host.provider.stop(found.body, 0).await;
+        }
+        let history = host.store.history(None, Seq::default(), usize::MAX).await.unwrap();
+        let strays: Vec<_> =
+            history.iter().filter(|row| matches!(row.record.fact, Fact::StrayFound { .. })).collect();
+        let current = std::thread::current();
+        let test = current.name().unwrap_or("a test");
+        assert!(
+            left.is_empty() && strays.is_empty(),
+            "{test}: {left:?} was there at the end, and no record spoke of {strays:?}: {history:#?}"
+        );
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -1,5 +1,6 @@
 //! A server that is killed while a run goes on: the next one has the answer.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -72,11 +73,39 @@ async fn begin_run(client: Client) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_outlives_the_server_that_was_asked_for_it() {
+    see_through(async |_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_while_no_server_is_there_is_told_with_its_artifacts_by_the_next_one() {
+    see_through(async |data| {
+        let written = async {
+            while !says(&data.join("linux/logs"), b"done\n") {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, written).await.expect("it does not end");
+    })
+    .await;
+}
+
+/// Whether anything below this directory contains these bytes.
+fn says(directory: &Path, what: &[u8]) -> bool {
+    std::fs::read_dir(directory).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        let is_said = |text: Vec<u8>| text.windows(what.len()).any(|piece| piece == what);
+        if path.is_dir() { says(&path, what) } else { std::fs::read(path).is_ok_and(is_said) }
+    })
+}
+
+/// Kills the server of a run, waits for something, and has the answer from the next one.
+async fn see_through(meanwhile: impl AsyncFnOnce(&Path)) {
     let data = tempfile::tempdir().unwrap();
     let (process, client) = Process::begin(data.path()).await;
     let begun = tokio::spawn(tokio::time::timeout(PATIENCE, begin_run(client))).await;
 
     drop(process);
+    meanwhile(data.path()).await;
     let next = Ground::begin(data, ServerConfig::default()).await;
     let answer = match &begun {
         Ok(Ok(id)) => Some(next.client().agent_run(id, 60).await),

@@ -37,6 +37,20 @@ pub async fn a_node_that_owns_something_cannot_leave(subject: &dyn Subject) {
     assert_eq!(world.store.nodes().await.unwrap(), []);
 }
 
+pub async fn what_a_node_writes_after_it_was_forgotten_tells_of_it(subject: &dyn Subject) {
+    let world = World::over(subject);
+    world.live(1).await;
+    let unknown = world.store.forgotten_nodes().await.unwrap();
+
+    world.store.beat(node(NODE), NOON).await.unwrap();
+    let known = world.store.forgotten_nodes().await.unwrap();
+    world.end(1).await;
+    world.store.leave(NODE).await.unwrap();
+
+    assert_eq!((unknown, known), (vec![NODE], vec![]));
+    assert_eq!(world.store.forgotten_nodes().await.unwrap(), [], "it has left nothing");
+}
+
 pub async fn a_node_that_was_forgotten_is_known_again_by_its_next_heartbeat(subject: &dyn Subject) {
     let store = subject.store();
     store.beat(node(NODE), NOON).await.unwrap();

@@ -23,6 +23,9 @@ const LAST_RECORD: &str =
     "SELECT seq, sandbox_id, record FROM history WHERE sandbox_id = ?1 ORDER BY seq DESC LIMIT 1";
 const LEFT_BY: &str = "SELECT id FROM sandboxes WHERE owner = ?1 AND settled_at IS NULL
     UNION SELECT sandbox_id FROM effects WHERE node = ?1 ORDER BY 1";
+const FORGOTTEN: &str =
+    "SELECT owner FROM sandboxes WHERE settled_at IS NULL AND owner NOT IN (SELECT id FROM nodes)
+    UNION SELECT node FROM effects WHERE node NOT IN (SELECT id FROM nodes) ORDER BY 1";
 const WAITING: &str = "SELECT * FROM sandboxes WHERE waits_in = ?3 AND id > ?1 ORDER BY id LIMIT ?2";
 const PARTS: &str = "LEFT JOIN specs p ON p.sandbox_id = s.id
     LEFT JOIN executions e ON e.sandbox_id = s.id AND e.ended = 0 ORDER BY s.id, e.n";
@@ -265,6 +268,12 @@ pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeSeen>> 
             heartbeat_at: Timestamp(row.get(5)?),
         })
     })?;
+    rows.collect()
+}
+
+pub(super) fn forgotten_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeId>> {
+    let mut statement = connection.prepare_cached(FORGOTTEN)?;
+    let rows = statement.query_map([], |row| text::id(row, 0))?;
     rows.collect()
 }
 

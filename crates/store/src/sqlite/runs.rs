@@ -168,6 +168,10 @@ impl<R: Runs> Store for R {
         self.read("list nodes", read::nodes)
     }
 
+    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.read("list forgotten nodes", read::forgotten_nodes)
+    }
+
     async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
         match self.write(Write::Prune { retention, limit }).await? {
             Wrote::Pruned(count) => Ok(count),
