@@ -193,7 +193,7 @@ impl Host {
 
     /// Ends all that is left, what nobody was given too.
     pub(crate) async fn close(self) -> Result<()> {
-        Ok(self.engine.shutdown(OnExit::Stop, PATIENCE_MS).await?)
+        Ok(self.engine.shutdown(OnExit::Stop, PATIENCE_MS).await.map(drop)?)
     }
 
     fn deadline(&self) -> Timestamp {

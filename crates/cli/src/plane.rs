@@ -114,7 +114,7 @@ impl Plane {
     pub(crate) async fn close(&self) -> anyhow::Result<()> {
         match self {
             Self::Server(_) => Ok(()),
-            Self::Here(here) => Ok(here.service.shutdown(OnExit::Keep, 0).await?),
+            Self::Here(here) => Ok(here.service.shutdown(OnExit::Keep, 0).await.map(drop)?),
         }
     }
 }

@@ -110,9 +110,12 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         Fate::Keep => OnExit::Keep,
         Fate::Stop => OnExit::Stop,
     };
-    service.shutdown(on_exit, STOP_MS).await?;
+    let left = service.shutdown(on_exit, STOP_MS).await?;
     served.context("could not go on serving")?;
-    Ok(ExitCode::SUCCESS)
+    match left.first() {
+        None => Ok(ExitCode::SUCCESS),
+        Some(id) => Err(Failure::NotProvenGone { id: id.to_string() }.into()),
+    }
 }
 
 /// Where connections come in, and where commands of this host find the server: with TLS they have a door of their own,

@@ -303,24 +303,26 @@ impl Engine {
         self.inner.clone().reconcile(how).await
     }
 
-    /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long.
-    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+    /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long. Says which of
+    /// them are not proven gone by then: the next engine goes on with them.
+    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
         let until = self.inner.clock.now().after_ms(wait_ms);
         self.inner.pool.close();
-        if on_exit == OnExit::Stop {
-            self.stop_own(until).await?;
-        }
+        let left = if on_exit == OnExit::Stop { self.stop_own(until).await? } else { Vec::new() };
         self.inner.give_up_own(until).await?;
         // Whatever is written after the good-bye would be nobody's.
         self.inner.errands.end_all().await;
         self.inner.say_goodbye().await?;
-        Ok(())
+        Ok(left)
     }
 
     /// Again until there is none, or no more time: some may be asked for while others end.
-    async fn stop_own(&self, until: Timestamp) -> Result<(), ApplyError> {
+    async fn stop_own(&self, until: Timestamp) -> Result<Vec<SandboxId>, ApplyError> {
         loop {
             let own = self.own().await?;
+            if own.is_empty() {
+                return Ok(own);
+            }
             for id in &own {
                 match self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await {
                     // Somebody has had it forgotten meanwhile.
@@ -334,8 +336,8 @@ impl Engine {
                     Err(error) => return Err(error.into()),
                 }
             }
-            if own.is_empty() || until <= self.inner.clock.now() {
-                return Ok(());
+            if until <= self.inner.clock.now() {
+                return Ok(self.own().await?);
             }
         }
     }

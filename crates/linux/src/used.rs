@@ -15,7 +15,7 @@ use crate::provider::LinuxProvider;
 /// A keeper that does not answer so soon is not waited for while it lives: it can be asked again.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(200);
 /// At its end it is asked for the last time, and a busy host may not give it its turn for a while.
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(3);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What a keeper says of its body. None: it did not say, which is not the same as nothing.
 #[derive(Debug, Clone, Copy, Default)]

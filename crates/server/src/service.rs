@@ -100,7 +100,8 @@ impl Service {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<(), ApplyError> {
+    /// Says which sandboxes it was to end and could not prove gone in time.
+    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
         self.close_streams();
         self.write_notes().await;
         self.host.engine.shutdown(on_exit, wait_ms).await

@@ -45,7 +45,7 @@ async fn end(node: Arc<Node>, mut work: JoinSet<anyhow::Result<()>>) -> anyhow::
     }
     first_failed?;
     let node = Arc::into_inner(node).context("somebody still works here")?;
-    Ok(node.engine.shutdown(OnExit::Keep, 0).await?)
+    Ok(node.engine.shutdown(OnExit::Keep, 0).await.map(drop)?)
 }
 
 async fn read_one(node: Arc<Node>, id: SandboxId, word: String) -> anyhow::Result<()> {

@@ -98,7 +98,7 @@ async fn a_shutdown_that_stops_also_ends_what_is_asked_for_meanwhile() {
     };
     let (ended, _) = tokio::join!(engine.shutdown(OnExit::Stop, MINUTE), late);
 
-    ended.unwrap();
+    assert_eq!(ended.unwrap(), []);
     stage.assert_nothing_is_left().await;
 }
 
@@ -109,12 +109,12 @@ async fn a_shutdown_does_not_wait_for_ever_and_leaves_the_rest_to_the_next_engin
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.next(Call::Stop, fault(Fault::LookFails));
 
-    engine.shutdown(OnExit::Stop, 2 * SECOND).await.unwrap();
+    let left = engine.shutdown(OnExit::Stop, 2 * SECOND).await.unwrap();
     let left_at = stage.now();
     let _next = stage.begin().await;
     stage.until(id, 10 * SECOND, |sandbox| sandbox.is_settled()).await;
 
-    assert_eq!(left_at, 2 * SECOND);
+    assert_eq!((left, left_at), (vec![id], 2 * SECOND));
     assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Shutdown }).await, [5 * SECOND]);
     stage.assert_nothing_is_left().await;
 }
