@@ -35,7 +35,7 @@ async fn what_was_in_memory_is_told_also_by_a_keeper_that_has_to_wait_for_its_tu
 
     pidfd_send_signal(&keeper, Signal::STOP).unwrap();
     let in_a_while = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
         let _it_may_have_been_given_up = pidfd_send_signal(&keeper, Signal::CONT);
     };
     let (receipt, ()) = tokio::join!(stage.stop(body), in_a_while);
