@@ -78,7 +78,7 @@ fn bodies_without_limits_share_the_processor_as_equals_and_give_way_to_everybody
         })
     };
     assert_eq!(read("sbx.1", "").as_deref(), Some("100"));
-    assert_eq!(read("", "").as_deref(), Some("25"));
+    assert_eq!(read("", "").as_deref(), Some("50"));
 }
 
 #[test]

@@ -75,10 +75,10 @@ impl CgroupLimits {
     }
 }
 
-/// What all bodies together get of the processor while others want it too. Less than anybody else's group, so that
+/// What all bodies together get of the processor while others want it too. Half of what any other group gets, so that
 /// the control plane, and through it every other sandbox, is served while one of them takes all it can.
 pub(super) fn share_of_all_bodies(version: Version) -> Vec<Setting> {
-    const WEIGHT: u32 = 25;
+    const WEIGHT: u32 = 50;
     match version {
         Version::V1 => vec![shares(WEIGHT)],
         Version::V2 => vec![setting("cpu.weight", WEIGHT)],
