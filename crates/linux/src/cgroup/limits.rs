@@ -33,12 +33,12 @@ const CPU_PERIOD_US: u64 = 100_000;
 const SMALLEST_QUOTA_US: u64 = 1_000;
 
 impl CgroupLimits {
-    /// Memory is always counted: it is the figure that people look at. The processor is always shared out by bodies,
-    /// since one that forks without end, or is in a session with each of its processes, would get it all else.
+    /// Memory is always counted: it is the figure that people look at.
     pub(super) fn want(&self, controller: Controller) -> bool {
         match controller {
-            Controller::Memory | Controller::Cpu => true,
+            Controller::Memory => true,
             Controller::Pids => self.processes.is_some(),
+            Controller::Cpu => self.cpu_millis.is_some() || self.cpu_weight.is_some(),
             Controller::Io => self.count_io,
             // Only kept where there is no v2, which has both built in.
             Controller::Cpuacct | Controller::Freezer => true,
@@ -65,7 +65,8 @@ impl CgroupLimits {
     /// The period is the default of every new group; it is not written.
     fn cpu_v1(&self) -> Vec<Setting> {
         let quota = self.quota_us().map(|it| setting("cpu.cfs_quota_us", it));
-        quota.into_iter().chain(self.cpu_weight.map(shares)).collect()
+        let shares = self.cpu_weight.map(|it| setting("cpu.shares", (u64::from(it) * 1024 / 100).max(2)));
+        quota.into_iter().chain(shares).collect()
     }
 
     fn cpu_v2(&self) -> Vec<Setting> {
@@ -73,20 +74,6 @@ impl CgroupLimits {
         let weight = self.cpu_weight.map(|it| setting("cpu.weight", it.clamp(1, 10_000)));
         quota.into_iter().chain(weight).collect()
     }
-}
-
-/// What all bodies together get of the processor while others want it too. Half of what any other group gets, so that
-/// the control plane, and through it every other sandbox, is served while one of them takes all it can.
-pub(super) fn share_of_all_bodies(version: Version) -> Vec<Setting> {
-    const WEIGHT: u32 = 50;
-    match version {
-        Version::V1 => vec![shares(WEIGHT)],
-        Version::V2 => vec![setting("cpu.weight", WEIGHT)],
-    }
-}
-
-fn shares(weight: u32) -> Setting {
-    setting("cpu.shares", (u64::from(weight) * 1024 / 100).max(2))
 }
 
 /// Memory and swap together get what memory gets, and nothing is swapped out while there is room.
@@ -159,7 +146,7 @@ mod tests {
     fn what_is_not_asked_is_not_wanted() {
         let nothing = CgroupLimits::default();
 
-        for controller in [Controller::Pids, Controller::Io] {
+        for controller in [Controller::Pids, Controller::Cpu, Controller::Io] {
             assert!(!nothing.want(controller));
         }
     }

@@ -15,7 +15,7 @@ use super::body::{BodyCgroup, Place};
 use super::files;
 use super::group::Group;
 use super::hierarchy::Hierarchy;
-use super::limits::{CgroupLimits, Setting, share_of_all_bodies};
+use super::limits::{CgroupLimits, Setting};
 use super::name::{self, BadName};
 use super::survey::{Controller, Version};
 
@@ -99,7 +99,12 @@ impl Cgroups {
             hand_on(&hierarchy.home, &missing_in(&hierarchy.home, &hierarchy.controllers)?)?;
         }
         make_directory(&base)?;
-        match prepare_base(hierarchy, &base) {
+        let prepared = match hierarchy.version {
+            Version::V2 => hand_on(&base, &hierarchy.controllers),
+            Version::V1 if hierarchy.has(Controller::Memory) => count_children_too(&base),
+            Version::V1 => Ok(()),
+        };
+        match prepared {
             Err(MakeError::Set { source, .. } | MakeError::Read { source, .. })
                 if files::is_gone(&source) =>
             {
@@ -125,19 +130,6 @@ pub(super) fn remove_empty(path: PathBuf) -> Result<(), RemoveBaseError> {
     match fs::remove_dir(&path) {
         Err(error) if files::is_gone(&error) || files::is(&error, Errno::BUSY) => Ok(()),
         done => done.map_err(|source| RemoveBaseError::RemoveDirectory { path, source }),
-    }
-}
-
-fn prepare_base(hierarchy: &Hierarchy, base: &Path) -> Result<(), MakeError> {
-    if hierarchy.version == Version::V2 {
-        hand_on(base, &hierarchy.controllers)?;
-    } else if hierarchy.has(Controller::Memory) {
-        count_children_too(base)?;
-    }
-    if hierarchy.has(Controller::Cpu) {
-        set_all(base, &share_of_all_bodies(hierarchy.version))
-    } else {
-        Ok(())
     }
 }
 

@@ -50,7 +50,7 @@ fn limits_go_to_the_work_and_controllers_as_far_as_they_are_asked() {
 
     let group = root.path().join("pinfold.t/sbx.1");
     assert_eq!(body.look().unwrap(), std::slice::from_ref(&group));
-    assert_eq!(text(&group.join(CONTROL)), "+cpu +memory +pids");
+    assert_eq!(text(&group.join(CONTROL)), "+memory +pids");
     assert_eq!(text(&group.join("work/memory.max")), "1048576");
     assert_eq!(text(&group.join("work/memory.swap.max")), "0");
     assert_eq!(text(&group.join("work/pids.max")), "9");
