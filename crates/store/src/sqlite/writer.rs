@@ -19,6 +19,8 @@ use crate::{OpenError, StoreError};
 
 /// So that the first of many does not wait for all of them.
 const LARGEST_BATCH: usize = 256;
+/// After a crowd so many requests go to the writing thread before somebody tries again to write by himself.
+const CROWD: usize = 32;
 
 struct Asked {
     write: Write,
@@ -48,8 +50,6 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     asked: VecDeque<Asked>,
-    /// So many requests go to the writing thread before somebody tries again to write by himself: as many as the last
-    /// time came at once.
     crowd: usize,
     has_chores: bool,
     closing: bool,
@@ -188,7 +188,7 @@ impl Shared {
         }
         inbox.has_chores = false;
         let count = inbox.asked.len().min(LARGEST_BATCH);
-        inbox.crowd = if count > 1 { count } else { inbox.crowd.saturating_sub(1) };
+        inbox.crowd = if count > 1 { CROWD } else { inbox.crowd.saturating_sub(1) };
         Some(inbox.asked.drain(..count).map(|asked| (asked.write, asked.answer)).unzip())
     }
 }
