@@ -12,6 +12,7 @@ mod host;
 mod interrupt;
 mod life;
 mod neighbour;
+mod own_session;
 mod peers;
 mod start;
 mod stop;
@@ -98,8 +99,20 @@ impl Session {
 }
 
 fn main() -> Result<()> {
-    match Arguments::parse().bench {
-        Bench::Nursery => Ok(pinfold_keeper::nursery::run()?),
+    let bench = Arguments::parse().bench;
+    if let Bench::Nursery = bench {
+        return Ok(pinfold_keeper::nursery::run()?);
+    }
+    match own_session::enter()? {
+        None => measure(bench),
+        Some(ended) if ended.success() => Ok(()),
+        Some(ended) => bail!("the benchmark ended with {ended}"),
+    }
+}
+
+fn measure(bench: Bench) -> Result<()> {
+    match bench {
+        Bench::Nursery => bail!("a nursery measures nothing"),
         Bench::Start { options, breakdown: true } => start::break_down(&Session::begin(&options, 200, 10)?),
         Bench::Start { options, breakdown: false } => start::run(&Session::begin(&options, 200, 10)?),
         Bench::Exec(options) => exec::run(&Session::begin(&options, 300, 20)?),

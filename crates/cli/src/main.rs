@@ -199,8 +199,9 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::R
     runtime.block_on(work)
 }
 
-/// With a thread for each core.
+/// With a thread for each core, all of which go before the sandboxes' own.
 fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    pinfold_keeper::precedence::take_if_alone();
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }
 

@@ -17,6 +17,7 @@ use self::place::Refusal;
 use self::wire::{FileAnswer, FileRequest};
 use crate::confine::Confinement;
 use crate::kernel;
+use crate::precedence;
 use crate::wire::send;
 
 /// In the child: serves the request over the connection and ends. Whoever asked sees the connection close.
@@ -31,6 +32,7 @@ pub(crate) fn serve(request: &FileRequest, connection: UnixStream, confinement: 
 /// Holds nothing of the keeper's but the one connection, and nothing that code inside does not have.
 fn get_ready(connection: UnixStream, confinement: &Confinement) -> io::Result<UnixStream> {
     connection.set_nonblocking(false)?;
+    precedence::give_up()?;
     kernel::reset_signals();
     kernel::duplicate_as(&connection, 0)?;
     kernel::close_from(1)?;

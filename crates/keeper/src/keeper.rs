@@ -21,6 +21,7 @@ use crate::execution::Execution;
 use crate::files::children::{self, FileChildren};
 use crate::files::wire::{FileReason, FileRequest};
 use crate::kernel;
+use crate::log::Spare;
 use crate::peers::{Awaited, Peer};
 use crate::probe::Probing;
 use crate::tree::Tree;
@@ -91,6 +92,7 @@ struct Keeper {
     operations: u64,
     last_busy_ms: i64,
     disk: DiskWatch,
+    spare_log: Spare,
 }
 
 /// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
@@ -132,6 +134,7 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         operations: 0,
         last_busy_ms: now,
         disk: DiskWatch::default(),
+        spare_log: Spare::default(),
     };
     while now_ms() < keeper.ends_at_ms {
         keeper.turn()?;
@@ -147,6 +150,9 @@ fn confinement(limits: BodyLimits) -> Result<Confinement, String> {
     let profile = crate::weakness::profile(profile);
     Confinement::prepare(&profile).map_err(|error| error.to_string())
 }
+
+/// How long after a command the file for the next one's log is made.
+const SPARE_LOG_AFTER_MS: i64 = 1;
 
 /// How many children are reaped before everything else has its turn: what runs inside can make them without end.
 const REAPED_AT_ONCE: usize = 64;
@@ -196,6 +202,7 @@ impl Keeper {
         self.running.values_mut().for_each(|execution| execution.enforce(now));
         self.files.end_overdue(now);
         self.disk.look(now, self.running.is_empty());
+        self.spare_log.look(now, &self.inheritance.output);
         self.settle_ended();
         self.settle_probes(now);
         self.leaving.retain(|tree| !tree.is_gone());
@@ -246,6 +253,7 @@ impl Keeper {
             .chain(probes)
             .chain(self.files.next_deadline())
             .chain(self.disk.next_look_ms())
+            .chain(self.spare_log.next_look_ms())
             .chain(leaving)
             .chain(own)
             .min()
@@ -347,6 +355,8 @@ impl Keeper {
             self.operations += pieces;
             self.tell(&Awaited::Execution(id.clone()), &Response::Ended(ended));
             self.ended.insert(id, ended);
+            // The end of its last command is for many a sandbox its own.
+            self.spare_log.is_needed(now.saturating_add(SPARE_LOG_AFTER_MS));
         }
     }
 
@@ -361,6 +371,8 @@ impl Keeper {
     fn tell_probed(&mut self, probing: Probing, failed: Option<ProbeFailed>) {
         let response = self.probed(probing.nonce, failed);
         self.tell(&Awaited::Probe(probing.pid), &response);
+        // While whoever asked writes down that it is ready.
+        self.spare_log.is_needed(now_ms());
     }
 
     /// A peer that cannot be told is let go.

@@ -18,6 +18,7 @@ mod marked;
 pub mod nursery;
 mod peers;
 mod plan;
+pub mod precedence;
 mod probe;
 pub mod process;
 mod sealed;

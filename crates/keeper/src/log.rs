@@ -3,6 +3,7 @@
 //! own pace, also after the end, and is told where it came too late.
 
 mod reader;
+mod spare;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use reader::Reader;
+pub(crate) use spare::Spare;
 
 /// One piece of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,11 +175,15 @@ impl Writer {
 }
 
 fn begin_segment(directory: &OwnedFd, name: &str, first_seq: u64, bytes_before: u64) -> io::Result<File> {
-    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut file = File::from(openat(directory, name, flags | OFlags::TRUNC, Mode::RUSR | Mode::WUSR)?);
+    let mut file = spare::take(directory, name).or_else(|_| make(directory, name))?;
     let mut header = [0; SEGMENT_HEADER];
     header[..8].copy_from_slice(&first_seq.to_le_bytes());
     header[8..].copy_from_slice(&bytes_before.to_le_bytes());
     file.write_all(&header)?;
     Ok(file)
+}
+
+fn make(directory: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(openat(directory, name, flags | OFlags::TRUNC, Mode::RUSR | Mode::WUSR)?.into())
 }

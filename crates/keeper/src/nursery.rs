@@ -17,6 +17,7 @@ use rustix::thread::{
 
 use crate::keeper::{self, Inheritance, WorkDescriptors};
 use crate::kernel::{self, Cloned};
+use crate::precedence;
 use crate::process;
 use crate::wire::{Birth, Born, IdMap};
 use crate::world::{Gathered, Views, WorldError};
@@ -27,6 +28,7 @@ const DESCRIPTORS: usize = 32;
 
 /// Gives birth until the other side is gone. Keepers live on.
 pub fn run() -> io::Result<()> {
+    precedence::take_apart();
     #[cfg(feature = "weakened")]
     if std::env::args_os().all(|argument| argument != crate::weakness::UNSEALED) {
         crate::sealed::become_a_sealed_copy();

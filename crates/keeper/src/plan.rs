@@ -8,14 +8,13 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, chdir, ioctl_tiocsctty, kill_process, setsid, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, chdir, ioctl_tiocsctty, kill_process, waitid};
 
 use crate::confine::Confinement;
 use crate::console::There;
 use crate::kernel::{self, Cloned};
 use crate::nursery::{receive, send_with};
+use crate::precedence;
 use crate::tree::{Mark, own_view};
 use crate::wire::Reason;
 
@@ -207,7 +206,7 @@ fn get_ready(place: Place<'_>, tell_mark: bool, console: &There, to: &UnixStream
     if tell_mark {
         send_with(to, &[VIEW], &[&own_view()?])?;
     }
-    setsid()?;
+    precedence::give_up()?;
     kernel::duplicate_as(&console.stdin, 0)?;
     kernel::duplicate_as(&console.stdout, 1)?;
     kernel::duplicate_as(&console.stderr, 2)?;

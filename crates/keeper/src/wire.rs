@@ -267,12 +267,17 @@ pub enum Born {
 }
 
 pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&frame(message)?)
+}
+
+/// A message as it travels, to be written at once: who reads it wakes up once.
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(message)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut frame = Vec::with_capacity(text.len() + 4);
     frame.extend(length.to_le_bytes());
     frame.extend(text);
-    stream.write_all(&frame)
+    Ok(frame)
 }
 
 pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use pinfold_keeper::wire::{LONGEST, Request, Response};
+use pinfold_keeper::wire::{self, LONGEST, Request, Response};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -55,10 +55,7 @@ async fn converse(stream: &mut UnixStream, request: &Request) -> io::Result<Resp
 }
 
 pub(crate) async fn send(stream: &mut UnixStream, request: &Request) -> io::Result<()> {
-    let text = serde_json::to_vec(request)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    stream.write_all(&length.to_le_bytes()).await?;
-    stream.write_all(&text).await
+    stream.write_all(&wire::frame(request)?).await
 }
 
 pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {

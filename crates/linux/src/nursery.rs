@@ -4,7 +4,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,8 +100,6 @@ impl Nurseries {
         let child = Command::new(&self.program.program)
             .args(&self.program.arguments)
             .env_clear()
-            // What a terminal sends to all of a command, Ctrl-C above all, is for us to hear and not for keepers.
-            .process_group(0)
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -277,3 +277,14 @@ async fn whoever_asks_again_for_what_was_refused_hears_why() {
     assert!(matches!(refused, ExecError::Refused { cause: Cause::StartFailed, .. }), "{refused:?}");
     assert_eq!(again, refused);
 }
+
+/// How nice a process is, as the kernel tells everybody.
+const NICE: &str = "for p in 1 self; do sed 's/.*) //' /proc/$p/stat | cut -d' ' -f17; done";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_goes_before_what_runs_in_its_sandbox() {
+    let sandbox = Sandbox::plain().await;
+    let keeper = if rustix::process::geteuid().is_root() { "-10" } else { "0" };
+
+    assert_eq!(sandbox.says(NICE).await, format!("{keeper}\n0\n"));
+}

@@ -165,3 +165,31 @@ fn a_link_in_place_of_a_segment_is_not_followed() {
 
     assert!(Reader::new(directory.path(), "exe").next().is_err());
 }
+
+#[test]
+fn a_file_made_ahead_becomes_the_next_log_and_only_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = || OwnedFd::from(File::open(directory.path()).unwrap());
+    let inode = |name: &str| {
+        std::fs::metadata(directory.path().join(name)).ok().map(|it| std::os::unix::fs::MetadataExt::ino(&it))
+    };
+    let mut spare = Spare::default();
+    spare.look(1, &at());
+    assert_eq!(inode("spare"), None);
+    spare.is_needed(5);
+    assert_eq!(spare.next_look_ms(), Some(5));
+    spare.look(4, &at());
+    assert_eq!(inode("spare"), None);
+    spare.look(5, &at());
+    let (made, due) = (inode("spare"), spare.next_look_ms());
+
+    let mut first = Writer::begin(at(), "exe", Ring::DEFAULT, Onset::default()).unwrap();
+    let mut second = Writer::begin(at(), "other", Ring::DEFAULT, Onset::default()).unwrap();
+    first.append(Stream::Stdout, 7, b"one").unwrap();
+    second.append(Stream::Stdout, 7, b"two").unwrap();
+
+    assert_eq!((made.is_some(), due), (true, None));
+    assert_eq!((inode("exe.0.log"), inode("spare")), (made, None));
+    assert_eq!(all(&mut Reader::new(directory.path(), "exe")), [piece(1, b"one")]);
+    assert_eq!(all(&mut Reader::new(directory.path(), "other")), [piece(1, b"two")]);
+}
