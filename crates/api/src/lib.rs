@@ -29,7 +29,7 @@ pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use event::{Event, EventPage};
-pub use examination::{Due, Examination, Probe};
+pub use examination::{Due, Examination, Probe, Trouble, TroubleKind};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };

@@ -104,7 +104,7 @@ async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
     } else {
         tell_of_patient(&patient);
     }
-    Ok(if patient.advice.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    Ok(if patient.troubles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
 fn tell_of_patient(patient: &Examination) {
@@ -122,8 +122,12 @@ fn tell_of_patient(patient: &Examination) {
         vec![format!("  {}", it.probe), judged(it.passed).to_owned(), took, harmless(&it.answer)]
     });
     print!("{}", lay_out(&rows.collect::<Vec<_>>()));
-    println!("{}", patient.verdict);
-    patient.advice.iter().for_each(|advice| println!("  {}", harmless(advice)));
+    println!("{}", harmless(&patient.verdict));
+    for trouble in &patient.troubles {
+        println!("\n{}: {}", word(&trouble.kind), harmless(&trouble.means));
+        println!("  seen: {}", harmless(&trouble.saw));
+        println!("  do:   {}", harmless(&trouble.resolve));
+    }
 }
 
 fn said(message: &str) -> String {

@@ -1,14 +1,15 @@
-//! One body, looked at closely: each low-level probe with its raw answer and its time, and what to do about it.
+//! One body, looked at closely: each low-level probe with its raw answer and its time, and what is broken if it failed.
 
 use std::fs;
 use std::time::Duration;
 
-use pinfold_keeper::wire::Request;
-use pinfold_lifecycle::{Finding, Probed};
+use pinfold_keeper::disk::Disk;
+use pinfold_keeper::wire::{Request, Response};
+use pinfold_lifecycle::{Finding, ProbeFailure, Probed};
 use pinfold_provider::{Body, Entry, Files, Metadata, Provider};
 use tokio::time::Instant;
 
-use crate::control::ask;
+use crate::control::{ControlError, ask};
 use crate::hold::{self, Keeper};
 use crate::places::Places;
 use crate::provider::LinuxProvider;
@@ -20,27 +21,45 @@ pub struct Examined {
     pub passed: bool,
     pub answer: String,
     pub took: Duration,
-    /// What to do where it did not pass.
-    pub advice: Option<&'static str>,
+    /// What is broken where it did not pass.
+    pub fault: Option<Fault>,
+}
+
+/// What of a body can be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Process 1 is gone.
+    KeeperGone,
+    /// Process 1 is there, and does not answer.
+    KeeperSilent,
+    /// A place that everything inside needs, or its files.
+    Place,
+    /// No command can be run.
+    Command,
+    /// No byte or no file more fits onto its disk.
+    DiskFull,
+    /// Something about it could not be seen.
+    Unseen,
 }
 
 /// How many files are named.
 const SHOWN: usize = 8;
-const END_IT: &str = "pinfold stop --force, and make another; what it wrote is in its log";
 
 impl LinuxProvider {
     /// Everything that can be tried without harm to it.
     pub async fn examine(&self, body: Body) -> Vec<Examined> {
         let places = self.grounds.of(body);
+        let of = |fault: Fault| move |why: String| (fault, why);
+        let (silent, unseen) = (of(Fault::KeeperSilent), of(Fault::Unseen));
         vec![
-            timed("process 1", END_IT, async { process(&places) }).await,
-            timed("control ping", END_IT, self.try_ping(&places)).await,
-            timed("executions", END_IT, async { raw(ask(&places, &Request::List).await) }).await,
-            timed("files and a command", END_IT, async { judged(self.probe(body).await) }).await,
-            timed("files of /workspace", END_IT, self.try_list(body)).await,
-            timed("cgroups", "pinfold reconcile", async { self.groups_told(&places) }).await,
-            timed("mounts, directories, sockets", "pinfold reconcile", async { Ok(self.things(&places)) })
-                .await,
+            timed("process 1", async { process(&places).map_err(of(Fault::KeeperGone)) }).await,
+            timed("control ping", async { self.try_ping(&places).await.map_err(silent) }).await,
+            timed("executions", async { raw(ask(&places, &Request::List).await).map_err(silent) }).await,
+            timed("files and a command", async { judged(self.probe(body).await) }).await,
+            timed("files of /workspace", async { self.try_list(body).await.map_err(of(Fault::Place)) }).await,
+            timed("disk", async { room(ask(&places, &Request::Usage).await) }).await,
+            timed("cgroups", async { self.groups_told(&places).map_err(unseen) }).await,
+            timed("mounts, directories, sockets", async { Ok(self.things(&places)) }).await,
         ]
     }
 
@@ -107,27 +126,35 @@ fn raw<T: std::fmt::Debug, E: std::fmt::Display>(answer: Result<T, E>) -> Result
     answer.map(|answer| format!("{answer:?}")).map_err(|error| error.to_string())
 }
 
-fn judged(probed: Probed) -> Result<String, String> {
+fn room(answer: Result<Response, ControlError>) -> Result<String, (Fault, String)> {
+    let disk = match answer {
+        Ok(Response::Usage { disk: Some(disk), .. }) => disk,
+        Ok(other) => return Err((Fault::Unseen, format!("{other:?}"))),
+        Err(error) => return Err((Fault::KeeperSilent, error.to_string())),
+    };
+    let Disk { bytes, bytes_used, files, files_left, .. } = disk;
+    let used_files = files.saturating_sub(files_left);
+    let told = format!("{} of {} MiB, {used_files} of {files} files", bytes_used >> 20, bytes >> 20);
+    if disk.is_full() { Err((Fault::DiskFull, told)) } else { Ok(told) }
+}
+
+fn judged(probed: Probed) -> Result<String, (Fault, String)> {
     match probed {
         Probed::Passed => Ok("a file was written, read and removed, and `true` ran".to_owned()),
-        Probed::Failed(failure) => Err(format!("{failure:?}")),
-        Probed::Unknown { why } => Err(why),
+        Probed::Failed(ProbeFailure::Files { why }) => Err((Fault::Place, why)),
+        Probed::Failed(ProbeFailure::Exec { why }) => Err((Fault::Command, why)),
+        Probed::Failed(ProbeFailure::Control { why }) | Probed::Unknown { why } => {
+            Err((Fault::KeeperSilent, why))
+        }
     }
 }
 
-async fn timed(
-    probe: &'static str,
-    advice: &'static str,
-    work: impl Future<Output = Result<String, String>>,
-) -> Examined {
+async fn timed(probe: &'static str, work: impl Future<Output = Result<String, (Fault, String)>>) -> Examined {
     let began = Instant::now();
-    let answer = work.await;
-    let passed = answer.is_ok();
-    Examined {
-        probe,
-        passed,
-        answer: answer.unwrap_or_else(|why| why),
-        took: began.elapsed(),
-        advice: (!passed).then_some(advice),
+    let answered = work.await;
+    let took = began.elapsed();
+    match answered {
+        Ok(answer) => Examined { probe, passed: true, answer, took, fault: None },
+        Err((fault, answer)) => Examined { probe, passed: false, answer, took, fault: Some(fault) },
     }
 }

@@ -17,6 +17,7 @@ mod following;
 mod health;
 mod images;
 mod input;
+mod known_messages;
 mod logs;
 mod news;
 mod resources;
@@ -25,6 +26,7 @@ mod sandboxes;
 mod settling;
 mod stop;
 mod tokens;
+mod troubles;
 mod view;
 mod words;
 

@@ -25,3 +25,4 @@ mod stop;
 mod takeover;
 mod tls;
 mod together;
+mod troubles;

@@ -1,13 +1,19 @@
-//! One sandbox, looked at closely: what is recorded, what is due, each thing that can be tried, and what to do.
+//! One sandbox, looked at closely: what is recorded, what is due, each thing that can be tried, and what is wrong.
 
-use pinfold_api::{Due, Examination, Probe, Sandbox, State};
+use pinfold_api::{Due, Examination, Probe, Sandbox, State, Trouble};
+use pinfold_keeper::log::Entry;
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
 use pinfold_linux::Examined;
-use pinfold_store::{Row, Stored};
+use pinfold_store::{Row, Store, Stored};
 
 use super::failure::spelled;
+use super::troubles::{Seen, troubles};
 use super::words::moment;
 use super::{Failure, Service, body_of};
+
+/// Of how many of its last commands the output is looked at, and how much of it.
+const LAST_COMMANDS: usize = 3;
+const LAST_BYTES: usize = 64 * 1024;
 
 impl Service {
     /// Tries everything that can be tried without harm to it.
@@ -15,16 +21,59 @@ impl Service {
         let row = self.row(id).await?;
         let now = self.now();
         let sandbox = self.sandbox(id).await?;
-        let (due, examined) = match &row {
-            Row::Readable(stored) if !stored.sandbox.is_settled() => {
-                (due(stored, now), self.host.provider.examine(body_of(stored)).await)
-            }
-            Row::Readable(_) | Row::Unreadable(_) => (Vec::new(), Vec::new()),
+        let stored = match &row {
+            Row::Readable(stored) if !stored.sandbox.is_settled() => Some(stored),
+            Row::Readable(_) | Row::Unreadable(_) => None,
         };
-        let advice = advice(&sandbox, &examined);
-        let verdict = verdict(&sandbox, &advice);
-        let probes = examined.into_iter().map(probe).collect();
-        Ok(Examination { sandbox, due, probes, verdict, advice })
+        let (mut probes, mut seen) = (Vec::new(), Seen::default());
+        if let Some(stored) = stored {
+            // Before anything is tried: what is tried is seen inside too.
+            seen = self.see(stored).await;
+            probes = self.host.provider.examine(body_of(stored)).await;
+        }
+        let troubles = troubles(&sandbox, &probes, &seen);
+        Ok(Examination {
+            due: stored.map(|stored| due(stored, now)).unwrap_or_default(),
+            probes: probes.into_iter().map(probe).collect(),
+            verdict: verdict(&sandbox, &troubles),
+            troubles,
+            sandbox,
+        })
+    }
+
+    /// What can be seen from outside without asking anybody inside. What cannot is left out.
+    async fn see(&self, stored: &Stored) -> Seen {
+        let limits = &stored.spec.limits;
+        let processes = self.host.provider.inside(body_of(stored));
+        let looks = self.look_twice(stored).await.ok();
+        let usage = looks.as_ref().map(|looks| looks.usage).unwrap_or_default();
+        Seen {
+            processes: usage.processes.zip(limits.processes),
+            signs: looks.map(|looks| looks.signs),
+            inside: processes.unwrap_or_default(),
+            written: self.last_written(stored.sandbox.id).await,
+        }
+    }
+
+    /// The end of what its last commands wrote.
+    async fn last_written(&self, id: SandboxId) -> String {
+        let commands = self.host.store.executions(id).await.unwrap_or_default();
+        let last = commands.into_iter().rev().take(LAST_COMMANDS).map(|it| it.execution.id);
+        let mut readers: Vec<_> = last.map(|it| self.host.provider.output_of(id, it)).collect();
+        let reading = tokio::task::spawn_blocking(move || {
+            readers.reverse();
+            let mut written = Vec::new();
+            for reader in &mut readers {
+                while let Ok(Some(entry)) = reader.next() {
+                    if let Entry::Piece(piece) = entry {
+                        written.extend(piece.bytes);
+                    }
+                    written.drain(..written.len().saturating_sub(LAST_BYTES));
+                }
+            }
+            String::from_utf8_lossy(&written).into_owned()
+        });
+        reading.await.unwrap_or_default()
     }
 }
 
@@ -46,25 +95,12 @@ fn due(stored: &Stored, now: Timestamp) -> Vec<Due> {
     told.map(|(what, at)| Due { what: what.to_owned(), at: moment(at), left_ms: at.ms_since(now) }).collect()
 }
 
-fn advice(sandbox: &Sandbox, examined: &[Examined]) -> Vec<String> {
-    let tried = examined.iter().filter_map(|it| Some(format!("{}: {}", it.probe, it.advice?)));
-    let is_quarantined = sandbox.status.state == State::Quarantined;
-    let quarantined = is_quarantined.then_some(
-        "quarantined: see what is left above; `pinfold stop --attest --reason …` once it is gone".to_owned(),
-    );
-    let is_unreadable = sandbox.flags.iter().any(|flag| flag == "unreadable");
-    let unreadable = is_unreadable.then_some("its record cannot be read: pinfold reconcile".to_owned());
-    tried.chain(quarantined).chain(unreadable).collect()
-}
-
-fn verdict(sandbox: &Sandbox, advice: &[String]) -> String {
+fn verdict(sandbox: &Sandbox, troubles: &[Trouble]) -> String {
     let is_over = matches!(sandbox.status.state, State::Completed | State::Failed | State::Terminated);
-    if is_over {
-        format!("it has ended with {}", sandbox.cause.map(spelled).unwrap_or_default())
-    } else if advice.is_empty() {
-        "all that was tried works".to_owned()
-    } else {
-        "not all that was tried works".to_owned()
+    match troubles.first() {
+        _ if is_over => format!("it has ended with {}", sandbox.cause.map(spelled).unwrap_or_default()),
+        Some(trouble) => trouble.means.clone(),
+        None => "all that was tried works".to_owned(),
     }
 }
 

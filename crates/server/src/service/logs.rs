@@ -9,6 +9,7 @@ use pinfold_logs::{Cursor, Entry, Keep, Limit, Page, ReadError, Source};
 use pinfold_store::{Row, Store};
 use tokio::sync::mpsc;
 
+use super::known_messages::KNOWN_MESSAGES;
 use super::words::moment;
 use super::{Failure, Service};
 
@@ -26,15 +27,6 @@ pub enum LogEvent {
         message: String,
     },
 }
-
-/// What people have learnt to look for in logs.
-const PATTERNS: &[(&str, &str)] = &[
-    ("operation timed out", "external service hang"),
-    ("maximum call stack", "infinite recursion"),
-    ("maximum recursion depth", "infinite recursion"),
-    ("out of memory", "memory leak"),
-    ("memory_limit", "memory leak"),
-];
 
 impl Service {
     pub async fn log(&self, id: SandboxId, after: &Cursor, entries: usize) -> Result<LogPage, Failure> {
@@ -157,9 +149,9 @@ fn entry(entry: &Entry) -> LogEntry {
 /// Each pattern once, with the entry that has it.
 fn hints(entries: &[Entry], quiet_ms: Option<u64>) -> Vec<LogHint> {
     let texts: Vec<_> = entries.iter().filter_map(Entry::text).collect();
-    let found = PATTERNS.iter().filter_map(|(pattern, cause)| {
-        let seen = texts.iter().find(|text| text.to_lowercase().contains(pattern))?;
-        Some(LogHint { seen: shortened(seen), likely_cause: (*cause).to_owned() })
+    let found = KNOWN_MESSAGES.iter().filter_map(|known| {
+        let seen = texts.iter().find(|text| known.is_in(text))?;
+        Some(LogHint { seen: shortened(seen), likely_cause: known.cause.to_owned() })
     });
     let quiet = quiet_ms.filter(|ms| *ms >= RECENT_MS).map(|ms| LogHint {
         seen: format!("nothing for {} s", ms / 1_000),
@@ -168,7 +160,7 @@ fn hints(entries: &[Entry], quiet_ms: Option<u64>) -> Vec<LogHint> {
     found.chain(quiet).collect()
 }
 
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     text.trim().chars().take(200).collect()
 }
 

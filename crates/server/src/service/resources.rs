@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use pinfold_api::{Resources, Verdict};
-use pinfold_lifecycle::{Life, SandboxId, Used};
+use pinfold_lifecycle::{Life, SandboxId, Timestamp, Used};
 use pinfold_provider::Usage;
+use pinfold_store::Stored;
 
 use super::diagnosis::{Signs, diagnose};
 use super::words::{self, moment};
@@ -32,24 +33,11 @@ impl Service {
                 ..in_all(used, moment(receipt.verified_at))
             });
         }
-        let (began, before) = (self.now(), self.host.engine.usage(id).await?);
-        tokio::time::sleep(BETWEEN).await;
-        let (now, usage) = (self.now(), self.host.engine.usage(id).await?);
-        let between_ms = now.ms_since(began);
-        let last_activity = self.last_activity(id).await.or(last_activity);
-        let (verdict, diagnosis) = diagnose(&Signs {
-            executions: sandbox.executions.len(),
-            cpu_percent: percent(before, usage, between_ms),
-            cpu_limit_percent: limits.cpu_millis.map(|millis| f64::from(millis) / 10.0),
-            memory_mb: usage.memory_bytes.map(mebibytes),
-            memory_growth_mb: growth(before, usage),
-            memory_limit_mb: limits.memory_mb.map(float),
-            between_ms: float(between_ms),
-            operations: usage.operations.saturating_sub(before.operations),
-            quiet_ms: last_activity.map(|last| now.ms_since(last)),
-        });
+        let Looks { now, usage, last_activity: later, signs } = self.look_twice(&stored).await?;
+        let last_activity = later.or(last_activity);
+        let (verdict, diagnosis) = diagnose(&signs);
         Ok(Resources {
-            cpu_percent: percent(before, usage, between_ms),
+            cpu_percent: signs.cpu_percent,
             cpu_ms: usage.cpu_ms,
             memory_mb: usage.memory_bytes.map(mebibytes),
             memory_peak_mb: usage.memory_peak_bytes.map(mebibytes),
@@ -68,6 +56,37 @@ impl Service {
             verdict,
             diagnosis,
         })
+    }
+}
+
+/// What a sandbox uses, and what two looks at it say together.
+pub(super) struct Looks {
+    now: Timestamp,
+    pub(super) usage: Usage,
+    last_activity: Option<Timestamp>,
+    pub(super) signs: Signs,
+}
+
+impl Service {
+    pub(super) async fn look_twice(&self, stored: &Stored) -> Result<Looks, Failure> {
+        let (sandbox, limits) = (&stored.sandbox, &stored.spec.limits);
+        let (began, before) = (self.now(), self.host.engine.usage(sandbox.id).await?);
+        tokio::time::sleep(BETWEEN).await;
+        let (now, usage) = (self.now(), self.host.engine.usage(sandbox.id).await?);
+        let between_ms = now.ms_since(began);
+        let last_activity = self.last_activity(sandbox.id).await;
+        let signs = Signs {
+            executions: sandbox.executions.len(),
+            cpu_percent: percent(before, usage, between_ms),
+            cpu_limit_percent: limits.cpu_millis.map(|millis| f64::from(millis) / 10.0),
+            memory_mb: usage.memory_bytes.map(mebibytes),
+            memory_growth_mb: growth(before, usage),
+            memory_limit_mb: limits.memory_mb.map(float),
+            between_ms: float(between_ms),
+            operations: usage.operations.saturating_sub(before.operations),
+            quiet_ms: last_activity.map(|last| now.ms_since(last)),
+        };
+        Ok(Looks { now, usage, last_activity, signs })
     }
 }
 

@@ -39,7 +39,7 @@ async fn a_sandbox_is_examined_while_it_lives_and_after() {
         let probes = living["probes"].as_array().unwrap();
         assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{living}");
         assert!(living["due"].as_array().unwrap().len() >= 2, "{living}");
-        assert_eq!((&living["id"], &living["advice"]), (&json!(id), &json!([])), "{living}");
+        assert_eq!((&living["id"], &living["troubles"]), (&json!(id), &json!([])), "{living}");
         assert_eq!(
             (&ended["verdict"], &ended["probes"]),
             (&json!("it has ended with stopped_by_user"), &json!([]))

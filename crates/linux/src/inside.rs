@@ -1,0 +1,161 @@
+//! What the processes of a body do at this moment, as the kernel tells whoever looks from outside. Nothing inside is
+//! asked, so nothing inside can hold the look up or talk it out of what it sees; names are as hostile as their owners.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use pinfold_provider::Body;
+
+use crate::hold::{self, Keeper};
+use crate::provider::LinuxProvider;
+
+/// One process inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doing {
+    /// As it calls itself.
+    pub name: String,
+    pub state: ProcessState,
+    /// Where in the kernel it waits. None: nowhere, or nobody may know.
+    pub waits_in: Option<String>,
+    /// It waits for somebody to write to its standard input.
+    pub waits_for_input: bool,
+    pub sockets: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProcessState {
+    Running,
+    Sleeping,
+    /// In the kernel, where no signal reaches it.
+    Uninterruptible,
+    /// By a signal, or by a debugger.
+    Stopped,
+    /// It has ended, and nobody has asked how.
+    Zombie,
+    Other,
+}
+
+/// A fork bomb has no use for a longer list.
+const MOST: usize = 256;
+/// What a wait for a terminal's keys is called.
+const TERMINAL_READ: &str = "n_tty_read";
+
+impl LinuxProvider {
+    /// All processes inside but the keeper, in the order of their ids. None: it cannot be seen which they are.
+    pub fn inside(&self, body: Body) -> Option<Vec<Doing>> {
+        let Ok(Keeper::Alive(keeper, _)) = hold::keeper(&self.grounds.of(body)) else { return None };
+        let parents = parents(Path::new("/proc")).ok()?;
+        let inside = descendants(&parents, keeper);
+        Some(inside.into_iter().take(MOST).filter_map(|pid| look(Path::new("/proc"), pid)).collect())
+    }
+}
+
+/// Of every process: its parent. Orphans inside are the keeper's, so that all are below it.
+fn parents(proc: &Path) -> std::io::Result<BTreeMap<i32, i32>> {
+    let mut parents = BTreeMap::new();
+    for entry in fs::read_dir(proc)? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // One that is gone by now is nobody's.
+        if let Some((_, _, parent)) = stat(proc, pid) {
+            parents.insert(pid, parent);
+        }
+    }
+    Ok(parents)
+}
+
+fn descendants(parents: &BTreeMap<i32, i32>, of: i32) -> Vec<i32> {
+    let is_below = |pid: i32| {
+        let mut at = pid;
+        // The kernel's tree has no rings, but it changes while it is read.
+        for _ in 0..parents.len() {
+            match parents.get(&at) {
+                Some(parent) if *parent == of => return true,
+                Some(parent) => at = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    parents.keys().copied().filter(|pid| is_below(*pid)).collect()
+}
+
+fn look(proc: &Path, pid: i32) -> Option<Doing> {
+    let (name, state, _) = stat(proc, pid)?;
+    let own = proc.join(pid.to_string());
+    let waits_in = fs::read_to_string(own.join("wchan")).ok();
+    let waits_in = waits_in.filter(|place| !place.is_empty() && place != "0");
+    let reads = fs::read_to_string(own.join("syscall")).is_ok_and(|call| reads_standard_input(&call));
+    let at_terminal = waits_in.as_deref() == Some(TERMINAL_READ);
+    Some(Doing { name, state, waits_in, waits_for_input: reads || at_terminal, sockets: sockets(&own) })
+}
+
+/// Name, state and parent.
+fn stat(proc: &Path, pid: i32) -> Option<(String, ProcessState, i32)> {
+    parse(&fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?)
+}
+
+/// A name may hold anything, also what looks like the rest.
+fn parse(stat: &str) -> Option<(String, ProcessState, i32)> {
+    let (head, rest) = stat.rsplit_once(") ")?;
+    let (_, name) = head.split_once(" (")?;
+    let mut rest = rest.split(' ');
+    let state = match rest.next()? {
+        "R" => ProcessState::Running,
+        "S" | "I" => ProcessState::Sleeping,
+        "D" => ProcessState::Uninterruptible,
+        "T" | "t" => ProcessState::Stopped,
+        "Z" | "X" => ProcessState::Zombie,
+        _ => ProcessState::Other,
+    };
+    Some((name.to_owned(), state, rest.next()?.parse().ok()?))
+}
+
+/// The number of the call, and its first argument.
+fn reads_standard_input(call: &str) -> bool {
+    let mut words = call.split(' ');
+    let number = words.next().and_then(|word| word.parse::<i64>().ok());
+    number == Some(READ) && words.next() == Some("0x0")
+}
+
+#[cfg(target_arch = "x86_64")]
+const READ: i64 = 0;
+#[cfg(target_arch = "aarch64")]
+const READ: i64 = 63;
+
+fn sockets(own: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(own.join("fd")) else { return 0 };
+    let leads_to_one = |path: &Path| {
+        fs::read_link(path).is_ok_and(|target| target.to_str().is_some_and(|it| it.starts_with("socket:")))
+    };
+    entries.flatten().filter(|entry| leads_to_one(&entry.path())).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_pass_for_a_state() {
+        let hostile = "7 (x) Z 1 (y) T 12 7 7 0 -1";
+        let seen = parse(hostile);
+
+        assert_eq!(seen, Some(("x) Z 1 (y".to_owned(), ProcessState::Stopped, 12)));
+        assert_eq!(parse("7 (half"), None);
+    }
+
+    #[test]
+    fn only_what_is_below_the_keeper_is_inside_and_a_ring_ends() {
+        let parents = BTreeMap::from([(10, 1), (11, 10), (12, 11), (13, 2), (20, 21), (21, 20)]);
+
+        assert_eq!(descendants(&parents, 10), [11, 12]);
+        assert_eq!(descendants(&parents, 99), [0; 0]);
+    }
+
+    #[test]
+    fn a_read_of_the_first_descriptor_is_a_wait_for_input() {
+        assert!(reads_standard_input(&format!("{READ} 0x0 0x7ffd 0x1 0x0 0x0 0x0 0x7ffd 0x7f01")));
+        assert!(!reads_standard_input(&format!("{READ} 0x3 0x7ffd 0x1")));
+        assert!(!reads_standard_input("running\n"));
+    }
+}
