@@ -106,19 +106,18 @@ fn rules() -> Rules {
 
 /// A service on a data directory, and the token of its admin.
 pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String) {
+    service_with(data, Config::default()).await
+}
+
+async fn service_with(data: &std::path::Path, engine: Config) -> (Arc<Service>, String) {
     let nursery = NurseryProgram {
         program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
         arguments: Vec::new(),
     };
     // No test here imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-    let host = HostConfig {
-        data: data.to_owned(),
-        nursery,
-        unpacker,
-        engine: Config::default(),
-        objects: ObjectsPlace::default(),
-    };
+    let host =
+        HostConfig { data: data.to_owned(), nursery, unpacker, engine, objects: ObjectsPlace::default() };
     let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
@@ -138,7 +137,11 @@ pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
 
 impl Ground {
     pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
-        let (service, admin) = service_on(data.path()).await;
+        Self::begin_with(data, config, Config::default()).await
+    }
+
+    pub(crate) async fn begin_with(data: tempfile::TempDir, config: ServerConfig, engine: Config) -> Self {
+        let (service, admin) = service_with(data.path(), engine).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod access;
+mod admission;
 mod agents;
 mod artifacts;
 mod bad_input;
