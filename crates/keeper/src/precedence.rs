@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 
-use rustix::process::{getpid, getsid, setpriority_process, setsid};
+use rustix::process::{getpid, getpriority_process, getsid, setpriority_process, setsid};
 
 /// As the kernel counts it: nine times the share of anybody else.
 const OURS: i32 = -10;
@@ -26,14 +26,20 @@ pub fn take_if_alone() {
     }
 }
 
-/// An ordinary user may not go first, and a host may share by other rules.
+/// An ordinary user may not go first, and a host may share by other rules. Who was told to let others go first does.
 fn take() {
+    if getpriority_process(None).is_ok_and(|own| own > ANYBODY) {
+        return;
+    }
     let _not_allowed = setpriority_process(None, OURS);
     let _not_shared_so = fs::write(OWN_SESSION, OURS.to_string());
 }
 
-/// In a child of a keeper, before it is anybody else's.
+/// In a child of a keeper, before it is anybody else's. Who lets others go first goes on to.
 pub(crate) fn give_up() -> io::Result<()> {
     setsid()?;
-    Ok(setpriority_process(None, ANYBODY)?)
+    if getpriority_process(None)? < ANYBODY {
+        setpriority_process(None, ANYBODY)?;
+    }
+    Ok(())
 }

@@ -37,6 +37,22 @@ fn the_document_has_output_timings_usage_and_a_receipt_whose_every_line_says_abs
 }
 
 #[test]
+fn who_lets_others_go_first_does_so_inside_too() {
+    for ground in grounds() {
+        let nice = "sed 's/.*) //' /proc/self/stat | cut -d' ' -f17";
+        let output = ground.program("nice", &["-n", "5", "pinfold", "run", "--", "sh", "-c", nice]).output();
+
+        let output = output.unwrap();
+        assert_eq!(
+            (text(&output.stdout), output.status.code()),
+            ("5\n".into(), Some(0)),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
 fn what_was_used_is_told_to_every_user() {
     for ground in grounds() {
         let script =

@@ -21,7 +21,9 @@ impl Ground {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_pinfold-images"), directory.path().join("program")).unwrap();
+        // By another process: one that is forked here meanwhile would have it open, and then nobody could run it.
+        let (from, to) = (env!("CARGO_BIN_EXE_pinfold-images"), directory.path().join("program"));
+        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         fs::create_dir(directory.path().join("images")).unwrap();
         chown(directory.path().join("images"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
         Self { directory }

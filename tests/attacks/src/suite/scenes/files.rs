@@ -68,6 +68,10 @@ pub(crate) async fn probe_in_a_descriptor(stage: &Stage) -> Result<Verdict, Stri
     let logs = stage.logs();
     for number in 3..14_u32 {
         stage.attempt(&["workspace-becomes-a-descriptor-of-the-keeper", &number.to_string()]).await?;
+        // The keeper makes a file for the next log there, and then has nothing more to do among them.
+        if !until(Duration::from_secs(5), async || logs.join("spare").exists()).await {
+            return Err("the keeper has no file for the next log".into());
+        }
         let before =
             fs::metadata(&logs).and_then(|found| found.modified()).map_err(|error| error.to_string())?;
         let probed = stage.provider.probe(stage.body).await;
