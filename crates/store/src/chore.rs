@@ -112,7 +112,10 @@ pub struct RunEnded {
 pub enum CameTo {
     Done(Figures),
     /// It could not be done at all, or not to its end.
-    Failed { error: String, figures: Figures },
+    Failed {
+        error: String,
+        figures: Figures,
+    },
     /// Whoever was at it held it for too long, and another took its place.
     Lost,
 }

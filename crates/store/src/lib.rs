@@ -17,8 +17,8 @@ mod token;
 pub use audit::{Audit, Note};
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use chore::{
-    CameTo, Chore, Chores, Figures, Held, IDS_NAMED, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, RunId, TakeTurn,
-    Turn,
+    CameTo, Chore, Chores, Figures, Held, IDS_NAMED, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, RunId,
+    TakeTurn, Turn,
 };
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
 pub use node::{Node, NodeSeen};

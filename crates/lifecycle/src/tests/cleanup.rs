@@ -3,8 +3,12 @@
 use super::*;
 
 const MINUTE: u64 = 60_000;
-const RULES: CleanupRules =
-    CleanupRules { orphan_ms: 10 * MINUTE, stuck_ms: 30 * MINUTE, max_age_ms: 10 * MINUTE, overdue_ms: MINUTE };
+const RULES: CleanupRules = CleanupRules {
+    orphan_ms: 10 * MINUTE,
+    stuck_ms: 30 * MINUTE,
+    max_age_ms: 10 * MINUTE,
+    overdue_ms: MINUTE,
+};
 const WORK: ExecutionId = ExecutionId(1);
 
 /// Nobody but the cleanup ends what these policies say nothing about.
@@ -19,15 +23,13 @@ fn after(ms: u64) -> Timestamp {
 
 /// Seen from noon on.
 fn judged(scene: &Scene, activity: Activity, now: Timestamp) -> Option<Stuck> {
-    let subject =
-        Subject { sandbox: &scene.sandbox, policy: &scene.policy, activity, watched_since: NOON };
+    let subject = Subject { sandbox: &scene.sandbox, policy: &scene.policy, activity, watched_since: NOON };
     stuck(&subject, &RULES, now)
 }
 
 fn is_told_by_a_look_at(scene: &Scene, now: Timestamp) -> bool {
     let activity = Activity::Unknown;
-    let subject =
-        Subject { sandbox: &scene.sandbox, policy: &scene.policy, activity, watched_since: NOON };
+    let subject = Subject { sandbox: &scene.sandbox, policy: &scene.policy, activity, watched_since: NOON };
     is_told_by_a_look(&subject, &RULES, now)
 }
 

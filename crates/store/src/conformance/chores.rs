@@ -7,9 +7,7 @@ use pinfold_lifecycle::{NodeId, SandboxId, Timestamp};
 
 use super::Subject;
 use super::world::{NODE, NOON, OTHER_NODE};
-use crate::{
-    CameTo, Chores, Figures, Held, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, TakeTurn, Turn,
-};
+use crate::{CameTo, Chores, Figures, Held, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, TakeTurn, Turn};
 
 const CHORE: &str = "sweep";
 const HOLD_MS: u64 = 60_000;

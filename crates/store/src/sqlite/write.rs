@@ -7,7 +7,8 @@ use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
 use super::{audit, chores, commit, create, pool, prune, read, tokens};
 use crate::{
-    CameTo, Change, Claim, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token, Turn, Version,
+    CameTo, Change, Claim, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token, Turn,
+    Version,
 };
 
 #[derive(Debug)]
