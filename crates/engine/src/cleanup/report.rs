@@ -68,7 +68,7 @@ pub struct CleanupReport {
     pub levels: Vec<Level>,
     pub not_measured: Vec<Resource>,
     /// It had something to do, and the log tells of it.
-    begun: bool,
+    pub(super) begun: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

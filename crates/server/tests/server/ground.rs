@@ -20,6 +20,7 @@ use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits};
 use pinfold_linux::NurseryProgram;
+use pinfold_logs::Keep;
 use pinfold_provider::Provider;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
@@ -118,6 +119,7 @@ pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String)
         unpacker,
         engine: Config::default(),
         objects: ObjectsPlace::default(),
+        keep: Keep::default(),
     };
     let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
     service.ensure_first_token().await.unwrap();
