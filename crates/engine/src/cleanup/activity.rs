@@ -1,7 +1,7 @@
 //! Whether anything goes on inside a body, as seen from outside: what it put out, what was asked of it, and where
 //! that is long ago whether it uses the processor. A look that fails says nothing.
 
-use pinfold_lifecycle::{Evidence, Seen, Timestamp, Work};
+use pinfold_lifecycle::{Evidence, Lease, Seen, Timestamp, Work};
 use pinfold_provider::Body;
 use pinfold_store::Stored;
 
@@ -38,7 +38,7 @@ impl Cleaner {
             Seen::Running { last_activity_at } => Some(last_activity_at),
             Seen::Ended(_) => None,
         });
-        match of_executions.chain(seen.last_busy_at).max() {
+        match of_executions.chain(seen.last_busy_at).chain(recorded_sign(stored)).max() {
             Some(last) => Looked::Last(last),
             None => Looked::Blind { why: "nobody noted when it last did something".into() },
         }
@@ -71,6 +71,13 @@ impl Cleaner {
             () = self.inner.clock.sleep_until(until) => None,
         }
     }
+}
+
+/// When it was last known to have work, or somebody asked to keep it.
+fn recorded_sign(stored: &Stored) -> Option<Timestamp> {
+    let Lease::Live(live) = &stored.sandbox.lease else { return None };
+    let (idle_by, idle_ms) = live.idle_by.zip(stored.policy.idle_ms)?;
+    Some(Timestamp(idle_by.0.saturating_sub_unsigned(idle_ms)))
 }
 
 pub(super) fn body_of(stored: &Stored) -> Body {
