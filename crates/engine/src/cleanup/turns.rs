@@ -21,7 +21,6 @@ impl Cleaner {
     pub(super) async fn keep(self: Arc<Self>, layer: Layer) {
         let Some(schedule) = self.inner.config.cleanup.schedule_of(layer).cloned() else { return };
         let clock = self.inner.clock.clone();
-        clock.sleep_until(self.began_at.after_ms(self.inner.config.cleanup.settle_ms)).await;
         loop {
             let next = match self.clone().tend(layer, &schedule).await {
                 Ok(due_at) => due_at,
@@ -33,7 +32,7 @@ impl Cleaner {
             };
             let now = clock.now();
             let soon = now.after_ms(SHORT_WAIT_MS);
-            clock.sleep_until(next.max(soon).min(now.after_ms(LOOK_AGAIN_MS))).await;
+            clock.sleep_until(next.max(soon).max(self.settled_at()).min(now.after_ms(LOOK_AGAIN_MS))).await;
         }
     }
 
@@ -46,7 +45,7 @@ impl Cleaner {
             self.chores.plan(layer.chore(), schedule.as_str(), due_at).await?;
             return Ok(due_at);
         };
-        if !is_free_and_due(&chore, now) {
+        if now < self.settled_at() || !is_free_and_due(&chore, now) {
             return Ok(chore.due_at);
         }
         let ask =
@@ -55,6 +54,10 @@ impl Cleaner {
             Some(turn) => self.do_turn(layer, schedule, turn).await,
             None => Ok(chore.due_at),
         }
+    }
+
+    fn settled_at(&self) -> Timestamp {
+        self.began_at.after_ms(self.inner.config.cleanup.settle_ms)
     }
 
     async fn do_turn(
