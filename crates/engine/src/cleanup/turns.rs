@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{CameTo, Chore, Figures, StoreError, TakeTurn, Turn};
+use pinfold_store::{CameTo, Chore, Figures, RunEnded, StoreError, TakeTurn, Turn};
 use tokio::task::JoinSet;
 
 use super::{Cleaner, How, Layer, came_to};
@@ -16,6 +16,8 @@ const HOLD_MS: u64 = 180_000;
 const LOOK_AGAIN_MS: u64 = 30_000;
 /// After something failed, and before a turn that is due and held by another is asked for again.
 const SHORT_WAIT_MS: u64 = 1_000;
+/// A turn that nobody takes for so long is late: every engine looks more often than that.
+const LATE_MS: u64 = 120_000;
 
 impl Cleaner {
     pub(super) async fn keep(self: Arc<Self>, layer: Layer) {
@@ -54,6 +56,25 @@ impl Cleaner {
             Some(turn) => self.do_turn(layer, schedule, turn).await,
             None => Ok(chore.due_at),
         }
+    }
+
+    /// What is wrong with the turns that cleanup should have had: one line each.
+    pub async fn troubles(&self) -> Result<Vec<String>, StoreError> {
+        let now = self.inner.clock.now();
+        let mut troubles = Vec::new();
+        for chore in self.chores.chores().await? {
+            let name = &chore.name;
+            let late_ms = now.ms_since(chore.due_at.max(self.settled_at()));
+            if late_ms >= LATE_MS && is_free_and_due(&chore, now) {
+                troubles
+                    .push(format!("{name} should have begun {} s ago", now.ms_since(chore.due_at) / 1_000));
+            }
+            let last = chore.last_run.as_ref().and_then(|run| run.ended.as_ref());
+            if let Some(RunEnded { came_to: CameTo::Failed { error, .. }, .. }) = last {
+                troubles.push(format!("{name} failed: {error}"));
+            }
+        }
+        Ok(troubles)
     }
 
     fn settled_at(&self) -> Timestamp {

@@ -82,16 +82,21 @@ async fn turns_that_were_missed_are_made_up_for_once() {
 async fn a_run_that_fails_leaves_the_next_one_to_happen() {
     let stage = Stage::new();
     let engine = stage.begin_with(patient()).await;
-    engine.keep_clean(stage.store.clone(), None);
+    let cleaner = engine.keep_clean(stage.store.clone(), None);
     stage.weather.always(Call::Discover, fault(Fault::LookFails));
     stage.pass_ms(HOUR + MINUTE).await;
-    let failed = runs(&stage, Layer::Reconcile).await;
+    let (failed, troubles) = (runs(&stage, Layer::Reconcile).await, cleaner.troubles().await.unwrap());
     stage.weather.clear_up();
     stage.pass_ms(HOUR).await;
 
     let all = runs(&stage, Layer::Reconcile).await;
     let outcome = |run: &Run| run.ended.clone().unwrap().came_to;
     assert!(matches!(outcome(&failed[0]), CameTo::Failed { error, .. } if error.contains("look at")));
+    assert!(
+        matches!(&troubles[..], [told] if told.starts_with("cleanup.reconcile failed: ")),
+        "{troubles:?}"
+    );
+    assert_eq!(cleaner.troubles().await.unwrap(), [""; 0]);
     assert_eq!(all.len(), failed.len() + 1);
     assert!(matches!(outcome(&all[failed.len()]), CameTo::Done(_)));
 }
@@ -116,4 +121,23 @@ async fn a_turn_whose_engine_died_in_it_is_taken_over() {
     let ends: Vec<_> =
         runs(&stage, Layer::Reconcile).await.iter().map(|run| run.ended.clone().unwrap().came_to).collect();
     assert!(matches!(&ends[..], [CameTo::Lost, CameTo::Done(_)]), "{ends:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_nobody_takes_is_told_as_late() {
+    let stage = Stage::new();
+    let mut sleepy = patient();
+    sleepy.cleanup.settle_ms = 10 * SECOND;
+    let (engine, clock) = (stage.begin_with(sleepy).await, stage.clock.clone());
+    let cleaner = engine.keep_clean(stage.store.clone(), None);
+    stage.pass_ms(SECOND).await;
+    let in_time = cleaner.troubles().await.unwrap();
+    clock.pause();
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+
+    let late = cleaner.troubles().await.unwrap();
+
+    assert_eq!(in_time, [""; 0]);
+    assert!(late.iter().any(|told| told.starts_with("cleanup.scheduled should have begun ")), "{late:?}");
+    clock.go_on();
 }

@@ -102,7 +102,6 @@ async fn ends_exactly_what_is_stuck(herd: Arc<Herd>, told: Told) {
     the_log_tells(&told.lines(), &stuck);
     let took_ms = run.ended.unwrap().at.ms_since(run.began_at);
     assert!(took_ms < 10_000, "it took {took_ms} ms");
-    println!("{} of {} were ended in {took_ms} ms", stuck.len(), stuck.len() + at_work.len());
 }
 
 fn the_log_tells(lines: &[String], stuck: &BTreeMap<SandboxId, Cause>) {
