@@ -136,7 +136,8 @@ fn what_is_being_ended_or_waits_in_the_pool_is_left_alone() {
 #[test]
 fn a_run_that_is_tried_again_late_in_its_life_has_its_time_to_start() {
     let recovery = Some(Recovery { tries: 3, backoff_ms: 20 * MINUTE });
-    let mut scene = Scene::running(Policy { recovery, ..patient() }, WORK, ExecutionLimits::default());
+    let policy = Policy { recovery, probe_every_ms: 600 * MINUTE, ..patient() };
+    let mut scene = Scene::running(policy, WORK, ExecutionLimits::default());
     scene.wait_ms(60 * MINUTE);
     scene.tell(Event::Doubted { why: "nobody answers".into() });
     scene.looked(absent());
