@@ -11,6 +11,8 @@ pub struct Health {
     pub status: HealthState,
     pub store: HealthPart,
     pub provider: HealthPart,
+    /// Whether cleanup has its turns, and whether the last ones could be done.
+    pub cleanup: HealthPart,
     /// None: the store could not be read.
     pub sandboxes: Option<Stats>,
     /// Processes that run sandboxes on this store. None: the store could not be read.

@@ -4,6 +4,7 @@
 mod agent;
 mod audit;
 mod cause;
+mod cleanup;
 mod error;
 mod event;
 mod examination;
@@ -27,6 +28,10 @@ pub use agent::{
 };
 pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;
+pub use cleanup::{
+    CleanupEnded, CleanupFailed, CleanupFound, CleanupKept, CleanupLayer, CleanupOutcome, CleanupReason,
+    CleanupResult, CleanupRun, CleanupTurn, KeptReason, ResourceLevel,
+};
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use event::{Event, EventPage};
 pub use examination::{Due, Examination, Probe, Trouble, TroubleKind};

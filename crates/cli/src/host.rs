@@ -6,6 +6,7 @@ use anyhow::Context;
 use pinfold_engine::Config;
 use pinfold_images::{UNPACK, Unpacker};
 use pinfold_linux::NurseryProgram;
+use pinfold_logs::Keep;
 use pinfold_server::{HostConfig, ObjectsPlace, Rules, Service};
 
 pub(crate) use pinfold_server::Host;
@@ -39,12 +40,14 @@ fn decided(place: &Place) -> anyhow::Result<(PathBuf, Loaded)> {
 }
 
 async fn begin_on(data: &Path, decided: &Loaded) -> anyhow::Result<Host> {
-    Ok(Host::begin(config(data, decided.engine_of_command(), decided.objects())?).await?)
+    let config = config(data, decided.engine_of_command(), decided.objects())?;
+    Ok(Host::begin(HostConfig { keep: decided.keep(), ..config }).await?)
 }
 
 pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyhow::Result<HostConfig> {
     let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
-    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects })
+    let keep = Keep::default();
+    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects, keep })
 }
 
 /// Archives are unpacked by this very program, confined.

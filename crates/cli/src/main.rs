@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod audit;
+mod cleanup;
 mod colour;
 mod config;
 mod console;
@@ -124,6 +125,8 @@ enum Command {
     Top(top::Options),
     /// Compare what is recorded with what is there, and repair the difference
     Reconcile(reconcile::Options),
+    /// End sandboxes that are stuck; or in an emergency all that are not critical
+    Cleanup(cleanup::Options),
     /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
     Doctor(doctor::Options),
     /// Import, list and remove what sandboxes can be made from
@@ -177,6 +180,7 @@ fn main() -> ExitCode {
         Command::Audit => (in_runtime(audit::run(&place)), exit::FAILED),
         Command::Top(options) => (in_runtime(top::run(&place, options)), exit::FAILED),
         Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
+        Command::Cleanup(options) => (in_runtime(cleanup::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
         Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
         Command::Token(asked) => (in_runtime(token::run(&place, asked)), exit::FAILED),

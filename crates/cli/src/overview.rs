@@ -64,7 +64,11 @@ pub(crate) async fn health(place: &Place) -> anyhow::Result<ExitCode> {
             let message = part.message.as_deref().map(harmless).unwrap_or_default();
             vec![name.to_owned(), word(&part.status), message]
         };
-        let mut told = vec![part("store", &health.store), part("provider", &health.provider)];
+        let mut told = vec![
+            part("store", &health.store),
+            part("provider", &health.provider),
+            part("cleanup", &health.cleanup),
+        ];
         if let Some(stats) = health.sandboxes {
             let sum = |name: &str, sum: u64| vec![name.to_owned(), sum.to_string()];
             told.extend([

@@ -2,6 +2,7 @@
 //! service in this very process. Both answer in the words of the API, so that a command is written once.
 
 mod asked;
+mod cleanup;
 mod files;
 mod found;
 mod history;

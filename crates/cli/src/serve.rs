@@ -12,7 +12,7 @@ use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
 use pinfold_server::http::{Door, Tls, serve};
 use pinfold_server::service::moment;
-use pinfold_server::{Host, Service};
+use pinfold_server::{Host, HostConfig, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -98,8 +98,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let (engine, rules) = (loaded.engine()?, loaded.rules()?);
     let stopped = asked_to_end()?;
     let (doors, address) = doors(server).await?;
-    let service =
-        Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
+    let host = HostConfig { keep: loaded.keep(), ..config(&data, engine, loaded.objects())? };
+    let service = Arc::new(Service::with(Host::begin(host).await?, rules));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");

@@ -2,6 +2,7 @@
 //! and `docs/configuration.md` follow. `settings/load.rs` reads it, `settings/parts.rs` makes of it what the crates
 //! below take.
 
+mod cleanup;
 mod load;
 mod parts;
 mod profiles;
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 
 use confique::Config;
 
+pub(crate) use cleanup::CleanupSettings;
 pub(crate) use load::{Loaded, SettingsError, load};
 pub(crate) use profiles::ProfileSettings;
 pub(crate) use provenance::{Origin, Shown};
@@ -45,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) sandboxes: SandboxSettings,
     #[config(nested)]
     pub(crate) engine: EngineSettings,
+    #[config(nested)]
+    pub(crate) cleanup: CleanupSettings,
     #[config(nested)]
     pub(crate) warm: WarmSettings,
     #[config(nested)]

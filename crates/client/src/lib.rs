@@ -2,6 +2,7 @@
 
 mod agents;
 mod care;
+mod cleanup;
 mod client;
 mod error;
 mod events;

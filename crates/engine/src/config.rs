@@ -2,7 +2,7 @@
 
 use pinfold_lifecycle::AdmissionLimits;
 
-use crate::PoolPlan;
+use crate::{CleanupConfig, PoolPlan};
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -22,6 +22,8 @@ pub struct Config {
     pub launches: usize,
     pub stops: usize,
     pub questions: usize,
+    /// What is done about sandboxes that are stuck, and when.
+    pub cleanup: CleanupConfig,
     /// What is kept ready ahead of need. Empty: nothing is.
     pub pool: Vec<PoolPlan>,
     /// A body that nobody was given ends at this age.
@@ -47,6 +49,7 @@ impl Default for Config {
             launches: 16,
             stops: 1_024,
             questions: 64,
+            cleanup: CleanupConfig::default(),
             pool: Vec::new(),
             pool_life_ms: 30 * 60_000,
             pool_every_ms: 1_000,

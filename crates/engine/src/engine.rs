@@ -370,7 +370,7 @@ pub enum UsageError {
     Body(#[from] AskBodyError),
 }
 
-fn gone(stored: &Stored) -> Option<Stop> {
+pub(crate) fn gone(stored: &Stored) -> Option<Stop> {
     match &stored.sandbox.life {
         Life::Ended { cause, receipt, .. } if stored.sandbox.is_settled() => {
             Some(Stop::Gone { cause: *cause, receipt: receipt.clone() })

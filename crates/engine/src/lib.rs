@@ -5,6 +5,7 @@ mod agent_run;
 mod apply;
 mod census;
 mod claim;
+mod cleanup;
 mod clock;
 mod config;
 mod engine;
@@ -18,16 +19,22 @@ mod pool;
 mod questions;
 mod reconcile;
 mod retention;
+mod schedule;
 mod timer;
 mod waiting;
 
 pub use agent_run::AgentRun;
 pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
+pub use cleanup::{
+    Attic, Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept, Layer,
+    Spared, Why,
+};
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
 pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, RunAsk, RunError, Stop, UsageError};
 pub use ids::{Ids, RandomIds};
 pub use pool::PoolPlan;
 pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
+pub use schedule::{BadSchedule, Schedule};
 pub use waiting::{Listener, WaitError, Waited};

@@ -8,7 +8,7 @@ use pinfold_store::Retention;
 use crate::engine::Inner;
 
 /// How many records go in one transaction, so that nobody waits long behind it.
-const BATCH: usize = 50;
+pub(crate) const BATCH: usize = 50;
 
 impl Inner {
     pub(crate) async fn keep_tidy(self: Arc<Self>) {
@@ -25,7 +25,7 @@ impl Inner {
         }
     }
 
-    fn retention(&self) -> Retention {
+    pub(crate) fn retention(&self) -> Retention {
         let now = self.clock.now();
         let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
         Retention {

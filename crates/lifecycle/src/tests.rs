@@ -1,6 +1,7 @@
 //! Examples: one promise of the lifecycle each. [`Scene`] is the stage on which they play.
 
 mod adoption;
+mod cleanup;
 mod counting;
 mod executions;
 mod health;

@@ -16,7 +16,7 @@ use crate::cgroup::Ability;
 use crate::places::{Grounds, Places, make};
 
 pub(crate) use devices::{backed_by, let_go_of};
-pub(crate) use memory::{host_memory_mb, memory_left_mb};
+pub(crate) use memory::{host_memory_mb, memory_left_mb, memory_total_mb};
 pub(crate) use removal::remove_tree;
 
 /// Where a body's files are.

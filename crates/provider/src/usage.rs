@@ -23,6 +23,10 @@ pub struct Capacity {
     pub memory_mb_left: Option<u64>,
     pub disk_mb_left: Option<u64>,
     pub processes_left: Option<u64>,
+    /// Of how much that is left. None also where something else than the whole bounds what is left.
+    pub memory_mb_total: Option<u64>,
+    pub disk_mb_total: Option<u64>,
+    pub processes_total: Option<u64>,
     /// How many bodies can still be given ids of their own.
     pub ids_left: Option<u64>,
 }

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pinfold_engine::{
-    AnchorError, BeginError, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts, RandomIds,
+    AnchorError, BeginError, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts,
+    RandomIds,
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_logs::{ArtifactLimits, Artifacts, Logs};
+use pinfold_logs::{ArtifactLimits, Artifacts, Keep, Logs};
 use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
+use crate::attic::OldLogs;
 use crate::collecting::Collection;
 use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
@@ -26,6 +28,8 @@ pub struct HostConfig {
     pub unpacker: Unpacker,
     pub engine: Config,
     pub objects: ObjectsPlace,
+    /// How long logs and artifacts are kept.
+    pub keep: Keep,
 }
 
 pub struct Host {
@@ -36,6 +40,8 @@ pub struct Host {
     pub data: PathBuf,
     /// What sandboxes and the control plane wrote, also after their end.
     pub logs: Logs,
+    /// Ends what is stuck, at its times and when asked to.
+    pub cleaner: Arc<Cleaner>,
     pub(crate) collection: Collection,
     pub(crate) watches: Watches,
     images: ImagesPlace,
@@ -64,7 +70,7 @@ const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
-        let HostConfig { data, nursery, unpacker, engine, objects } = config;
+        let HostConfig { data, nursery, unpacker, engine, objects, keep } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
         let census = HostCensus::take()?;
@@ -96,8 +102,15 @@ impl Host {
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, engine).await?;
+        let attic = OldLogs {
+            logs: logs.clone(),
+            artifacts: collection.artifacts.clone(),
+            clock: clock.clone(),
+            keep,
+        };
+        let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(attic)));
         let watches = Watches::default();
-        Ok(Self { engine, provider, store, clock, data, logs, collection, watches, images })
+        Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, images })
     }
 
     /// What sandboxes can be made from, besides this host itself.

@@ -7,6 +7,7 @@ mod artifacts;
 mod auth;
 mod care;
 mod chores;
+mod cleanup;
 mod events;
 mod executions;
 mod extract;
@@ -88,6 +89,7 @@ fn groups() -> Vec<Group> {
         terminal::groups(),
         events::groups(),
         care::groups(),
+        cleanup::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),

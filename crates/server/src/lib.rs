@@ -2,6 +2,7 @@
 //! the lifecycle knows and what the API says, with or without a server; [`http`] puts it on the network.
 
 mod attended;
+mod attic;
 mod collecting;
 mod host;
 mod housekeeping;

@@ -5,6 +5,7 @@ mod agents;
 mod archived;
 mod audit;
 mod care;
+mod cleanup;
 mod create;
 mod diagnosis;
 mod events;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests, although they live where other crates can reach them")]
 
 mod audit;
+mod chores;
 mod commits;
 mod creating;
 mod finding;
@@ -17,6 +18,7 @@ mod unreadable;
 pub mod world;
 
 pub use audit::*;
+pub use chores::*;
 pub use commits::*;
 pub use creating::*;
 pub use finding::*;
@@ -33,7 +35,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Audit, Store, Tokens};
+use crate::{Audit, Chores, Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
@@ -42,6 +44,8 @@ pub trait Subject: Send + Sync {
     fn tokens(&self) -> Arc<dyn Tokens>;
 
     fn audit(&self) -> Arc<dyn Audit>;
+
+    fn chores(&self) -> Arc<dyn Chores>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -127,6 +131,14 @@ macro_rules! conformance {
             tokens_are_listed_the_oldest_first,
             who_asked_is_read_back_in_pages,
             who_asked_is_kept_as_long_as_the_history,
+            a_chore_is_due_at_its_time_and_not_before,
+            of_many_that_take_a_turn_one_gets_it,
+            a_turn_whose_holder_died_is_taken_over_and_its_end_changes_nothing,
+            a_turn_can_be_held_for_longer,
+            a_chore_that_is_planned_again_keeps_its_time_unless_its_schedule_differs,
+            a_turn_that_was_missed_many_times_is_taken_once,
+            a_run_is_read_back_with_all_that_it_came_to,
+            only_the_last_runs_of_each_chore_are_kept,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

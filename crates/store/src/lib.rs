@@ -4,6 +4,7 @@
 
 mod audit;
 mod change;
+mod chore;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -15,6 +16,10 @@ mod token;
 
 pub use audit::{Audit, Note};
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
+pub use chore::{
+    CameTo, Chore, Chores, Figures, Held, IDS_NAMED, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, RunId,
+    TakeTurn, Turn,
+};
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
 pub use node::{Node, NodeSeen};
 pub use rows::{

@@ -2,6 +2,7 @@
 //! process writes, and gathers what comes in at the same time into one transaction; reads run beside it.
 
 mod audit;
+mod chores;
 mod commit;
 mod connect;
 mod consistency;

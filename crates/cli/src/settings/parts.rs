@@ -16,7 +16,7 @@ const DAY_MS: u64 = 86_400_000;
 const LARGEST_POOL: u64 = 1_000;
 
 impl Loaded {
-    fn refused(&self, field: &str, why: impl Into<String>) -> SettingsError {
+    pub(super) fn refused(&self, field: &str, why: impl Into<String>) -> SettingsError {
         SettingsError::Value { field: field.into(), why: why.into(), origin: self.provenance.told(field) }
     }
 
@@ -27,6 +27,7 @@ impl Loaded {
             let why = "`access_key_id` and `secret_access_key` go together; set both or none";
             return Err(self.refused("logs.secret_access_key", why));
         }
+        self.cleanup()?;
         let profiles = self.profiles()?;
         self.plans(&profiles).map(drop)
     }
@@ -56,10 +57,7 @@ impl Loaded {
             ("warm.life", settings.warm.life, 10_000, DAY_MS),
         ];
         for (field, given, least, most) in ranges {
-            if given.0 < least || given.0 > most {
-                let allowed = format!("allowed is from {} to {}", Time(least), Time(most));
-                return Err(self.refused(field, format!("{given} is not allowed; {allowed}")));
-            }
+            self.check_range(field, given, least, most)?;
         }
         let orders = [
             ("sandboxes.idle", sandboxes.idle, "sandboxes.max_life", sandboxes.max_life),
@@ -74,6 +72,20 @@ impl Loaded {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn check_range(
+        &self,
+        field: &str,
+        given: Time,
+        least: u64,
+        most: u64,
+    ) -> Result<(), SettingsError> {
+        if (least..=most).contains(&given.0) {
+            return Ok(());
+        }
+        let allowed = format!("allowed is from {} to {}", Time(least), Time(most));
+        Err(self.refused(field, format!("{given} is not allowed; {allowed}")))
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -169,6 +181,8 @@ impl Loaded {
     pub(crate) fn engine_of_command(&self) -> EngineConfig {
         let (engine, admission) = (&self.settings.engine, &self.settings.admission);
         EngineConfig {
+            // What cannot be was refused when it was read.
+            cleanup: self.cleanup().unwrap_or_default(),
             admission: AdmissionLimits {
                 sandboxes: admission.sandboxes.map(Into::into),
                 memory_mb: admission.memory_mb.map(Into::into),
@@ -191,16 +205,21 @@ impl Loaded {
     }
 
     pub(crate) fn http(&self) -> ServerConfig {
-        let (requests, kept) = (&self.settings.requests, &self.settings.retention);
-        let keep = Keep { logs_ms: kept.logs.0, artifacts_ms: kept.artifacts.0 };
+        let requests = &self.settings.requests;
         ServerConfig {
             names: self.settings.server.names.clone(),
             rate: requests.rate,
             burst: requests.burst,
             connections: requests.connections.get(),
             wrong_tokens: requests.wrong_tokens,
-            housekeeping: Housekeeping { keep, ..Housekeeping::default() },
+            housekeeping: Housekeeping { keep: self.keep(), ..Housekeeping::default() },
         }
+    }
+
+    /// How long logs and artifacts are kept.
+    pub(crate) fn keep(&self) -> Keep {
+        let kept = &self.settings.retention;
+        Keep { logs_ms: kept.logs.0, artifacts_ms: kept.artifacts.0 }
     }
 
     pub(crate) fn rules(&self) -> Result<Rules, SettingsError> {

@@ -39,13 +39,14 @@ fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
 #[test]
 fn a_file_changes_what_it_says_and_nothing_else() {
     let loaded = loaded(
-        "[admission]\nsandboxes = 3\n[sandboxes]\nidle = \"2m\"\n[warm.sizes]\ndefault = 2\n\
+        "[admission]\nsandboxes = 3\n[cleanup]\nstuck_timeout = \"1h\"\n[sandboxes]\nidle = \"2m\"\n[warm.sizes]\ndefault = 2\n\
          [profiles.validation]\nmemory_mb = 64\n[logs]\nbucket = \"logs\"\n",
     )
     .unwrap();
 
     let engine = loaded.engine().unwrap();
     assert_eq!((engine.admission.sandboxes, engine.admission.memory_mb), (Some(3), None));
+    assert_eq!((engine.cleanup.rules.stuck_ms, engine.cleanup.rules.orphan_ms), (3_600_000, 600_000));
     assert_eq!((engine.pool.len(), engine.pool[0].size), (1, 2));
     assert_eq!(loaded.engine_of_command().pool.len(), 0);
     let rules = loaded.rules().unwrap();
@@ -111,6 +112,11 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "sandboxes.idle: 2d is longer than `sandboxes.max_life`, which is 1d",
         ),
         ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; allowed is from 1ms to 10s (set in `"),
+        ("[cleanup]\nschedule = \"often\"\n", "cleanup.schedule: `often` is no schedule; write minute, hour"),
+        ("[cleanup]\nschedule_by_age = \"0 0 30 2 *\"\n", "cleanup.schedule_by_age: `0 0 30 2 *`"),
+        ("[cleanup]\nmax_age = 0\n", "cleanup.max_age: 0ms is not allowed; allowed is from 1s to 30d"),
+        ("[cleanup]\nbatch = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        ("[cleanup]\npressure = 1.5\n", "cleanup.pressure: 1.5 is not allowed; allowed is from 0.1 to 1"),
         ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
         (
             "[profiles.POET]\nmemory_mb = 64\n",

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod api_guide;
+mod cleanup;
 mod config;
 mod console;
 mod cp;

@@ -5,6 +5,8 @@
 
 mod admission;
 mod beginnings;
+mod cleanup;
+mod cleanup_turns;
 mod commits;
 mod crashes;
 mod executions;

@@ -10,6 +10,12 @@ pub(crate) fn host_memory_mb() -> u64 {
     field("MemTotal:").unwrap_or(0)
 }
 
+/// All of it, where nothing less bounds what is left to us.
+pub(crate) fn memory_total_mb() -> Option<u64> {
+    let bounded = memory_left_mb()? < field("MemAvailable:")?;
+    if bounded { None } else { field("MemTotal:") }
+}
+
 /// What the host has left, or what the groups that we are in leave us, whichever is less.
 pub(crate) fn memory_left_mb() -> Option<u64> {
     let host = field("MemAvailable:")?;

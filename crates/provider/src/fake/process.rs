@@ -10,6 +10,8 @@ pub(crate) struct Process {
     pub(crate) started_at: Timestamp,
     ends: Ends,
     chatty: bool,
+    /// It uses the processor all the time.
+    busy: bool,
     pub(crate) killed_at: Option<Timestamp>,
     /// The first signal that ends a program, and when it came.
     signalled: Option<(Timestamp, i32)>,
@@ -34,8 +36,8 @@ enum Ends {
 const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
 
 impl Process {
-    /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time), `hang`, and `cat`, which
-    /// ends when its input does.
+    /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time), `compute` (for ever, and
+    /// prints nothing), `hang`, and `cat`, which ends when its input does.
     pub(crate) fn start(command: &Command, now: Timestamp) -> Result<Self, (Cause, String)> {
         let words: Vec<_> = command.argv.iter().map(String::as_str).collect();
         let (ends, chatty) = match words.as_slice() {
@@ -46,7 +48,7 @@ impl Process {
                 (Ends::At(now.after_ms(number::<u64>(seconds)? * 1_000), Outcome::exited(0)), false)
             }
             ["work", ms, code] => (Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)), true),
-            ["hang"] => (Ends::Never, false),
+            ["hang"] | ["compute"] => (Ends::Never, false),
             ["cat"] => (Ends::WithItsInput, false),
             _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
         };
@@ -59,6 +61,7 @@ impl Process {
             started_at: now,
             ends,
             chatty,
+            busy: chatty || words == ["compute"],
             killed_at: None,
             signalled: None,
             input: (command.stdin || command.tty).then(Input::default),
@@ -117,6 +120,10 @@ impl Process {
             (Some(_), _) => Some(Outcome::ended_for(Cause::Cancelled)),
             (None, by_itself) => by_itself.map(|(_, outcome)| outcome),
         }
+    }
+
+    pub(crate) fn cpu_ms(&self, now: Timestamp) -> u64 {
+        if self.busy && self.outcome(now).is_none() { now.ms_since(self.started_at) } else { 0 }
     }
 
     pub(crate) fn last_activity_at(&self, now: Timestamp) -> Timestamp {

@@ -257,7 +257,11 @@ impl Provider for FakeProvider {
     async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
         let now = self.now();
         match self.world.lock().alive(body, now) {
-            Some(anatomy) => Ok(Usage { processes: Some(anatomy.running(now) as u64), ..Usage::default() }),
+            Some(anatomy) => Ok(Usage {
+                processes: Some(anatomy.running(now) as u64),
+                cpu_ms: Some(anatomy.processes.values().map(|process| process.cpu_ms(now)).sum()),
+                ..Usage::default()
+            }),
             None => Err(AskBodyError::NoSuchBody),
         }
     }
@@ -267,6 +271,9 @@ impl Provider for FakeProvider {
             memory_mb_left: Some(1_024),
             disk_mb_left: Some(1_024),
             processes_left: Some(1_024),
+            memory_mb_total: Some(2_048),
+            disk_mb_total: Some(2_048),
+            processes_total: Some(2_048),
             ids_left: Some(1_024),
         })
     }

@@ -17,10 +17,11 @@ const ANSWER: Duration = Duration::from_secs(5);
 impl Service {
     /// Always answers.
     pub async fn health(&self) -> Health {
-        let (stats, nodes, capacity) = tokio::join!(
+        let (stats, nodes, capacity, troubles) = tokio::join!(
             timeout(ANSWER, self.stats()),
             timeout(ANSWER, self.host.store.nodes()),
             timeout(ANSWER, self.host.provider.capacity()),
+            timeout(ANSWER, self.host.cleaner.troubles()),
         );
         let store = match &stats {
             Ok(Ok(_)) => fine(),
@@ -32,11 +33,18 @@ impl Service {
             Ok(Err(error)) => bad(HealthState::Failing, error),
             Err(_) => bad(HealthState::Unknown, "it does not answer"),
         };
+        let cleanup = match &troubles {
+            Ok(Ok(troubles)) if troubles.is_empty() => fine(),
+            Ok(Ok(troubles)) => bad(HealthState::Failing, troubles.join("; ")),
+            Ok(Err(error)) => bad(HealthState::Unknown, error),
+            Err(_) => bad(HealthState::Unknown, "the store does not answer"),
+        };
         let capacity = capacity.ok().and_then(Result::ok);
         Health {
-            status: store.status.max(provider.status),
+            status: store.status.max(provider.status).max(cleanup.status),
             store,
             provider,
+            cleanup,
             sandboxes: stats.ok().and_then(Result::ok),
             nodes: nodes.ok().and_then(Result::ok).map(|nodes| nodes.len() as u64),
             memory_mb_left: capacity.as_ref().and_then(|left| left.memory_mb_left),

@@ -20,6 +20,7 @@ use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits};
 use pinfold_linux::NurseryProgram;
+use pinfold_logs::Keep;
 use pinfold_provider::Provider;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
@@ -116,8 +117,14 @@ async fn service_with(data: &std::path::Path, engine: Config) -> (Arc<Service>, 
     };
     // No test here imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
-    let host =
-        HostConfig { data: data.to_owned(), nursery, unpacker, engine, objects: ObjectsPlace::default() };
+    let host = HostConfig {
+        data: data.to_owned(),
+        nursery,
+        unpacker,
+        engine,
+        objects: ObjectsPlace::default(),
+        keep: Keep::default(),
+    };
     let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();

@@ -8,6 +8,7 @@ mod agents;
 mod artifacts;
 mod bad_input;
 mod care;
+mod cleanup;
 mod events;
 mod executions;
 mod files;

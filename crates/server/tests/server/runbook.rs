@@ -107,6 +107,7 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
         let receipt = operator.take("delete", &busy).await;
         assert_eq!((&receipt["cause"], &receipt["sandbox_id"]), (&json!("stopped_by_user"), &json!(busy)));
         assert!(receipt["checks"].as_array().unwrap().iter().all(|check| check["result"] == "absent"));
+        cleanups(&operator).await;
         for other in [&hung, &leaking, &silent] {
             operator.take("delete", other).await;
         }
@@ -122,6 +123,18 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
         assert!(left.is_empty(), "no test takes {left:?}");
     })
     .await;
+}
+
+async fn cleanups(operator: &Operator) {
+    let said = operator.take("cleanup_dry_run", "").await;
+    let done = operator.take("cleanup", "").await;
+    assert_eq!((&said["found"], &done["found"]), (&json!([]), &json!([])), "they are young: {done}");
+    operator.until("cleanup_schedule", "", |turns| turns.as_array().unwrap().len() == 4).await;
+    let runs = operator.take("cleanup_runs", "").await;
+    assert_eq!((&runs[0]["layer"], &runs[0]["outcome"]), (&json!("scheduled"), &json!("done")), "{runs}");
+    let said = operator.take("emergency_dry_run", "").await;
+    let done = operator.take("emergency", "").await;
+    assert_eq!((&said["found"], done["ended"].as_array().unwrap().len()), (&done["found"], 3), "{done}");
 }
 
 async fn diagnoses(operator: &Operator, [busy, hung, leaking, silent]: [&str; 4]) {

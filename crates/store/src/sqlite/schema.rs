@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -156,4 +156,27 @@ CREATE TABLE audit (
     note TEXT NOT NULL
 );
 CREATE INDEX audit_by_time ON audit (at);
+";
+
+// Who is at a chore holds the number of its run, for so long: a number that is not there any more writes nothing.
+const CHORES: &str = "
+CREATE TABLE chores (
+    name       TEXT PRIMARY KEY,
+    schedule   TEXT NOT NULL,
+    due_at     INTEGER NOT NULL,
+    run        INTEGER, -- the one under way
+    held_by    TEXT,
+    held_until INTEGER
+) WITHOUT ROWID;
+
+CREATE TABLE chore_runs (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    chore    TEXT NOT NULL,
+    node     TEXT NOT NULL,
+    due_at   INTEGER, -- null where somebody asked for it
+    began_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    came_to  TEXT
+);
+CREATE INDEX chore_runs_by_chore ON chore_runs (chore, id);
 ";

@@ -5,8 +5,11 @@ use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, commit, create, pool, prune, read, tokens};
-use crate::{Change, Claim, Created, NewSandbox, Node, Note, Retention, Token, Version};
+use super::{audit, chores, commit, create, pool, prune, read, tokens};
+use crate::{
+    CameTo, Change, Claim, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token, Turn,
+    Version,
+};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -20,6 +23,11 @@ pub(super) enum Write {
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
     Note(Vec<Note>),
+    PlanChore { chore: String, schedule: String, due_at: Timestamp },
+    TakeTurn(TakeTurn),
+    HoldTurn { turn: Turn, until: Timestamp },
+    FinishTurn { turn: Turn, at: Timestamp, next_due: Timestamp, came_to: Box<CameTo> },
+    AddRun(Box<NewRun>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +40,10 @@ pub(super) enum Wrote {
     TokenAdded,
     Revoked(bool),
     Noted,
+    Planned,
+    Taken(Option<(RunId, Timestamp)>),
+    StillHeld(bool),
+    RunAdded(RunId),
 }
 
 impl Write {
@@ -52,6 +64,15 @@ impl Write {
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
             Self::Note(notes) => audit::add(connection, notes).map(|()| Wrote::Noted),
+            Self::PlanChore { chore, schedule, due_at } => {
+                chores::plan(connection, chore, schedule, *due_at).map(|()| Wrote::Planned)
+            }
+            Self::TakeTurn(ask) => chores::take(connection, ask).map(Wrote::Taken),
+            Self::HoldTurn { turn, until } => chores::hold(connection, turn, *until).map(Wrote::StillHeld),
+            Self::FinishTurn { turn, at, next_due, came_to } => {
+                chores::finish(connection, turn, *at, *next_due, came_to).map(Wrote::StillHeld)
+            }
+            Self::AddRun(run) => chores::add_run(connection, run).map(Wrote::RunAdded),
         }
     }
 }

@@ -1,0 +1,136 @@
+//! `pinfold cleanup`: ends what is stuck, or in an emergency all that is not critical, and says what became of it.
+
+use std::process::ExitCode;
+
+use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupTurn};
+use serde::Serialize;
+
+use crate::Place;
+use crate::colour::Mood;
+use crate::documents::{self, word};
+use crate::exit;
+use crate::plane::Plane;
+use crate::progress::Progress;
+use crate::table::{harmless, lay_out};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// End every sandbox at once that is not critical, stuck or not
+    #[arg(long)]
+    emergency: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Show when each layer of cleanup is due and what the last runs came to, and do nothing
+    #[arg(long, conflicts_with_all = ["emergency", "dry_run"])]
+    runs: bool,
+}
+
+/// Of the last ones.
+const RUNS_SHOWN: usize = 20;
+
+pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+    let plane = Plane::open(place).await?;
+    let code = if options.runs { show(place, &plane).await } else { clean(place, &plane, options).await };
+    plane.close().await?;
+    code
+}
+
+async fn clean(place: &Place, plane: &Plane, options: &Options) -> anyhow::Result<ExitCode> {
+    let waiting = Progress::of(if options.dry_run { "looking" } else { "looking, and ending what is stuck" });
+    let done = plane.clean_up(options.emergency, options.dry_run).await;
+    drop(waiting);
+    let done = done?;
+    if place.json {
+        documents::print(&done)?;
+    } else {
+        anstream::print!("{}", told(&done));
+    }
+    Ok(if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+}
+
+/// For people, in colours.
+fn told(done: &CleanupResult) -> String {
+    let what = match done.layer {
+        CleanupLayer::Emergency => "sandboxes that are not critical",
+        _ => "stuck sandboxes",
+    };
+    let mut text = format!("Found {} {what} among {}\n", done.found.len(), done.scanned);
+    let mut rows = Vec::new();
+    for found in &done.found {
+        let id = &found.sandbox_id;
+        let reason = word(&found.reason);
+        let ended = done.ended.iter().find(|ended| ended.sandbox_id == *id);
+        let failed = done.failed.iter().find(|failed| failed.sandbox_id == *id);
+        rows.push(match (ended, failed) {
+            (Some(ended), _) => {
+                let cause = ended.cause.map_or_else(|| "already gone".to_owned(), |cause| word(&cause));
+                vec![Mood::Good.paint("Cleaned up"), id.clone(), reason, cause]
+            }
+            (None, Some(failed)) => {
+                vec![Mood::Bad.paint("Failed to cleanup"), id.clone(), reason, harmless(&failed.message)]
+            }
+            (None, None) if done.dry_run => vec!["Would clean up".into(), id.clone(), reason],
+            (None, None) => continue,
+        });
+    }
+    for kept in &done.kept {
+        let why = kept.message.as_deref().map(harmless).unwrap_or_default();
+        rows.push(vec!["Kept".into(), kept.sandbox_id.clone(), word(&kept.reason), why]);
+    }
+    text.push_str(&lay_out(&rows));
+    if !done.dry_run {
+        let (ended, failed) = (done.ended.len(), done.failed.len());
+        text.push_str(&format!(
+            "Bulk cleanup completed: {ended} ended, {failed} failed in {} ms\n",
+            done.took_ms
+        ));
+    }
+    text
+}
+
+async fn show(place: &Place, plane: &Plane) -> anyhow::Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Shown {
+        schedule: Vec<CleanupTurn>,
+        runs: Vec<CleanupRun>,
+    }
+    let shown =
+        Shown { schedule: plane.cleanup_schedule().await?, runs: plane.cleanup_runs(RUNS_SHOWN).await? };
+    if place.json {
+        documents::print(&shown)?;
+    } else {
+        print!("{}\n{}", schedule(&shown.schedule), runs(&shown.runs));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn schedule(turns: &[CleanupTurn]) -> String {
+    let mut rows = vec![["LAYER", "SCHEDULE", "NEXT", "LAST"].map(str::to_owned).to_vec()];
+    for turn in turns {
+        let last = turn.last_run.as_ref();
+        let last =
+            last.map_or_else(|| "never".to_owned(), |run| format!("{} {}", run.began_at, word(&run.outcome)));
+        rows.push(vec![word(&turn.layer), turn.schedule.clone(), turn.next_at.clone(), last]);
+    }
+    lay_out(&rows)
+}
+
+fn runs(runs: &[CleanupRun]) -> String {
+    let head = ["BEGAN", "LAYER", "OUTCOME", "SCANNED", "FOUND", "ENDED", "FAILED", "KEPT", "TOOK"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for run in runs {
+        rows.push(vec![
+            run.began_at.clone(),
+            word(&run.layer),
+            word(&run.outcome),
+            run.scanned.to_string(),
+            run.found.to_string(),
+            run.ended.to_string(),
+            run.failed.to_string(),
+            run.kept.to_string(),
+            run.took_ms.map(|ms| format!("{ms} ms")).unwrap_or_default(),
+        ]);
+    }
+    lay_out(&rows)
+}
