@@ -8,6 +8,7 @@ mod commits;
 mod creating;
 mod finding;
 mod histories;
+mod measures;
 mod nodes;
 mod pool;
 mod retention;
@@ -21,6 +22,7 @@ pub use commits::*;
 pub use creating::*;
 pub use finding::*;
 pub use histories::*;
+pub use measures::*;
 pub use nodes::*;
 pub use pool::*;
 pub use retention::*;
@@ -33,7 +35,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Audit, Store, Tokens};
+use crate::{Audit, Measures, Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
@@ -42,6 +44,8 @@ pub trait Subject: Send + Sync {
     fn tokens(&self) -> Arc<dyn Tokens>;
 
     fn audit(&self) -> Arc<dyn Audit>;
+
+    fn measures(&self) -> Arc<dyn Measures>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -127,6 +131,12 @@ macro_rules! conformance {
             tokens_are_listed_the_oldest_first,
             who_asked_is_read_back_in_pages,
             who_asked_is_kept_as_long_as_the_history,
+            what_is_counted_adds_up_in_all_and_in_its_minute,
+            of_many_who_count_the_same_history_one_does,
+            a_minute_is_looked_at_once,
+            old_minutes_become_quarters_of_hours_and_go_in_the_end,
+            what_was_measured_is_found_by_its_time,
+            the_last_records_up_to_a_place_are_those_before_it,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

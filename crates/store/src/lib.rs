@@ -7,6 +7,7 @@ mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod measure;
 mod node;
 mod rows;
 mod sqlite;
@@ -16,6 +17,7 @@ mod token;
 pub use audit::{Audit, Note};
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
+pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums, step_of};
 pub use node::{Node, NodeSeen};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,

@@ -1,12 +1,14 @@
 //! The requests that write, and what each comes to within a transaction that it shares with others.
 
+use std::collections::BTreeMap;
+
 use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp, TokenId};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, commit, create, pool, prune, read, tokens};
-use crate::{Change, Claim, Created, NewSandbox, Node, Note, Retention, Token, Version};
+use super::{audit, commit, create, measures, pool, prune, read, tokens};
+use crate::{Change, Claim, Count, Created, NewSandbox, Node, Note, Retention, Token, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -20,6 +22,9 @@ pub(super) enum Write {
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
     Note(Vec<Note>),
+    Count(Box<Count>),
+    Sample { minute: Timestamp, gauges: BTreeMap<String, f64> },
+    ThinOut { minutes_before: Timestamp, all_before: Timestamp },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +37,9 @@ pub(super) enum Wrote {
     TokenAdded,
     Revoked(bool),
     Noted,
+    /// Whether nobody else did.
+    Counted(bool),
+    ThinnedOut,
 }
 
 impl Write {
@@ -52,6 +60,13 @@ impl Write {
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
             Self::Note(notes) => audit::add(connection, notes).map(|()| Wrote::Noted),
+            Self::Count(count) => measures::count(connection, count).map(Wrote::Counted),
+            Self::Sample { minute, gauges } => {
+                measures::sample(connection, *minute, gauges).map(Wrote::Counted)
+            }
+            Self::ThinOut { minutes_before, all_before } => {
+                measures::thin_out(connection, *minutes_before, *all_before).map(|()| Wrote::ThinnedOut)
+            }
         }
     }
 }
