@@ -15,6 +15,7 @@ mod groups;
 mod images;
 mod listen;
 mod logs;
+mod metrics;
 mod noting;
 mod openapi;
 mod origin;
@@ -26,6 +27,7 @@ mod requests;
 mod runs;
 mod sandboxes;
 mod terminal;
+mod timing;
 mod tls;
 mod tokens;
 
@@ -88,6 +90,7 @@ fn groups() -> Vec<Group> {
         terminal::groups(),
         events::groups(),
         care::groups(),
+        metrics::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),
@@ -110,10 +113,11 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(doorkeeper, auth::let_in))
         .merge(chores::public())
-        .with_state(service)
+        .with_state(service.clone())
         .layer(from_fn_with_state(names, origin::check))
         .layer(CatchPanicLayer::custom(requests::after_panic))
         .layer(from_fn(requests::account_for))
+        .layer(from_fn_with_state(service, timing::take_the_time))
 }
 
 async fn unknown_route() -> Failure {

@@ -1,0 +1,69 @@
+//! How things stand now, from every row that is not settled.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pinfold_lifecycle::{Cause, Life, Sandbox, State, status};
+use pinfold_metrics::Standing;
+use pinfold_provider::Provider;
+use pinfold_store::{Filter, Row, Store, StoreError};
+use tokio::time::timeout;
+
+use crate::Service;
+use crate::service::flags::is_stuck;
+
+/// Read at a time.
+const ROWS: usize = 500;
+/// How long the host has to say what it has left.
+const ANSWER: Duration = Duration::from_secs(2);
+
+impl Service {
+    pub(in crate::service) async fn standing(&self) -> Result<Standing, StoreError> {
+        let now = self.now();
+        let store = &self.host.store;
+        let left = timeout(ANSWER, self.host.provider.capacity()).await.ok().and_then(Result::ok);
+        let mut standing = Standing {
+            totals: store.totals().await?,
+            limits: *self.host.engine.admission(),
+            memory_mb_left: left.as_ref().and_then(|left| left.memory_mb_left),
+            disk_mb_left: left.as_ref().and_then(|left| left.disk_mb_left),
+            processes_left: left.as_ref().and_then(|left| left.processes_left),
+            store_bytes: bytes_in(&self.host.data.join("store")),
+            nodes: Some(store.nodes().await?.len() as u64),
+            ..Standing::default()
+        };
+        let mut after = None;
+        loop {
+            let rows = store.list(Filter::Present, after, ROWS).await?;
+            for row in &rows {
+                match row {
+                    Row::Readable(stored) => {
+                        standing.count(status(&stored.sandbox, now, &stored.policy).state);
+                        standing.count_age(now.ms_since(stored.sandbox.created_at));
+                        standing.stuck += u64::from(is_stuck(&stored.sandbox, now));
+                        standing.orphaned += u64::from(is_orphaned(&stored.sandbox));
+                    }
+                    Row::Unreadable(_) => standing.count(State::Unknown),
+                }
+            }
+            after = rows.last().map(Row::id);
+            if rows.len() < ROWS {
+                return Ok(standing);
+            }
+        }
+    }
+}
+
+/// Its body was found, and no lease spoke of it.
+fn is_orphaned(sandbox: &Sandbox) -> bool {
+    let ends_as_one = matches!(sandbox.life, Life::Ending { cause: Cause::Orphan, .. });
+    !sandbox.is_settled() && (ends_as_one || sandbox.strays > 0)
+}
+
+/// None: it cannot be told.
+fn bytes_in(directory: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(directory).ok()?;
+    let sizes = entries.map(|entry| entry.and_then(|entry| entry.metadata()).map(|it| it.len()));
+    // A file may go while it is looked at.
+    Some(sizes.filter_map(Result::ok).sum())
+}
