@@ -31,6 +31,11 @@ pub(crate) async fn keep_measured(service: Arc<Service>) {
     }
 }
 
+/// The last of what this process has seen.
+pub(crate) async fn finish(service: &Service) {
+    told(service.catch_up()).await;
+}
+
 fn every(period: Duration) -> Interval {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::{ServerConfig, Tls, assemble};
 use crate::Service;
 use crate::housekeeping::keep_house;
-use crate::measuring::keep_measured;
+use crate::measuring::{self, keep_measured};
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +82,7 @@ pub async fn serve(
     if tokio::time::timeout(DRAIN, hall.places.acquire_many(all)).await.is_err() {
         tracing::warn!("some connections did not come to their end in time");
     }
+    measuring::finish(&service).await;
     Ok(())
 }
 

@@ -18,9 +18,19 @@ use crate::{Failure, Service};
 const DEGRADED_FAILURES: f64 = 0.10;
 const DEGRADED_ORPHANS: u64 = 3;
 const CRITICAL_FAILURES: f64 = 0.25;
+const MINUTE: Duration = Duration::from_secs(60);
+/// As long as anything is kept.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 impl Service {
+    /// As far back as is said, from a minute to a week.
     pub async fn metrics(&self, window: Duration) -> Result<Metrics, Failure> {
+        if !(MINUTE..=WEEK).contains(&window) {
+            return Err(Failure::bad_input(
+                "window",
+                "it is shorter than a minute or longer than seven days",
+            ));
+        }
         self.catch_up().await?;
         let standing = self.standing().await?;
         let (sums, ever) = (self.sums_of(window).await?, Sums(self.host.store.counted().await?));
