@@ -158,7 +158,7 @@ pub const CATALOGUE: &[Metric] = &[
     metric("pinfold_sandbox_lifetime_seconds", Histogram, &[], Fleet, "Sandboxes from created to gone"),
     metric(SANDBOXES, Gauge, &["status"], Fleet, "Sandboxes that are not proven gone, by status"),
     metric(ACTIVE, Gauge, &[], Fleet, "Sandboxes that are ready, running, unhealthy or unknown"),
-    metric(STUCK, Gauge, &[], Fleet, "Sandboxes that are older than ten minutes"),
+    metric(STUCK, Gauge, &[], Fleet, "Sandboxes past a deadline of their own, or in quarantine"),
     metric(ORPHANED, Gauge, &[], Fleet, "Sandboxes found without a lease and not proven gone yet"),
     metric(POOLED, Gauge, &[], Fleet, "Bodies that wait in the pool"),
     metric(LIMIT, Gauge, &[], Fleet, "Sandboxes there may be at one time; absent without a limit"),

@@ -4,7 +4,13 @@ use crate::catalogue::{CLEANUP_ITEMS, CLEANUP_LAST, CLEANUP_RUNS};
 use crate::sums::MAX;
 use crate::{Latency, Sums};
 
-/// The layer is a word of a closed list that cleanup has.
+/// What layers are called.
+pub(crate) const LAYERS: [&str; 5] = ["scheduled", "by_age", "pressure", "reconcile", "emergency"];
+/// What is counted of a run.
+pub(crate) const ITEMS: [&str; 6] =
+    ["scanned", "orphaned_found", "orphaned_ended", "stuck_ended", "old_deleted", "failed"];
+
+/// The layer is one of `scheduled`, `by_age`, `pressure`, `reconcile` and `emergency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleaned {
     pub layer: &'static str,
@@ -29,14 +35,15 @@ impl Sums {
         self.count(CLEANUP_RUNS, &[run.layer, outcome]);
         self.took(Latency::Cleanup, &[], run.took_ms);
         self.add(&last_run(), &[run.layer], run.at_s);
-        for (what, number) in [
-            ("scanned", run.scanned),
-            ("orphaned_found", run.orphaned_found),
-            ("orphaned_ended", run.orphaned_ended),
-            ("stuck_ended", run.stuck_ended),
-            ("old_deleted", run.old_deleted),
-            ("failed", run.failed),
-        ] {
+        let numbers = [
+            run.scanned,
+            run.orphaned_found,
+            run.orphaned_ended,
+            run.stuck_ended,
+            run.old_deleted,
+            run.failed,
+        ];
+        for (what, number) in ITEMS.into_iter().zip(numbers) {
             self.add(CLEANUP_ITEMS, &[what], number);
         }
     }

@@ -1,5 +1,6 @@
 //! The text that Prometheus reads, in the order of the catalogue. What is not known is left out, never told as 0.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use pinfold_lifecycle::Totals;
@@ -9,10 +10,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::catalogue::{self as names, CATALOGUE, CPU, HTTP, Kind, Metric, Scope};
-use crate::cleaned::last_run;
+use crate::cleaned::{FAILED, ITEMS, LAYERS, SUCCEEDED, last_run};
+use crate::labels::CAUSES;
 use crate::latency::{BOUNDS_MS, Histogram, float};
 use crate::standing::{AGES, OLDER, Standing, bytes};
-use crate::{Latency, Meter, Sums};
+use crate::{AgentTypes, Latency, Meter, Sums, word};
 
 /// What the text is sent as.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -22,6 +24,8 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 pub struct Exposition {
     /// Everything that was ever counted.
     pub sums: Sums,
+    /// Those that are told from the beginning.
+    pub agent_types: AgentTypes,
     pub standing: Standing,
 }
 
@@ -44,16 +48,38 @@ impl Exposition {
             names::ATTESTED => plain(attested),
             name => {
                 let scale = if name == CPU { 1_000.0 } else { 1.0 };
-                let counted = self.sums.of(name);
-                let mut told: Vec<_> =
-                    counted.map(|(labels, value)| (owned(labels), float(value) / scale)).collect();
-                // What has no labels has been counted from the beginning, if only to nothing.
-                if metric.labels.is_empty() && told.is_empty() {
-                    told.push((Vec::new(), 0.0));
-                }
-                told
+                // Who asks how much a counter has grown has to see it before it does.
+                let mut told: BTreeMap<_, _> = self.begun(metric).into_iter().map(|it| (it, 0.0)).collect();
+                told.extend(self.sums.of(name).map(|(labels, value)| (owned(labels), float(value) / scale)));
+                told.into_iter().collect()
             }
         }
+    }
+
+    /// The labels that are told from the beginning: all of closed lists.
+    fn begun(&self, metric: &Metric) -> Vec<Vec<String>> {
+        let words = |label: &&str| -> Vec<String> {
+            match *label {
+                "agent_type" => self.agent_types.labels(),
+                "cause" => CAUSES.iter().map(word).collect(),
+                "kind" => ["probe", "ping"].map(str::to_owned).to_vec(),
+                "verdict" => ["passed", "failed", "unknown"].map(str::to_owned).to_vec(),
+                "outcome" if metric.name == names::STOP_ATTEMPTS => {
+                    ["gone", "still_present", "unknown", "deadline_passed"].map(str::to_owned).to_vec()
+                }
+                "outcome" => [SUCCEEDED, FAILED].map(str::to_owned).to_vec(),
+                "layer" => LAYERS.map(str::to_owned).to_vec(),
+                "reason" => ["sandboxes", "memory", "disk", "processes"].map(str::to_owned).to_vec(),
+                "what" => ITEMS.map(str::to_owned).to_vec(),
+                _ => Vec::new(),
+            }
+        };
+        metric.labels.iter().fold(vec![Vec::new()], |all, label| {
+            let words = words(label);
+            let with =
+                |begun: &Vec<String>, word: &String| [begun.as_slice(), std::slice::from_ref(word)].concat();
+            all.iter().flat_map(|begun| words.iter().map(move |word| with(begun, word))).collect()
+        })
     }
 
     fn gauges(&self, metric: &Metric) -> Vec<(Vec<String>, f64)> {

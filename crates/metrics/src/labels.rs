@@ -3,12 +3,41 @@
 
 use std::collections::BTreeSet;
 
+use pinfold_lifecycle::Cause;
 use serde::Serialize;
 
 /// A type of agent that is not among the known ones.
 pub const OTHER: &str = "other";
 /// No type of agent: somebody's own sandbox.
 pub const NONE: &str = "none";
+
+/// Every cause there is.
+pub(crate) const CAUSES: [Cause; 24] = [
+    Cause::Completed,
+    Cause::ExitNonzero,
+    Cause::StoppedByUser,
+    Cause::TimeLimit,
+    Cause::Inactivity,
+    Cause::Idle,
+    Cause::MaxLife,
+    Cause::MemoryLimit,
+    Cause::CpuLimit,
+    Cause::NetworkLimit,
+    Cause::DiskLimit,
+    Cause::ProcessLimit,
+    Cause::OutputLimit,
+    Cause::StartDeadline,
+    Cause::StartFailed,
+    Cause::ProbeFailed,
+    Cause::Cancelled,
+    Cause::CallerGone,
+    Cause::Shutdown,
+    Cause::Orphan,
+    Cause::Lost,
+    Cause::HostRestarted,
+    Cause::EvictedEmergency,
+    Cause::ProviderError,
+];
 
 /// Longer names are not worth a label.
 const LONGEST: usize = 64;
@@ -24,6 +53,11 @@ pub struct AgentLabel(String);
 impl AgentTypes {
     pub fn known<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         Self(names.into_iter().filter(|name| is_plain(name)).map(str::to_owned).collect())
+    }
+
+    /// Every word that a label can be.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        self.0.iter().map(String::as_str).chain([NONE, OTHER]).map(str::to_owned).collect()
     }
 
     #[must_use]
@@ -59,8 +93,6 @@ pub fn word(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pinfold_lifecycle::Cause;
-
     use super::*;
 
     #[test]
@@ -81,6 +113,39 @@ mod tests {
 
         assert_eq!(types.label(Some("a|b")).as_str(), OTHER);
         assert_eq!(types.label(Some("")).as_str(), OTHER);
+    }
+
+    #[test]
+    fn every_cause_is_in_the_list() {
+        // One that is added breaks this match, and belongs into the list.
+        let place = |cause: Cause| match cause {
+            Cause::Completed => 0,
+            Cause::ExitNonzero => 1,
+            Cause::StoppedByUser => 2,
+            Cause::TimeLimit => 3,
+            Cause::Inactivity => 4,
+            Cause::Idle => 5,
+            Cause::MaxLife => 6,
+            Cause::MemoryLimit => 7,
+            Cause::CpuLimit => 8,
+            Cause::NetworkLimit => 9,
+            Cause::DiskLimit => 10,
+            Cause::ProcessLimit => 11,
+            Cause::OutputLimit => 12,
+            Cause::StartDeadline => 13,
+            Cause::StartFailed => 14,
+            Cause::ProbeFailed => 15,
+            Cause::Cancelled => 16,
+            Cause::CallerGone => 17,
+            Cause::Shutdown => 18,
+            Cause::Orphan => 19,
+            Cause::Lost => 20,
+            Cause::HostRestarted => 21,
+            Cause::EvictedEmergency => 22,
+            Cause::ProviderError => 23,
+        };
+
+        assert!(CAUSES.iter().enumerate().all(|(at, cause)| place(*cause) == at));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What somebody who looks over a list of sandboxes should not miss. `docs/api.md` says what each flag means.
 
-use pinfold_lifecycle::{Lease, Sandbox, Timestamp, Verdict};
+use pinfold_lifecycle::{Lease, Timestamp, Verdict};
 use pinfold_store::Stored;
 
 /// Most work is done by then.
@@ -17,7 +17,7 @@ pub(super) fn flags(stored: &Stored, now: Timestamp) -> Vec<String> {
         ("critical", spec.critical),
         // It ends with the process that made it.
         ("attached", policy.ends_with_owner && is_there),
-        ("stuck", is_stuck(sandbox, now)),
+        ("stuck", is_there && now.ms_since(sandbox.created_at) > OLD_MS),
         ("late_start", starts && now > sandbox.start_by),
         ("unattributed", is_there && spec.agent_type.is_none() && spec.task_id.is_none()),
         ("repeated_timeouts", sandbox.timeouts >= TIMEOUTS),
@@ -26,11 +26,6 @@ pub(super) fn flags(stored: &Stored, now: Timestamp) -> Vec<String> {
         ("stray", sandbox.strays > 0),
     ];
     flags.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag.to_owned()).collect()
-}
-
-/// Older than work usually is, and still there.
-pub(super) fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
-    !sandbox.is_settled() && now.ms_since(sandbox.created_at) > OLD_MS
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const KEPT_MS: u64 = 7 * MINUTES_MS;
 
 /// What counting goes by.
 pub(in crate::service) struct Counting {
-    agent_types: AgentTypes,
+    pub(super) agent_types: AgentTypes,
     /// One at a time: another would only find that it was too late.
     turn: Mutex<()>,
 }

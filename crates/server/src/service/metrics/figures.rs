@@ -14,7 +14,7 @@ pub struct Figures {
     pub at: Timestamp,
     pub window: Duration,
     pub active: u64,
-    /// Older than ten minutes.
+    /// Past a deadline of their own, or in quarantine.
     pub stuck: u64,
     /// Found without a lease, and not proven gone yet.
     pub orphaned: u64,

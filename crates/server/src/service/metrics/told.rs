@@ -60,7 +60,8 @@ impl Service {
         self.catch_up().await?;
         let sums = Sums(self.host.store.counted().await?);
         let standing = self.standing().await?;
-        Exposition { sums, standing }.text(&self.host.meter).map_err(Failure::internal)
+        let agent_types = self.counting.agent_types.clone();
+        Exposition { sums, agent_types, standing }.text(&self.host.meter).map_err(Failure::internal)
     }
 }
 
