@@ -113,6 +113,8 @@ pub struct Latencies {
     pub exec: Option<Percentiles>,
     /// From the decision to the proof.
     pub stop: Option<Percentiles>,
+    /// From the wish that an execution ends to the proof that it did.
+    pub cancel: Option<Percentiles>,
     pub probe: Option<Percentiles>,
     pub cleanup: Option<Percentiles>,
 }

@@ -146,6 +146,13 @@ pub const CATALOGUE: &[Metric] = &[
         Fleet,
         "From the decision to end a sandbox until it is proven gone",
     ),
+    metric(
+        "pinfold_cancel_seconds",
+        Histogram,
+        &[],
+        Fleet,
+        "From the wish that an execution ends until its processes are proven gone",
+    ),
     metric("pinfold_probe_seconds", Histogram, &[], Fleet, "Whole probes of bodies"),
     metric("pinfold_cleanup_seconds", Histogram, &[], Fleet, "Runs of cleanup"),
     metric(

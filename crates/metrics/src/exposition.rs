@@ -122,6 +122,7 @@ impl Exposition {
             Latency::Create,
             Latency::ExecStart,
             Latency::Stop,
+            Latency::Cancel,
             Latency::Probe,
             Latency::Cleanup,
             Latency::Execution,

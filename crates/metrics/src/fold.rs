@@ -1,7 +1,9 @@
 //! From facts of the history to sums. Each fact is counted once, when it is come to; how long something took is told by
 //! an earlier fact of the same sandbox, and is not counted where that is not known any more.
 
-use pinfold_lifecycle::{Cause, ExecutionId, Fact, OutcomeKind, Record, StopFailure, Timestamp, Used};
+use pinfold_lifecycle::{
+    Cause, ExecutionId, Fact, Outcome, OutcomeKind, Record, StopFailure, Timestamp, Used,
+};
 
 use crate::catalogue::{
     CPU, CREATED, ENDED, EXECUTIONS, FAILURES, INACTIVITY, ORPHANS, QUARANTINES, STARTS_FAILED,
@@ -23,29 +25,12 @@ pub struct Told<'a> {
 
 /// Counts one fact. A body that waits in the pool is nobody's sandbox, and its facts are not counted.
 pub fn fold(sums: &mut Sums, told: &Told<'_>) {
-    let Told { record, agent_type, .. } = told;
-    let agent_type = agent_type.as_str();
-    match &record.fact {
+    match &told.record.fact {
         Fact::Created => told.created(sums),
         Fact::BecameReady { .. } => told.became_ready(sums),
         Fact::TryFailed { cause, .. } => sums.count(TRIES_FAILED, &[&word(cause)]),
         Fact::ExecutionStarted { execution } => told.execution_started(sums, *execution),
-        Fact::ExecutionEnded { execution, outcome } => {
-            sums.count(EXECUTIONS, &[agent_type, &word(&outcome.cause)]);
-            if has_failed(outcome.kind, outcome.cause) {
-                sums.count(FAILURES, &[agent_type]);
-            }
-            match outcome.cause {
-                Cause::TimeLimit | Cause::MaxLife => sums.count(TIMEOUTS, &[agent_type]),
-                Cause::Inactivity => sums.count(INACTIVITY, &[agent_type]),
-                _ => {}
-            }
-            let is_its_start =
-                |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution: it } if it == execution);
-            if let Some(ms) = told.ms_since_last(is_its_start) {
-                sums.took(Latency::Execution, &[agent_type], ms);
-            }
-        }
+        Fact::ExecutionEnded { execution, outcome } => told.execution_ended(sums, *execution, outcome),
         Fact::StopFailed { failure, .. } => sums.count(STOP_ATTEMPTS, &[failed_stop(failure)]),
         Fact::LeaseFreed { .. } if told.ends_a_stop() => sums.count(STOP_ATTEMPTS, &[GONE]),
         Fact::Quarantined { .. } => sums.count(QUARANTINES, &[]),
@@ -124,6 +109,31 @@ impl Told<'_> {
             && !self.has(was_started)
         {
             sums.took(Latency::ExecStart, &[], ms);
+        }
+    }
+
+    fn execution_ended(&self, sums: &mut Sums, execution: ExecutionId, outcome: &Outcome) {
+        let agent_type = self.agent_type.as_str();
+        sums.count(EXECUTIONS, &[agent_type, &word(&outcome.cause)]);
+        if has_failed(outcome.kind, outcome.cause) {
+            sums.count(FAILURES, &[agent_type]);
+        }
+        match outcome.cause {
+            Cause::TimeLimit | Cause::MaxLife => sums.count(TIMEOUTS, &[agent_type]),
+            Cause::Inactivity => sums.count(INACTIVITY, &[agent_type]),
+            _ => {}
+        }
+        let its_start =
+            |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution: it } if *it == execution);
+        if let Some(ms) = self.ms_since_last(its_start) {
+            sums.took(Latency::Execution, &[agent_type], ms);
+        }
+        let its_cancel = |fact: &Fact| {
+            let wish = Cause::Cancelled;
+            matches!(fact, Fact::ExecutionEnding { execution: it, cause } if *it == execution && *cause == wish)
+        };
+        if let Some(ms) = self.ms_since_last(its_cancel) {
+            sums.took(Latency::Cancel, &[], ms);
         }
     }
 

@@ -12,6 +12,8 @@ pub enum Latency {
     ExecStart,
     /// From the decision to the proof that it is gone.
     Stop,
+    /// From the wish that an execution ends to the proof that it did.
+    Cancel,
     Probe,
     Cleanup,
     /// From the process to its end.
@@ -48,6 +50,7 @@ impl Latency {
             Self::Create => "pinfold_create",
             Self::ExecStart => "pinfold_exec_start",
             Self::Stop => "pinfold_stop",
+            Self::Cancel => "pinfold_cancel",
             Self::Probe => "pinfold_probe",
             Self::Cleanup => "pinfold_cleanup",
             Self::Execution => "pinfold_execution",

@@ -33,6 +33,7 @@ mod tokens;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -61,12 +62,16 @@ pub struct ServerConfig {
     pub wrong_tokens: NonZeroU32,
     pub connections: usize,
     pub housekeeping: Housekeeping,
+    /// How long figures over time are kept.
+    pub keep_figures: Duration,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 /// More than somebody mistypes, and nothing to somebody who guesses.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(300).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+const KEEP_FIGURES: Duration = Duration::from_secs(7 * 24 * 3_600);
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -76,6 +81,7 @@ impl Default for ServerConfig {
             wrong_tokens: WRONG_TOKENS,
             connections: 4_096,
             housekeeping: Housekeeping::default(),
+            keep_figures: KEEP_FIGURES,
         }
     }
 }

@@ -18,7 +18,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(60);
 const THIN_OUT_EVERY: Duration = Duration::from_secs(15 * 60);
 
 /// Never ends by itself.
-pub(crate) async fn keep_measured(service: Arc<Service>) {
+pub(crate) async fn keep_measured(service: Arc<Service>, keep: Duration) {
     let (mut counting, mut seeing) = (every(COUNT_EVERY), every(SEEN_EVERY));
     let (mut sampling, mut thinning) = (every(SAMPLE_EVERY), every(THIN_OUT_EVERY));
     loop {
@@ -26,7 +26,7 @@ pub(crate) async fn keep_measured(service: Arc<Service>) {
             _ = counting.tick() => told(service.count_history()).await,
             _ = seeing.tick() => told(service.count_what_was_seen()).await,
             _ = sampling.tick() => told(service.sample()).await,
-            _ = thinning.tick() => told(service.thin_out()).await,
+            _ = thinning.tick() => told(service.thin_out(keep)).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Histories by hand, and what is counted of each.
 
-use pinfold_lifecycle::{Generation, NodeId, Outcome};
+use pinfold_lifecycle::{Generation, NodeId};
 
 use super::*;
 use crate::AgentTypes;
@@ -206,6 +206,20 @@ fn a_start_that_failed_is_counted_where_no_execution_tells_of_it() {
 
     assert_eq!((bare.total(STARTS_FAILED), bare.rates().failure), (1, Some(1.0)));
     assert_eq!((with_work.total(STARTS_FAILED), with_work.rates().failure), (0, Some(1.0)));
+}
+
+#[test]
+fn a_cancel_is_timed_from_the_wish_to_the_proof_and_other_ends_are_not() {
+    let ending = |cause| {
+        counted(&[
+            (0, Fact::ExecutionStarted { execution: FIRST }),
+            (100, Fact::ExecutionEnding { execution: FIRST, cause }),
+            (103, execution_ended(Outcome::ended_for(cause))),
+        ])
+    };
+
+    assert_eq!(ending(Cause::Cancelled).times(Latency::Cancel, &[]).mean(), Some(0.003));
+    assert_eq!(ending(Cause::TimeLimit).times(Latency::Cancel, &[]).count(), 0);
 }
 
 #[test]

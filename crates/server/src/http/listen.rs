@@ -59,7 +59,7 @@ pub async fn serve(
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
-    let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone())));
+    let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone(), config.keep_figures)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let hall = Hall {

@@ -2,6 +2,7 @@
 //! the new place, so that each fact is counted once, however many servers do it and whenever they are killed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use pinfold_engine::RunError;
 use pinfold_lifecycle::{Life, Record, SandboxId, Timestamp, Used};
@@ -18,9 +19,8 @@ const AT_ONCE: usize = 1_000;
 /// How far back the beginning of something is looked for.
 const LOOK_BACK: usize = 1_000;
 const HOUR_MS: u64 = 4 * QUARTER_MS;
-/// How long minutes are kept as such, and how long anything is.
+/// How long minutes are kept as such.
 const MINUTES_MS: u64 = 24 * HOUR_MS;
-const KEPT_MS: u64 = 7 * MINUTES_MS;
 
 /// What counting goes by.
 pub(in crate::service) struct Counting {
@@ -95,12 +95,13 @@ impl Service {
         self.host.store.sample(now, standing.gauges()).await.map(drop)
     }
 
-    /// Keeps the minutes of a day and a week in all.
-    pub(crate) async fn thin_out(&self) -> Result<(), StoreError> {
+    /// Keeps the minutes of a day, and all for as long as is said.
+    pub(crate) async fn thin_out(&self, keep: Duration) -> Result<(), StoreError> {
         let now = self.now();
+        let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
         let minutes_before = step_of(before(MINUTES_MS), QUARTER_MS);
-        self.host.store.thin_out(minutes_before, before(KEPT_MS)).await
+        self.host.store.thin_out(minutes_before, before(keep_ms)).await
     }
 
     async fn count_page(

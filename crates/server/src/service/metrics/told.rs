@@ -47,6 +47,7 @@ impl Service {
                 create: percentiles(&sums, Latency::Create),
                 exec: percentiles(&sums, Latency::ExecStart),
                 stop: percentiles(&sums, Latency::Stop),
+                cancel: percentiles(&sums, Latency::Cancel),
                 probe: percentiles(&sums, Latency::Probe),
                 cleanup: percentiles(&sums, Latency::Cleanup),
             },
