@@ -126,7 +126,7 @@ fn names_and_labels_are_what_they_always_were() {
     };
     let line = |metric: &Metric| {
         let total = if metric.kind == Kind::Counter { "_total" } else { "" };
-        format!("{} {}{total} {}\n", kinds(metric.kind), metric.name, metric.labels.join(","))
+        format!("{} {}{total}{{{}}}\n", kinds(metric.kind), metric.name, metric.labels.join(","))
     };
     let now: String = CATALOGUE.iter().map(line).collect();
 
