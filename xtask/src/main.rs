@@ -1,5 +1,5 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `api`, `bench`,
-//! `sim` and `chaos`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `api`, `prometheus`,
+//! `bench`, `sim` and `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
@@ -37,6 +37,8 @@ enum Task {
     V2,
     /// Ask a real server everything that its description of its API allows, and much that it does not
     Api(test::ApiOptions),
+    /// Have Prometheus judge the rules in `deploy/`, and read a real server
+    Prometheus,
     /// Run one benchmark and print its table
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
@@ -53,6 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Attacks(options) => attacks::run(&options)?,
         Task::V2 => test::run_v2()?,
         Task::Api(options) => test::run_api(&options)?,
+        Task::Prometheus => test::run_prometheus()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
         Task::Chaos(options) => chaos::run(&options)?,

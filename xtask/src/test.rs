@@ -2,7 +2,9 @@
 //! A stage that fails does not keep the later ones from running: one run shows all there is to repair.
 
 mod api;
+mod http;
 mod needs;
+mod prometheus;
 mod skips;
 mod stages;
 mod tally;
@@ -15,6 +17,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 pub(crate) use api::{Options as ApiOptions, run_with as run_api};
+pub(crate) use prometheus::run as run_prometheus;
 use skips::Skips;
 use stages::{STAGES, Stage, What, When};
 use tally::Tally;

@@ -13,6 +13,7 @@ mod files;
 mod health;
 mod image;
 mod log;
+mod metrics;
 mod object;
 mod output;
 mod receipt;
@@ -42,6 +43,10 @@ pub use files::{FileEntry, FileKind, FileListing, FileRemoved, FileWritten};
 pub use health::{Health, HealthPart, HealthState, ProbeResult, ProbeState};
 pub use image::{Image, ImageRemoved};
 pub use log::{LogEntry, LogHint, LogPage, LogSource};
+pub use metrics::{
+    AgeMetrics, AgentTypeMetrics, CleanupMetrics, HealthMetrics, Indicator, Latencies, Metrics,
+    MetricsHistory, MetricsOverview, MetricsPoint, Percentiles, RateMetrics, UtilisationMetrics,
+};
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};

@@ -1,6 +1,7 @@
 //! `pinfold stats` and `pinfold health`: what all sandboxes come to, and whether what they need works.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use pinfold_api::{HealthPart, HealthState};
 use serde::Serialize;
@@ -11,12 +12,19 @@ use crate::documents::{self, word};
 use crate::exit;
 use crate::find::find;
 use crate::plane::Plane;
+use crate::quantities::milliseconds;
 use crate::table::{harmless, lay_out};
 
 #[derive(clap::Args)]
 pub(crate) struct StatsOptions {
     /// What one sandbox uses instead: its id, a beginning of it that is no other's, or its name
     sandbox: Option<String>,
+    /// Rates, latencies and what each type of agent came to instead
+    #[arg(long, conflicts_with = "sandbox")]
+    metrics: bool,
+    /// How far back these go, from a minute to a week: seconds, or 90s, 5m, 1h, 7d
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, default_value = "1h", requires = "metrics")]
+    window: u64,
 }
 
 pub(crate) async fn stats(place: &Place, options: &StatsOptions) -> anyhow::Result<ExitCode> {
@@ -25,6 +33,9 @@ pub(crate) async fn stats(place: &Place, options: &StatsOptions) -> anyhow::Resu
         Some(given) => {
             let id = find(&plane, given).await?;
             show(place, &plane.resources(&id).await?)?;
+        }
+        None if options.metrics => {
+            show(place, &plane.metrics(Duration::from_millis(options.window)).await?)?;
         }
         None => show(place, &plane.stats().await?)?,
     }

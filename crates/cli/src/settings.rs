@@ -144,6 +144,9 @@ pub(crate) struct RetentionSettings {
     /// Artifacts of agent runs.
     #[config(default = "7d", env = "PINFOLD_RETENTION_ARTIFACTS")]
     pub(crate) artifacts: Time,
+    /// Figures over time: by the minute for a day at the most, by the quarter of an hour for as long as this.
+    #[config(default = "7d", env = "PINFOLD_RETENTION_METRICS")]
+    pub(crate) metrics: Time,
 }
 
 /// Where logs go after their sandboxes, and artifacts: a directory, or a bucket of a store that speaks S3.

@@ -8,6 +8,7 @@ mod error;
 mod events;
 mod files;
 mod found;
+mod metrics;
 mod trust;
 mod upload;
 

@@ -54,7 +54,7 @@ pub use record::{Fact, Record};
 pub use recovery::{Attempt, AttemptEnd, Recovery};
 pub use sandbox::{Life, Sandbox};
 pub use spec::{Command, Limits, Spec};
-pub use status::{State, Status, status};
+pub use status::{State, Status, final_state, status};
 pub use time::Timestamp;
 pub use turn::{Context, Transition, create, lease_orphan, quarantine_unreadable};
 pub use used::Used;

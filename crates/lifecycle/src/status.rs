@@ -99,7 +99,9 @@ fn describe(failure: &ProbeFailure) -> String {
     }
 }
 
-fn final_state(cause: Cause) -> State {
+/// What a sandbox that ended for this cause is called.
+#[must_use]
+pub fn final_state(cause: Cause) -> State {
     match cause {
         Cause::Completed => State::Completed,
         Cause::StoppedByUser

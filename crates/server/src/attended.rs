@@ -15,6 +15,7 @@ use pinfold_lifecycle::{
     SandboxId, Seen, StopOutcome, Timestamp,
 };
 use pinfold_linux::LinuxProvider;
+use pinfold_metrics::Meter;
 use pinfold_provider::{
     AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError,
     FileError, Files, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
@@ -29,6 +30,7 @@ pub(crate) struct Attended {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) collection: Collection,
     pub(crate) clock: Arc<HostClock>,
+    pub(crate) meter: Arc<Meter>,
 }
 
 /// How long artifacts may take that an execution leaves when it ends by itself.
@@ -171,11 +173,16 @@ impl Provider for Attended {
     }
 
     async fn probe(&self, body: Body) -> Probed {
-        self.inner.probe(body).await
+        let began = tokio::time::Instant::now();
+        let probed = self.inner.probe(body).await;
+        self.meter.probed(&probed, began.elapsed());
+        probed
     }
 
     async fn ping(&self, body: Body) -> Probed {
-        self.inner.ping(body).await
+        let probed = self.inner.ping(body).await;
+        self.meter.pinged(&probed);
+        probed
     }
 
     async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {

@@ -11,6 +11,7 @@ use pinfold_engine::{
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
 use pinfold_logs::{ArtifactLimits, Artifacts, Keep, Logs};
+use pinfold_metrics::Meter;
 use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
@@ -44,6 +45,8 @@ pub struct Host {
     pub cleaner: Arc<Cleaner>,
     pub(crate) collection: Collection,
     pub(crate) watches: Watches,
+    /// Where cleanup and whoever else sees something tells it.
+    pub meter: Arc<Meter>,
     images: ImagesPlace,
 }
 
@@ -88,11 +91,13 @@ impl Host {
         let objects = objects.open(&data)?;
         let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
+        let meter = Arc::new(Meter::default());
         let attended = Attended {
             inner: provider.clone(),
             store: store.clone(),
             collection: collection.clone(),
             clock: clock.clone(),
+            meter: meter.clone(),
         };
         let parts = Parts {
             store: store.clone(),
@@ -110,7 +115,7 @@ impl Host {
         };
         let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(attic)));
         let watches = Watches::default();
-        Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, images })
+        Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, meter, images })
     }
 
     /// What sandboxes can be made from, besides this host itself.

@@ -16,6 +16,7 @@ mod groups;
 mod images;
 mod listen;
 mod logs;
+mod metrics;
 mod noting;
 mod openapi;
 mod origin;
@@ -27,11 +28,13 @@ mod requests;
 mod runs;
 mod sandboxes;
 mod terminal;
+mod timing;
 mod tls;
 mod tokens;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -60,12 +63,16 @@ pub struct ServerConfig {
     pub wrong_tokens: NonZeroU32,
     pub connections: usize,
     pub housekeeping: Housekeeping,
+    /// How long figures over time are kept.
+    pub keep_figures: Duration,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 /// More than somebody mistypes, and nothing to somebody who guesses.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(300).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
+const KEEP_FIGURES: Duration = Duration::from_secs(7 * 24 * 3_600);
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -75,6 +82,7 @@ impl Default for ServerConfig {
             wrong_tokens: WRONG_TOKENS,
             connections: 4_096,
             housekeeping: Housekeeping::default(),
+            keep_figures: KEEP_FIGURES,
         }
     }
 }
@@ -90,6 +98,7 @@ fn groups() -> Vec<Group> {
         events::groups(),
         care::groups(),
         cleanup::groups(),
+        metrics::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),
@@ -112,10 +121,11 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(doorkeeper, auth::let_in))
         .merge(chores::public())
-        .with_state(service)
+        .with_state(service.clone())
         .layer(from_fn_with_state(names, origin::check))
         .layer(CatchPanicLayer::custom(requests::after_panic))
         .layer(from_fn(requests::account_for))
+        .layer(from_fn_with_state(service, timing::take_the_time))
 }
 
 async fn unknown_route() -> Failure {

@@ -7,6 +7,7 @@ mod collecting;
 mod host;
 mod housekeeping;
 pub mod http;
+mod measuring;
 mod objects;
 mod rules;
 pub mod service;

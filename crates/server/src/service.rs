@@ -20,6 +20,7 @@ mod images;
 mod input;
 mod known_messages;
 mod logs;
+mod metrics;
 mod news;
 mod resources;
 mod run;
@@ -46,6 +47,7 @@ pub use executions::{Ran, Started};
 pub use failure::Failure;
 pub use following::FollowEnd;
 pub use logs::LogEvent;
+pub use metrics::Figures;
 pub use run::Attached;
 pub use sandboxes::{Page, WaitFor, Wanted};
 pub use stop::Stopped;
@@ -61,6 +63,7 @@ pub struct Service {
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
     notes: audit::Notes,
+    counting: metrics::Counting,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -75,7 +78,9 @@ impl Service {
     /// Under rules that somebody has decided on.
     #[must_use]
     pub fn with(host: Host, rules: Rules) -> Self {
-        Self { host, rules, closing: watch::Sender::new(false), notes: audit::Notes::default() }
+        let counting = metrics::Counting::of(&rules);
+        let (closing, notes) = (watch::Sender::new(false), audit::Notes::default());
+        Self { host, rules, closing, notes, counting }
     }
 
     /// For what only a process of this host can ask.

@@ -9,6 +9,7 @@ mod commits;
 mod creating;
 mod finding;
 mod histories;
+mod measures;
 mod nodes;
 mod pool;
 mod retention;
@@ -23,6 +24,7 @@ pub use commits::*;
 pub use creating::*;
 pub use finding::*;
 pub use histories::*;
+pub use measures::*;
 pub use nodes::*;
 pub use pool::*;
 pub use retention::*;
@@ -35,7 +37,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Audit, Chores, Store, Tokens};
+use crate::{Audit, Chores, Measures, Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
@@ -46,6 +48,8 @@ pub trait Subject: Send + Sync {
     fn audit(&self) -> Arc<dyn Audit>;
 
     fn chores(&self) -> Arc<dyn Chores>;
+
+    fn measures(&self) -> Arc<dyn Measures>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -139,6 +143,12 @@ macro_rules! conformance {
             a_turn_that_was_missed_many_times_is_taken_once,
             a_run_is_read_back_with_all_that_it_came_to,
             only_the_last_runs_of_each_chore_are_kept,
+            what_is_counted_adds_up_in_all_and_in_its_minute,
+            of_many_who_count_the_same_history_one_does,
+            a_minute_is_looked_at_once,
+            old_minutes_become_quarters_of_hours_and_go_in_the_end,
+            what_was_measured_is_found_by_its_time,
+            the_last_records_up_to_a_place_are_those_before_it,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

@@ -8,6 +8,7 @@ mod chore;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod measure;
 mod node;
 mod rows;
 mod sqlite;
@@ -21,6 +22,7 @@ pub use chore::{
     TakeTurn, Turn,
 };
 pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
+pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums, step_of};
 pub use node::{Node, NodeSeen};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,

@@ -14,6 +14,7 @@ mod inline;
 mod ledger;
 mod locks;
 mod log;
+mod measures;
 mod migrate;
 mod open;
 mod pool;

@@ -84,15 +84,15 @@ fn succeed(command: &mut Command) -> Result<()> {
 }
 
 /// A server with a data directory of its own. It ends its sandboxes, and goes, when this is dropped.
-struct Server {
+pub(super) struct Server {
     child: Child,
     data: PathBuf,
-    url: String,
-    token: String,
+    pub(super) url: String,
+    pub(super) token: String,
 }
 
 impl Server {
-    fn begin(target: &Path) -> Result<Self> {
+    pub(super) fn begin(target: &Path) -> Result<Self> {
         let data = target.join(format!("schemathesis-data-{}", std::process::id()));
         fs::create_dir_all(&data).context("could not make a data directory")?;
         let log = fs::File::create(target.join("schemathesis-server.log")).context("could not make a log")?;

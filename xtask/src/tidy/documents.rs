@@ -8,7 +8,7 @@ use super::markdown::{code_in, links_in};
 use super::repository::Repository;
 use crate::{Arguments, bench};
 
-const OUR_DIRECTORIES: &[&str] = &["crates/", "docs/", "xtask/", "tests/", ".ci/", "benches/"];
+const OUR_DIRECTORIES: &[&str] = &["crates/", "docs/", "deploy/", "xtask/", "tests/", ".ci/", "benches/"];
 
 pub(super) fn every_path_in_a_document_exists(repository: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();

@@ -1,9 +1,11 @@
 //! Each question to either side.
 
+use std::time::Duration;
+
 use pinfold_api::{
-    CreateSandbox, ErrorCode, Examination, ExecRequest, Execution, Image, ImageRemoved, NewToken, OutputPage,
-    Receipt, Resources, RunRequest, Sandbox, SandboxSummary, Stats, StdinAnswer, StdinRequest, TerminalSize,
-    Token, TokenCreated,
+    CreateSandbox, ErrorCode, Examination, ExecRequest, Execution, Image, ImageRemoved, Metrics, NewToken,
+    OutputPage, Receipt, Resources, RunRequest, Sandbox, SandboxSummary, Stats, StdinAnswer, StdinRequest,
+    TerminalSize, Token, TokenCreated,
 };
 use pinfold_client::{Answered, encoded};
 use pinfold_lifecycle::{ExecutionId, SandboxId, TokenId};
@@ -62,6 +64,12 @@ impl Plane {
 
     pub(crate) async fn stats(&self) -> Asked<Stats> {
         ask!(self, server => server.client.stats(), here => here.service.stats())
+    }
+
+    /// As far back as this.
+    pub(crate) async fn metrics(&self, window: Duration) -> Asked<Metrics> {
+        let spelled = format!("{}s", window.as_secs());
+        ask!(self, server => server.client.metrics(Some(&spelled)), here => here.service.metrics(window))
     }
 
     pub(crate) async fn sandbox(&self, id: &str) -> Asked<Sandbox> {

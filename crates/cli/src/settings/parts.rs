@@ -1,5 +1,7 @@
 //! What the crates below take, made of what was decided; and what cannot be, refused by name.
 
+use std::time::Duration;
+
 use pinfold_engine::{Config as EngineConfig, PoolPlan};
 use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
 use pinfold_lifecycle::{AdmissionLimits, Policy, Spec};
@@ -213,6 +215,7 @@ impl Loaded {
             connections: requests.connections.get(),
             wrong_tokens: requests.wrong_tokens,
             housekeeping: Housekeeping { keep: self.keep(), ..Housekeeping::default() },
+            keep_figures: Duration::from_millis(self.settings.retention.metrics.0),
         }
     }
 

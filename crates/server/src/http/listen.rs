@@ -19,6 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::{ServerConfig, Tls, assemble};
 use crate::Service;
 use crate::housekeeping::keep_house;
+use crate::measuring::{self, keep_measured};
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +59,7 @@ pub async fn serve(
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
+    let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone(), config.keep_figures)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let hall = Hall {
@@ -73,13 +75,14 @@ pub async fn serve(
         Some(Err(broken)) = open.join_next() => return Err(io::Error::other(broken)),
     }
     open.shutdown().await;
-    drop(house);
+    drop((house, figures));
     service.close_streams();
     hall.closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
     if tokio::time::timeout(DRAIN, hall.places.acquire_many(all)).await.is_err() {
         tracing::warn!("some connections did not come to their end in time");
     }
+    measuring::finish(&service).await;
     Ok(())
 }
 

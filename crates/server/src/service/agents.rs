@@ -62,7 +62,10 @@ impl Service {
                 Err(RunError::Create(CreateError::Scarce(_))) if self.now() < until => {
                     tokio::time::sleep(ROOM_AGAIN).await;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.note_refused_run(&error);
+                    return Err(error.into());
+                }
             }
         }
     }

@@ -39,7 +39,8 @@ impl Service {
     ) -> Result<Creation, Failure> {
         let (spec, policy) = self.ask(wish)?;
         let key = key.map(|(owner, key)| self.key(owner, key, wish)).transpose()?;
-        let id = self.host.engine.create(CreateAsk { spec, policy, key }).await?;
+        let created = self.host.engine.create(CreateAsk { spec, policy, key }).await;
+        let id = created.inspect_err(|error| self.note_refusal(error))?;
         let until = self.now().after_ms(wait_ms);
         match self.host.engine.wait_ready(id, until).await? {
             Waited::Met(Ok(())) => Ok(Creation::Ready(Box::new(self.sandbox(id).await?))),

@@ -31,7 +31,8 @@ impl Service {
         let limits = limits(&exec, &policy)?;
         let run = RunAsk { command: command(&exec), kind: ExecutionKind::Run, limits };
         let ask = CreateAsk { spec, policy, key: None };
-        let (sandbox, execution) = self.host.engine.create_and_execute(ask, run).await?;
+        let created = self.host.engine.create_and_execute(ask, run).await;
+        let (sandbox, execution) = created.inspect_err(|error| self.note_refused_run(error))?;
         if exec.stdin.is_some() {
             let (service, started) = (self.clone(), Started { sandbox, execution, since: Seq::default() });
             tokio::spawn(async move { service.feed_first(started, &exec).await });

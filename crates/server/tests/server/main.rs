@@ -17,6 +17,7 @@ mod killed;
 mod life;
 mod listing;
 mod logs;
+mod metrics;
 mod origins;
 mod resources;
 mod runbook;

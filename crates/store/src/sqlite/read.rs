@@ -231,7 +231,7 @@ pub(super) fn last_record(connection: &Connection, of: SandboxId) -> rusqlite::R
     connection.prepare_cached(LAST_RECORD)?.query_row([of.to_string()], history_row).optional()
 }
 
-fn history_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<HistoryRow> {
+pub(super) fn history_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<HistoryRow> {
     Ok(HistoryRow { seq: Seq(row.get(0)?), sandbox: text::id(row, 1)?, record: text::read(row, 2)? })
 }
 
@@ -288,6 +288,7 @@ mod tests {
 
     use super::*;
     use crate::sqlite::connect;
+    use crate::sqlite::measures::{MEASURED, UP_TO};
     use crate::sqlite::schema::MIGRATIONS;
 
     #[test]
@@ -326,7 +327,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING] {
+        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING, MEASURED, UP_TO] {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![0; plan.parameter_count()];
             let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();

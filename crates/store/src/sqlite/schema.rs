@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES, MEASURES];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -179,4 +179,23 @@ CREATE TABLE chore_runs (
     came_to  TEXT
 );
 CREATE INDEX chore_runs_by_chore ON chore_runs (chore, id);
+";
+
+// What was ever counted with the place in the history up to which it was, and what was counted and seen in each minute
+// or quarter of an hour.
+const MEASURES: &str = "
+CREATE TABLE counted (
+    one  INTEGER PRIMARY KEY CHECK (one = 1),
+    seq  INTEGER NOT NULL,
+    sums TEXT NOT NULL
+);
+INSERT INTO counted VALUES (1, 0, '{}');
+
+CREATE TABLE measured (
+    at     INTEGER NOT NULL, -- when it begins
+    step   INTEGER NOT NULL, -- how long it lasts, in milliseconds
+    sums   TEXT NOT NULL,
+    gauges TEXT NOT NULL,
+    PRIMARY KEY (at, step)
+) WITHOUT ROWID;
 ";

@@ -1,14 +1,16 @@
 //! The requests that write, and what each comes to within a transaction that it shares with others.
 
+use std::collections::BTreeMap;
+
 use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp, TokenId};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, chores, commit, create, pool, prune, read, tokens};
+use super::{audit, chores, commit, create, measures, pool, prune, read, tokens};
 use crate::{
-    CameTo, Change, Claim, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token, Turn,
-    Version,
+    CameTo, Change, Claim, Count, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token,
+    Turn, Version,
 };
 
 #[derive(Debug)]
@@ -28,6 +30,9 @@ pub(super) enum Write {
     HoldTurn { turn: Turn, until: Timestamp },
     FinishTurn { turn: Turn, at: Timestamp, next_due: Timestamp, came_to: Box<CameTo> },
     AddRun(Box<NewRun>),
+    Count(Box<Count>),
+    Sample { minute: Timestamp, gauges: BTreeMap<String, f64> },
+    ThinOut { minutes_before: Timestamp, all_before: Timestamp },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,9 @@ pub(super) enum Wrote {
     Taken(Option<(RunId, Timestamp)>),
     StillHeld(bool),
     RunAdded(RunId),
+    /// Whether nobody else did.
+    Counted(bool),
+    ThinnedOut,
 }
 
 impl Write {
@@ -73,6 +81,13 @@ impl Write {
                 chores::finish(connection, turn, *at, *next_due, came_to).map(Wrote::StillHeld)
             }
             Self::AddRun(run) => chores::add_run(connection, run).map(Wrote::RunAdded),
+            Self::Count(count) => measures::count(connection, count).map(Wrote::Counted),
+            Self::Sample { minute, gauges } => {
+                measures::sample(connection, *minute, gauges).map(Wrote::Counted)
+            }
+            Self::ThinOut { minutes_before, all_before } => {
+                measures::thin_out(connection, *minutes_before, *all_before).map(|()| Wrote::ThinnedOut)
+            }
         }
     }
 }

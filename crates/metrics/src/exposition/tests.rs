@@ -1,0 +1,189 @@
+//! What Prometheus is told: names that stay, labels that are bounded, nothing that is not known.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pinfold_lifecycle::{Cause, Fact, NodeId, Outcome, Probed, Record, Timestamp};
+
+use super::*;
+use crate::{AgentTypes, Cleaned, Route, Told, fold};
+
+fn ended(number: u128) -> Record {
+    let fact = Fact::ExecutionEnded {
+        execution: pinfold_lifecycle::ExecutionId(number),
+        outcome: Outcome::ended_for(Cause::Inactivity),
+    };
+    Record { at: Timestamp(1_000), by: NodeId(1), fact }
+}
+
+fn told_of(sums: Sums, standing: Standing) -> String {
+    let agent_types = AgentTypes::known(["VALIDATION"]);
+    Exposition { sums, agent_types, standing }.text(&Meter::default()).unwrap()
+}
+
+/// Names with their labels, without what the labels say.
+fn names(text: &str) -> BTreeSet<String> {
+    let told = text.lines().filter(|line| !line.starts_with('#'));
+    told.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_text_ends_as_it_must_and_every_metric_says_what_it_is_and_whose() {
+    let text = told_of(Sums::default(), Standing::default());
+
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    for line in text.lines().filter(|line| line.starts_with("# HELP")) {
+        let says_whose =
+            line.contains("(of all servers on the store)") || line.contains("pinfold_http_request");
+        assert!(says_whose || line.contains("(of this process)"), "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_not_told() {
+    let text = told_of(Sums::default(), Standing::default());
+
+    assert!(!text.contains("pinfold_memory_left_bytes"), "{text}");
+    assert!(!text.contains("pinfold_memory_limit_bytes"));
+    assert!(!text.contains("pinfold_store_bytes"));
+    assert!(!text.contains("pinfold_cleanup_last_run"));
+    let known = Standing { memory_mb_left: Some(2), ..Standing::default() };
+    assert!(told_of(Sums::default(), known).contains("pinfold_memory_left_bytes 2097152"));
+}
+
+#[test]
+fn ten_thousand_types_of_agents_that_nobody_knows_are_told_as_one() {
+    let types = AgentTypes::known(["VALIDATION"]);
+    let executions = |names: &mut dyn Iterator<Item = String>| {
+        let mut sums = Sums::default();
+        for name in names {
+            let agent_type = types.label(Some(&name));
+            let record = ended(1);
+            fold(&mut sums, &Told { record: &record, earlier: &[], agent_type: &agent_type, used: None });
+        }
+        told_of(sums, Standing::default()).lines().count()
+    };
+
+    let none = executions(&mut std::iter::empty());
+    let one = executions(&mut ["a".to_owned()].into_iter());
+    let many = executions(&mut (0..10_000).map(|number| format!("agent{number}")));
+
+    assert_eq!((none, one), (many, many));
+}
+
+#[test]
+fn what_can_be_counted_is_told_before_it_was() {
+    let text = told_of(Sums::default(), Standing::default());
+
+    for line in [
+        "pinfold_executions_total{agent_type=\"VALIDATION\",cause=\"time_limit\"} 0.0",
+        "pinfold_execution_failures_total{agent_type=\"other\"} 0.0",
+        "pinfold_stop_attempts_total{outcome=\"still_present\"} 0.0",
+        "pinfold_probes_total{kind=\"ping\",verdict=\"failed\"} 0.0",
+        "pinfold_orphans_found_total 0.0",
+        "pinfold_cleanup_runs_total{layer=\"scheduled\",outcome=\"failed\"} 0.0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn counters_gauges_and_histograms_are_told_with_their_figures() {
+    let mut sums = Sums::default();
+    sums.add(CPU, &["VALIDATION"], 1_500);
+    sums.took(Latency::Stop, &[], 4);
+    sums.took(Latency::Execution, &["VALIDATION"], 90_000);
+    let standing = Standing { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Standing::default() };
+
+    let text = told_of(sums, standing);
+
+    for line in [
+        "# TYPE pinfold_sandbox_cpu_seconds counter",
+        "pinfold_sandbox_cpu_seconds_total{agent_type=\"VALIDATION\"} 1.5",
+        "pinfold_sandboxes_active 3.0",
+        "pinfold_sandboxes_by_age{age=\"under_1m\"} 2.0",
+        "pinfold_sandboxes_by_age{age=\"older\"} 1.0",
+        "# TYPE pinfold_stop_seconds histogram",
+        "pinfold_stop_seconds_sum 0.004",
+        "pinfold_stop_seconds_count 1",
+        "pinfold_stop_seconds_bucket{le=\"0.003\"} 0",
+        "pinfold_stop_seconds_bucket{le=\"0.005\"} 1",
+        "pinfold_stop_seconds_bucket{le=\"+Inf\"} 1",
+        "pinfold_execution_seconds_bucket{le=\"300.0\",agent_type=\"VALIDATION\"} 1",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
+    }
+}
+
+/// `golden.txt` is the promise to everybody's dashboards. To add to it: `PINFOLD_BLESS=1`.
+#[test]
+fn names_and_labels_are_what_they_always_were() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exposition/golden.txt");
+    let kinds = |kind| match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let line = |metric: &Metric| {
+        let total = if metric.kind == Kind::Counter { "_total" } else { "" };
+        format!("{} {}{total}{{{}}}\n", kinds(metric.kind), metric.name, metric.labels.join(","))
+    };
+    let now: String = CATALOGUE.iter().map(line).collect();
+
+    if std::env::var_os("PINFOLD_BLESS").is_some() {
+        std::fs::write(path, &now).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), now);
+}
+
+#[test]
+fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
+    let meter = Meter::default();
+    meter.answered(&Route::new("GET", Some("/api/sandbox/{id}"), 200), Duration::from_millis(3));
+    meter.probed(&Probed::Passed, Duration::from_millis(3));
+    let mut sums = meter.take();
+    sums.cleaned(&Cleaned {
+        layer: "scheduled",
+        succeeded: true,
+        at_s: 7,
+        took_ms: 3,
+        scanned: 1,
+        orphaned_found: 0,
+        orphaned_ended: 0,
+        stuck_ended: 0,
+        old_deleted: 0,
+        failed: 0,
+    });
+    for metric in CATALOGUE.iter().filter(|metric| metric.kind == Kind::Counter) {
+        sums.add(metric.name, metric.labels, 1);
+    }
+    sums.took(Latency::Execution, &["none"], 3);
+    let mut standing = Standing {
+        memory_mb_left: Some(1),
+        disk_mb_left: Some(1),
+        processes_left: Some(1),
+        store_bytes: Some(1),
+        nodes: Some(1),
+        ..Standing::default()
+    };
+    standing.limits.sandboxes = Some(1);
+    standing.limits.memory_mb = Some(1);
+    standing.limits.disk_mb = Some(1);
+    standing.limits.processes = Some(1);
+    standing.count(pinfold_lifecycle::State::Ready);
+
+    let agent_types = AgentTypes::default();
+    let text = Exposition { sums, agent_types, standing }.text(&meter).unwrap();
+
+    let expected: BTreeSet<_> = CATALOGUE
+        .iter()
+        .flat_map(|metric| match metric.kind {
+            Kind::Counter => vec![format!("{}_total", metric.name)],
+            Kind::Gauge => vec![metric.name.to_owned()],
+            Kind::Histogram => {
+                ["bucket", "count", "sum"].map(|part| format!("{}_{part}", metric.name)).to_vec()
+            }
+        })
+        .collect();
+    assert_eq!(names(&text), expected, "{text}");
+}

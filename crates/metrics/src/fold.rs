@@ -1,0 +1,221 @@
+//! From facts of the history to sums. Each fact is counted once, when it is come to; how long something took is told by
+//! an earlier fact of the same sandbox, and is not counted where that is not known any more.
+
+use pinfold_lifecycle::{
+    Cause, ExecutionId, Fact, Outcome, OutcomeKind, Record, StopFailure, Timestamp, Used,
+};
+
+use crate::catalogue::{
+    CPU, CREATED, ENDED, EXECUTIONS, FAILURES, INACTIVITY, ORPHANS, QUARANTINES, STARTS_FAILED,
+    STOP_ATTEMPTS, TIMEOUTS, TRIES_FAILED,
+};
+use crate::rates::{CPU_COUNTED, GONE, MEMORY_COUNTED, MEMORY_PEAKS, memory_peak};
+use crate::{AgentLabel, Latency, Sums, word};
+
+/// One fact, and what is needed to understand it.
+#[derive(Debug, Clone)]
+pub struct Told<'a> {
+    pub record: &'a Record,
+    /// What was recorded of the same sandbox before it, the oldest first, as far back as was looked.
+    pub earlier: &'a [Record],
+    pub agent_type: &'a AgentLabel,
+    /// What the sandbox used, where it has ended and that was counted.
+    pub used: Option<Used>,
+}
+
+/// Counts one fact. A body that waits in the pool is nobody's sandbox, and its facts are not counted.
+pub fn fold(sums: &mut Sums, told: &Told<'_>) {
+    match &told.record.fact {
+        Fact::Created => told.created(sums),
+        Fact::BecameReady { .. } => told.became_ready(sums),
+        Fact::TryFailed { cause, .. } => sums.count(TRIES_FAILED, &[&word(cause)]),
+        Fact::ExecutionStarted { execution } => told.execution_started(sums, *execution),
+        Fact::ExecutionEnded { execution, outcome } => told.execution_ended(sums, *execution, outcome),
+        Fact::StopFailed { failure, .. } => sums.count(STOP_ATTEMPTS, &[failed_stop(failure)]),
+        Fact::LeaseFreed { .. } if told.ends_a_stop() => sums.count(STOP_ATTEMPTS, &[GONE]),
+        Fact::Quarantined { .. } => sums.count(QUARANTINES, &[]),
+        Fact::StrayFound { .. } => sums.count(ORPHANS, &[]),
+        Fact::Ended { cause } => told.ended(sums, *cause),
+        Fact::Pooled
+        | Fact::EndMoved { .. }
+        | Fact::LaunchBegan { .. }
+        | Fact::Launched { .. }
+        | Fact::StartFailed { .. }
+        | Fact::NextTryWaits { .. }
+        | Fact::WorkAccepted { .. }
+        | Fact::RestartAsked { .. }
+        | Fact::EndDecided { .. }
+        | Fact::StopBegan { .. }
+        | Fact::LookedInQuarantine { .. }
+        | Fact::Attested { .. }
+        | Fact::LeaseFreed { .. }
+        | Fact::BecameUnhealthy { .. }
+        | Fact::BecameHealthy
+        | Fact::InDoubt { .. }
+        | Fact::UnexpectedBodies { .. }
+        | Fact::Reconciled { .. }
+        | Fact::Adopted { .. }
+        | Fact::KeptAlive { .. }
+        | Fact::ForgetAsked
+        | Fact::ExecutionQueued { .. }
+        | Fact::ExecutionEnding { .. }
+        | Fact::LateAnswer { .. } => {}
+    }
+}
+
+/// Nobody's wish and nobody's success. A cancel is somebody's wish.
+fn has_failed(kind: OutcomeKind, cause: Cause) -> bool {
+    match kind {
+        OutcomeKind::Exited => cause != Cause::Completed,
+        OutcomeKind::Failed | OutcomeKind::TimedOut | OutcomeKind::Lost => true,
+        OutcomeKind::Cancelled => false,
+    }
+}
+
+fn failed_stop(failure: &StopFailure) -> &'static str {
+    match failure {
+        StopFailure::StillPresent { .. } => "still_present",
+        StopFailure::LookFailed { .. } | StopFailure::UnreadableRow { .. } => "unknown",
+        StopFailure::DeadlinePassed => "deadline_passed",
+    }
+}
+
+impl Told<'_> {
+    fn created(&self, sums: &mut Sums) {
+        sums.count(CREATED, &[]);
+        // From the pool it comes ready.
+        if self.has(|fact| matches!(fact, Fact::BecameReady { .. })) {
+            sums.took(Latency::Create, &[], 0);
+        }
+    }
+
+    /// The first time only: what is restarted was not asked for just now.
+    fn became_ready(&self, sums: &mut Sums) {
+        let created = self.last(|fact| matches!(fact, Fact::Created));
+        let was_ready = self.has(|fact| matches!(fact, Fact::BecameReady { .. }));
+        if let Some((_, at)) = created
+            && !was_ready
+        {
+            sums.took(Latency::Create, &[], self.record.at.ms_since(at));
+        }
+    }
+
+    fn execution_started(&self, sums: &mut Sums, execution: ExecutionId) {
+        let was_started =
+            |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution: it } if *it == execution);
+        let was_asked =
+            |fact: &Fact| matches!(fact, Fact::ExecutionQueued { execution: it } if *it == execution);
+        if let Some(ms) = self.ms_since_last(was_asked)
+            && !self.has(was_started)
+        {
+            sums.took(Latency::ExecStart, &[], ms);
+        }
+    }
+
+    fn execution_ended(&self, sums: &mut Sums, execution: ExecutionId, outcome: &Outcome) {
+        let agent_type = self.agent_type.as_str();
+        sums.count(EXECUTIONS, &[agent_type, &word(&outcome.cause)]);
+        if has_failed(outcome.kind, outcome.cause) {
+            sums.count(FAILURES, &[agent_type]);
+        }
+        match outcome.cause {
+            Cause::TimeLimit | Cause::MaxLife => sums.count(TIMEOUTS, &[agent_type]),
+            Cause::Inactivity => sums.count(INACTIVITY, &[agent_type]),
+            _ => {}
+        }
+        let its_start =
+            |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution: it } if *it == execution);
+        if let Some(ms) = self.ms_since_last(its_start) {
+            sums.took(Latency::Execution, &[agent_type], ms);
+        }
+        let its_cancel = |fact: &Fact| {
+            let wish = Cause::Cancelled;
+            matches!(fact, Fact::ExecutionEnding { execution: it, cause } if *it == execution && *cause == wish)
+        };
+        if let Some(ms) = self.ms_since_last(its_cancel) {
+            sums.took(Latency::Cancel, &[], ms);
+        }
+    }
+
+    fn ended(&self, sums: &mut Sums, cause: Cause) {
+        let is_created = |fact: &Fact| matches!(fact, Fact::Created);
+        if self.has(|fact| matches!(fact, Fact::Pooled)) && !self.has(is_created) {
+            return;
+        }
+        sums.count(ENDED, &[&word(&cause)]);
+        if let Some(ms) = self.ms_since_last(is_created) {
+            sums.took(Latency::Lifetime, &[], ms);
+        }
+        if let Some(ms) = self.stop_ms() {
+            sums.took(Latency::Stop, &[], ms);
+        }
+        let ran = self.has(|fact| matches!(fact, Fact::BecameReady { .. } | Fact::ExecutionQueued { .. }));
+        if !ran && has_failed_to_start(cause) {
+            sums.count(STARTS_FAILED, &[]);
+        }
+        self.used(sums);
+    }
+
+    fn used(&self, sums: &mut Sums) {
+        let Some(used) = self.used else { return };
+        let agent_type = [self.agent_type.as_str()];
+        if let Some(cpu_ms) = used.cpu_ms {
+            sums.add(CPU, &agent_type, cpu_ms);
+            sums.count(CPU_COUNTED, &agent_type);
+        }
+        if let Some(bytes) = used.memory_peak_bytes {
+            sums.add(MEMORY_PEAKS, &agent_type, bytes);
+            sums.count(MEMORY_COUNTED, &agent_type);
+            sums.add(&memory_peak(), &[], bytes);
+        }
+    }
+
+    /// From the decision to the proof. None: there was nothing to stop, or the proof is an operator's word.
+    fn stop_ms(&self) -> Option<u64> {
+        let (decided, at) = self.last(|fact| matches!(fact, Fact::EndDecided { .. }))?;
+        let since = &self.earlier[decided..];
+        let stopped = since.iter().any(|record| matches!(record.fact, Fact::StopBegan { .. }));
+        let attested = since.iter().any(|record| matches!(record.fact, Fact::Attested { .. }));
+        (stopped && !attested).then(|| self.record.at.ms_since(at))
+    }
+
+    /// Whether the last that was heard of its stop is that it began.
+    fn ends_a_stop(&self) -> bool {
+        let of_stops = |fact: &Fact| {
+            matches!(
+                fact,
+                Fact::StopBegan { .. }
+                    | Fact::StopFailed { .. }
+                    | Fact::Quarantined { .. }
+                    | Fact::Attested { .. }
+                    | Fact::LeaseFreed { .. }
+                    | Fact::LaunchBegan { .. }
+            )
+        };
+        let last = self.last(of_stops);
+        last.is_some_and(|(place, _)| matches!(self.earlier[place].fact, Fact::StopBegan { .. }))
+    }
+
+    fn has(&self, is_it: impl Fn(&Fact) -> bool) -> bool {
+        self.earlier.iter().any(|record| is_it(&record.fact))
+    }
+
+    fn last(&self, is_it: impl Fn(&Fact) -> bool) -> Option<(usize, Timestamp)> {
+        let place = self.earlier.iter().rposition(|record| is_it(&record.fact))?;
+        Some((place, self.earlier[place].at))
+    }
+
+    fn ms_since_last(&self, is_it: impl Fn(&Fact) -> bool) -> Option<u64> {
+        self.last(is_it).map(|(_, at)| self.record.at.ms_since(at))
+    }
+}
+
+fn has_failed_to_start(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError | Cause::Lost
+    )
+}
+
+#[cfg(test)]
+mod tests;

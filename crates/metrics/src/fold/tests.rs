@@ -1,0 +1,236 @@
+//! Histories by hand, and what is counted of each.
+
+use pinfold_lifecycle::{Generation, NodeId};
+
+use super::*;
+use crate::AgentTypes;
+
+const FIRST: ExecutionId = ExecutionId(1);
+
+/// A history as moments and facts, counted fact by fact.
+fn counted(history: &[(i64, Fact)]) -> Sums {
+    counted_with(history, None)
+}
+
+fn counted_with(history: &[(i64, Fact)], used: Option<Used>) -> Sums {
+    let record = |(at, fact): &(i64, Fact)| Record { at: Timestamp(*at), by: NodeId(1), fact: fact.clone() };
+    let records: Vec<_> = history.iter().map(record).collect();
+    let agent_type = &AgentTypes::known(["VALIDATION"]).label(Some("VALIDATION"));
+    let mut sums = Sums::default();
+    for (place, record) in records.iter().enumerate() {
+        fold(&mut sums, &Told { record, earlier: &records[..place], agent_type, used });
+    }
+    sums
+}
+
+fn launch(generation: u64) -> Fact {
+    Fact::LaunchBegan { generation: Generation(generation) }
+}
+
+fn ready() -> Fact {
+    Fact::BecameReady { generation: Generation(1) }
+}
+
+fn stop(attempt: u32) -> Fact {
+    Fact::StopBegan { generation: Generation(1), attempt, forced: false }
+}
+
+fn stop_failed(failure: StopFailure) -> Fact {
+    Fact::StopFailed { generation: Generation(1), attempt: 1, failure }
+}
+
+fn freed() -> Fact {
+    Fact::LeaseFreed { generation: Generation(1) }
+}
+
+fn ended(cause: Cause) -> Fact {
+    Fact::Ended { cause }
+}
+
+fn execution_ended(outcome: Outcome) -> Fact {
+    Fact::ExecutionEnded { execution: FIRST, outcome }
+}
+
+fn a_life(cause: Cause, outcome: Outcome) -> Vec<(i64, Fact)> {
+    vec![
+        (0, Fact::Created),
+        (0, Fact::ExecutionQueued { execution: FIRST }),
+        (0, launch(1)),
+        (20, Fact::Launched { generation: Generation(1) }),
+        (40, ready()),
+        (42, Fact::ExecutionStarted { execution: FIRST }),
+        (1_042, execution_ended(outcome)),
+        (2_000, Fact::EndDecided { cause }),
+        (2_000, stop(1)),
+        (2_005, freed()),
+        (2_005, ended(cause)),
+    ]
+}
+
+#[test]
+fn a_whole_life_is_counted_and_timed() {
+    let used = Used { cpu_ms: Some(7), memory_peak_bytes: Some(9), ..Used::default() };
+
+    let sums = counted_with(&a_life(Cause::StoppedByUser, Outcome::exited(0)), Some(used));
+
+    let mean = |what| sums.all_times(what).mean();
+    assert_eq!((mean(Latency::Create), mean(Latency::ExecStart)), (Some(0.04), Some(0.042)));
+    assert_eq!((mean(Latency::Execution), mean(Latency::Stop)), (Some(1.0), Some(0.005)));
+    assert_eq!(mean(Latency::Lifetime), Some(2.005));
+    assert_eq!(sums.get(EXECUTIONS, &["VALIDATION", "completed"]), 1);
+    assert_eq!((sums.total(FAILURES), sums.total(STARTS_FAILED)), (0, 0));
+    assert_eq!(sums.get(ENDED, &["stopped_by_user"]), 1);
+    assert_eq!(sums.get(STOP_ATTEMPTS, &["gone"]), 1);
+    assert_eq!((sums.get(CPU, &["VALIDATION"]), sums.get(MEMORY_PEAKS, &["VALIDATION"])), (7, 9));
+}
+
+#[test]
+fn each_end_of_an_execution_is_what_it_is() {
+    for (outcome, failures, timeouts, inactivity) in [
+        (Outcome::exited(0), 0, 0, 0),
+        (Outcome::exited(3), 1, 0, 0),
+        (Outcome::ended_for(Cause::Cancelled), 0, 0, 0),
+        (Outcome::ended_for(Cause::TimeLimit), 1, 1, 0),
+        (Outcome::ended_for(Cause::MaxLife), 1, 1, 0),
+        (Outcome::ended_for(Cause::Inactivity), 1, 0, 1),
+        (Outcome::ended_for(Cause::MemoryLimit), 1, 0, 0),
+        (Outcome::lost("gone"), 1, 0, 0),
+    ] {
+        let sums = counted(&[(0, execution_ended(outcome.clone()))]);
+
+        let found = (sums.total(FAILURES), sums.total(TIMEOUTS), sums.total(INACTIVITY));
+        assert_eq!(found, (failures, timeouts, inactivity), "{outcome:?}");
+        assert_eq!(sums.executions(), 1);
+    }
+}
+
+#[test]
+fn how_long_it_took_is_not_counted_where_its_beginning_is_not_known() {
+    let sums = counted(&[
+        (5, Fact::ExecutionStarted { execution: FIRST }),
+        (9, ready()),
+        (20, ended(Cause::StoppedByUser)),
+    ]);
+
+    for what in [Latency::Create, Latency::ExecStart, Latency::Stop, Latency::Lifetime] {
+        assert_eq!(sums.all_times(what).count(), 0, "{what:?}");
+    }
+    assert_eq!(sums.total(ENDED), 1);
+}
+
+#[test]
+fn what_is_ready_again_after_a_restart_was_not_created_again() {
+    let sums = counted(&[(0, Fact::Created), (30, ready()), (90_000, ready())]);
+
+    assert_eq!(sums.times(Latency::Create, &[]).mean(), Some(0.03));
+}
+
+#[test]
+fn an_execution_that_is_tried_again_waited_once() {
+    let sums = counted(&[
+        (0, Fact::ExecutionQueued { execution: FIRST }),
+        (10, Fact::ExecutionStarted { execution: FIRST }),
+        (60, Fact::TryFailed { generation: Generation(1), cause: Cause::Lost, why: String::new() }),
+        (100, Fact::ExecutionStarted { execution: FIRST }),
+        (150, execution_ended(Outcome::exited(0))),
+    ]);
+
+    assert_eq!(sums.times(Latency::ExecStart, &[]).mean(), Some(0.01));
+    assert_eq!(sums.all_times(Latency::Execution).mean(), Some(0.05));
+    assert_eq!(sums.get(TRIES_FAILED, &["lost"]), 1);
+}
+
+#[test]
+fn what_comes_from_the_pool_is_ready_at_once_and_what_ends_there_was_nobodys() {
+    let given_out = counted(&[(0, Fact::Pooled), (30, ready()), (5_000, Fact::Created)]);
+    let unclaimed = counted(&[(0, Fact::Pooled), (30, ready()), (5_000, ended(Cause::Idle))]);
+
+    assert_eq!(given_out.times(Latency::Create, &[]).mean(), Some(0.0));
+    assert_eq!(given_out.times(Latency::Create, &[]).count(), 1);
+    assert_eq!((unclaimed.total(ENDED), unclaimed.all_times(Latency::Create).count()), (0, 0));
+}
+
+#[test]
+fn a_stop_that_fails_and_then_succeeds_is_an_attempt_of_each() {
+    let still = StopFailure::StillPresent { what: "a process".into() };
+
+    let sums = counted(&[
+        (0, Fact::Created),
+        (10, Fact::EndDecided { cause: Cause::StoppedByUser }),
+        (10, stop(1)),
+        (50, stop_failed(still)),
+        (60, stop(2)),
+        (70, freed()),
+        (70, ended(Cause::StoppedByUser)),
+    ]);
+
+    assert_eq!(sums.get(STOP_ATTEMPTS, &["still_present"]), 1);
+    assert_eq!(sums.get(STOP_ATTEMPTS, &["gone"]), 1);
+    assert_eq!(sums.times(Latency::Stop, &[]).mean(), Some(0.06));
+}
+
+#[test]
+fn an_operators_word_is_no_proof_and_is_not_timed() {
+    let attestation =
+        pinfold_lifecycle::Attestation { by: "me".into(), reason: "seen".into(), at: Timestamp(90) };
+
+    let sums = counted(&[
+        (0, Fact::EndDecided { cause: Cause::StoppedByUser }),
+        (0, stop(5)),
+        (40, stop_failed(StopFailure::DeadlinePassed)),
+        (40, Fact::Quarantined { generation: Generation(1), failure: StopFailure::DeadlinePassed }),
+        (90, Fact::Attested { attestation }),
+        (90, freed()),
+        (90, ended(Cause::StoppedByUser)),
+    ]);
+
+    assert_eq!((sums.get(STOP_ATTEMPTS, &["gone"]), sums.total(STOP_ATTEMPTS)), (0, 1));
+    assert_eq!((sums.total(QUARANTINES), sums.all_times(Latency::Stop).count()), (1, 0));
+}
+
+#[test]
+fn a_start_that_failed_is_counted_where_no_execution_tells_of_it() {
+    let failed = |why: &str| Fact::StartFailed {
+        generation: Generation(1),
+        cause: Cause::StartFailed,
+        why: why.into(),
+    };
+    let bare = counted(&[(0, Fact::Created), (9, failed("no image")), (9, ended(Cause::StartFailed))]);
+    let with_work = counted(&[
+        (0, Fact::Created),
+        (0, Fact::ExecutionQueued { execution: FIRST }),
+        (9, failed("no image")),
+        (9, execution_ended(Outcome::failed(Cause::StartFailed, "no image"))),
+        (9, ended(Cause::StartFailed)),
+    ]);
+
+    assert_eq!((bare.total(STARTS_FAILED), bare.rates().failure), (1, Some(1.0)));
+    assert_eq!((with_work.total(STARTS_FAILED), with_work.rates().failure), (0, Some(1.0)));
+}
+
+#[test]
+fn a_cancel_is_timed_from_the_wish_to_the_proof_and_other_ends_are_not() {
+    let ending = |cause| {
+        counted(&[
+            (0, Fact::ExecutionStarted { execution: FIRST }),
+            (100, Fact::ExecutionEnding { execution: FIRST, cause }),
+            (103, execution_ended(Outcome::ended_for(cause))),
+        ])
+    };
+
+    assert_eq!(ending(Cause::Cancelled).times(Latency::Cancel, &[]).mean(), Some(0.003));
+    assert_eq!(ending(Cause::TimeLimit).times(Latency::Cancel, &[]).count(), 0);
+}
+
+#[test]
+fn a_body_that_nobody_leased_is_an_orphan() {
+    let sums = counted(&[
+        (0, Fact::StrayFound { generation: Generation(3) }),
+        (0, stop(1)),
+        (4, freed()),
+        (4, ended(Cause::Orphan)),
+    ]);
+
+    assert_eq!((sums.total(ORPHANS), sums.get(ENDED, &["orphan"])), (1, 1));
+    assert_eq!(sums.all_times(Latency::Lifetime).count(), 0);
+}

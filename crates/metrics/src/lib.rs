@@ -1,0 +1,27 @@
+//! What is counted and measured of sandboxes. Facts of the history become sums with bounded names (`fold.rs`), sums of
+//! any number of minutes and servers add up (`sums.rs`), and rates, percentiles and the text that Prometheus reads
+//! follow from them. No name ever carries an id: `labels.rs` is all that may vary.
+
+mod catalogue;
+mod cleaned;
+mod exposition;
+mod fold;
+mod labels;
+mod latency;
+mod meter;
+mod rates;
+mod series;
+mod standing;
+mod sums;
+
+pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
+pub use cleaned::Cleaned;
+pub use exposition::{CONTENT_TYPE, Exposition};
+pub use fold::{Told, fold};
+pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
+pub use latency::{Histogram, Latency, Percentiles};
+pub use meter::{Meter, Route};
+pub use rates::{AgentFigures, CleanupFigures, Rates, Utilisation};
+pub use series::{Series, UnknownSeries};
+pub use standing::{AGES, OLDER, Standing};
+pub use sums::Sums;

@@ -1,0 +1,142 @@
+//! What this process sees and no history tells: probes, refusals, requests. The first two are put beside the rest in the
+//! store now and then, so that they are the fleet's; requests stay the process's own.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pinfold_lifecycle::{Probed, Scarcity};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::catalogue::{CATALOGUE, HTTP, PROBES, REFUSED};
+use crate::latency::{BOUNDS_MS, float};
+use crate::{Cleaned, Latency, Sums};
+
+#[derive(Debug)]
+pub struct Meter {
+    pending: Mutex<Sums>,
+    requests: Family<Route, Histogram, fn() -> Histogram>,
+}
+
+/// One kind of request. The route is a template and no path, so there are as many as the server has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Route {
+    method: &'static str,
+    route: String,
+    status: &'static str,
+}
+
+impl Route {
+    /// No template: nothing answers to that path.
+    #[must_use]
+    pub fn new(method: &str, template: Option<&str>, status: u16) -> Self {
+        let known = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
+        let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
+        let status = match status / 100 {
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            _ => "5xx",
+        };
+        Self { method, route: template.unwrap_or("none").to_owned(), status }
+    }
+}
+
+fn request_times() -> Histogram {
+    Histogram::new(BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0))
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let make: fn() -> Histogram = request_times;
+        Self { pending: Mutex::default(), requests: Family::new_with_constructor(make) }
+    }
+}
+
+impl Meter {
+    fn pending(&self) -> MutexGuard<'_, Sums> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A whole probe.
+    pub fn probed(&self, probed: &Probed, took: Duration) {
+        let mut pending = self.pending();
+        pending.count(PROBES, &["probe", verdict(probed)]);
+        pending.took(Latency::Probe, &[], u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    }
+
+    pub fn pinged(&self, probed: &Probed) {
+        self.pending().count(PROBES, &["ping", verdict(probed)]);
+    }
+
+    /// Somebody asked for a sandbox, and there is no room.
+    pub fn refused(&self, scarcity: &Scarcity) {
+        let reason = match scarcity {
+            Scarcity::Sandboxes { .. } => "sandboxes",
+            Scarcity::Memory { .. } => "memory",
+            Scarcity::Disk { .. } => "disk",
+            Scarcity::Processes { .. } => "processes",
+        };
+        self.pending().count(REFUSED, &[reason]);
+    }
+
+    pub fn cleaned(&self, run: &Cleaned) {
+        self.pending().cleaned(run);
+    }
+
+    pub fn answered(&self, route: &Route, took: Duration) {
+        self.requests.get_or_create(route).observe(took.as_secs_f64());
+    }
+
+    /// Everything that was not taken yet.
+    #[must_use]
+    pub fn take(&self) -> Sums {
+        std::mem::take(&mut *self.pending())
+    }
+
+    /// What was taken could not be kept.
+    pub fn give_back(&self, sums: &Sums) {
+        self.pending().merge(sums);
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help = CATALOGUE.iter().find(|metric| metric.name == HTTP).map_or("", |metric| metric.help);
+        let name = HTTP.trim_end_matches("_seconds");
+        registry.register_with_unit(name, help, Unit::Seconds, self.requests.clone());
+    }
+}
+
+fn verdict(probed: &Probed) -> &'static str {
+    match probed {
+        Probed::Passed => "passed",
+        Probed::Failed(_) => "failed",
+        Probed::Unknown { .. } => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_taken_once_unless_it_is_given_back() {
+        let meter = Meter::default();
+        meter.pinged(&Probed::Passed);
+
+        let taken = meter.take();
+        assert!(meter.take().is_empty());
+        meter.give_back(&taken);
+
+        assert_eq!(meter.take().get(PROBES, &["ping", "passed"]), 1);
+    }
+
+    #[test]
+    fn methods_and_statuses_that_nobody_knows_are_one_each() {
+        let strange = Route::new("BREW", None, 799);
+
+        assert_eq!((strange.method, strange.route.as_str(), strange.status), ("other", "none", "5xx"));
+    }
+}

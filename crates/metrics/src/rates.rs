@@ -1,0 +1,172 @@
+//! Shares and averages that follow from sums. Where there is nothing to divide by, nothing is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalogue::{
+    CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, STARTS_FAILED,
+    STOP_ATTEMPTS, TIMEOUTS,
+};
+use crate::cleaned::{SUCCEEDED, last_run};
+use crate::latency::float;
+use crate::sums::MAX;
+use crate::{Latency, Sums};
+
+/// An attempt to stop that was proven.
+pub(crate) const GONE: &str = "gone";
+/// Of which sandboxes the figures are known, and figures that are not told as they are.
+pub(crate) const CPU_COUNTED: &str = "cpu_counted";
+pub(crate) const MEMORY_PEAKS: &str = "memory_peak_bytes";
+pub(crate) const MEMORY_COUNTED: &str = "memory_counted";
+
+pub(crate) fn memory_peak() -> String {
+    format!("{MAX}memory_peak_bytes")
+}
+
+/// Each between 0 and 1. None: there was nothing that could have gone wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Rates {
+    /// Of executions, and of starts that came to none.
+    pub failure: Option<f64>,
+    pub timeout: Option<f64>,
+    pub inactivity: Option<f64>,
+    /// Of attempts to stop that have their answer.
+    pub stop_success: Option<f64>,
+    /// Of probes; a ping that fails is followed by one.
+    pub health_check_failure: Option<f64>,
+}
+
+/// What agents of one type came to.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AgentFigures {
+    pub executions: u64,
+    pub success_rate: Option<f64>,
+    pub failure_rate: Option<f64>,
+    pub execution_seconds: Option<f64>,
+    pub cpu_seconds: Option<f64>,
+    pub memory_peak_bytes: Option<f64>,
+}
+
+/// What all sandboxes that ended have used.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Utilisation {
+    pub cpu_seconds_total: Option<f64>,
+    pub cpu_seconds_average: Option<f64>,
+    pub memory_peak_bytes_total: Option<u64>,
+    pub memory_peak_bytes_average: Option<f64>,
+    pub memory_peak_bytes_max: Option<u64>,
+}
+
+/// What cleanup came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CleanupFigures {
+    pub runs: u64,
+    pub success_rate: f64,
+    pub scanned: u64,
+    pub orphaned_found: u64,
+    pub orphaned_ended: u64,
+    pub stuck_ended: u64,
+    pub old_deleted: u64,
+    pub failed: u64,
+    pub seconds_average: Option<f64>,
+    /// In seconds since the epoch.
+    pub last_run_s: Option<u64>,
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| float(part) / float(whole))
+}
+
+impl Sums {
+    #[must_use]
+    pub fn rates(&self) -> Rates {
+        let executions = self.executions();
+        let starts = self.total(STARTS_FAILED);
+        let probes = |verdict| self.get(PROBES, &["probe", verdict]);
+        let judged = probes("passed") + probes("failed") + probes("unknown");
+        Rates {
+            failure: share(self.total(FAILURES) + starts, executions + starts),
+            timeout: share(self.total(TIMEOUTS), executions),
+            inactivity: share(self.total(INACTIVITY), executions),
+            stop_success: share(self.get(STOP_ATTEMPTS, &[GONE]), self.total(STOP_ATTEMPTS)),
+            health_check_failure: share(judged - probes("passed"), judged),
+        }
+    }
+
+    /// Those that ended.
+    #[must_use]
+    pub fn executions(&self) -> u64 {
+        self.total(EXECUTIONS)
+    }
+
+    #[must_use]
+    pub fn created(&self) -> u64 {
+        self.total(crate::catalogue::CREATED)
+    }
+
+    /// Sandboxes that ended with this cause.
+    pub fn ended_by_cause(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.of(ENDED).filter_map(|(labels, number)| Some((*labels.first()?, number)))
+    }
+
+    #[must_use]
+    pub fn by_agent_type(&self) -> BTreeMap<String, AgentFigures> {
+        let types: BTreeSet<_> = self.of(EXECUTIONS).map(|(labels, _)| labels[0].to_owned()).collect();
+        types.into_iter().map(|name| (name.clone(), self.of_agents(&name))).collect()
+    }
+
+    fn of_agents(&self, name: &str) -> AgentFigures {
+        let of_type = self.of(EXECUTIONS).filter(|(labels, _)| labels[0] == name);
+        let executions = of_type.map(|(_, number)| number).sum();
+        let failure_rate = share(self.get(FAILURES, &[name]), executions);
+        let completed = self.get(EXECUTIONS, &[name, "completed"]);
+        AgentFigures {
+            executions,
+            success_rate: share(completed, executions),
+            failure_rate,
+            execution_seconds: self.times(Latency::Execution, &[name]).mean(),
+            cpu_seconds: share(self.get(CPU, &[name]), self.get(CPU_COUNTED, &[name])).map(seconds),
+            memory_peak_bytes: share(self.get(MEMORY_PEAKS, &[name]), self.get(MEMORY_COUNTED, &[name])),
+        }
+    }
+
+    #[must_use]
+    pub fn utilisation(&self) -> Utilisation {
+        let (cpu_ms, counted) = (self.total(CPU), self.total(CPU_COUNTED));
+        let (peaks, measured) = (self.total(MEMORY_PEAKS), self.total(MEMORY_COUNTED));
+        Utilisation {
+            cpu_seconds_total: (counted > 0).then(|| seconds(float(cpu_ms))),
+            cpu_seconds_average: share(cpu_ms, counted).map(seconds),
+            memory_peak_bytes_total: (measured > 0).then_some(peaks),
+            memory_peak_bytes_average: share(peaks, measured),
+            memory_peak_bytes_max: self.known(&memory_peak(), &[]),
+        }
+    }
+
+    /// None: there was no run.
+    #[must_use]
+    pub fn cleanup(&self) -> Option<CleanupFigures> {
+        let runs = self.total(CLEANUP_RUNS);
+        let good = self.of(CLEANUP_RUNS).filter(|(labels, _)| labels.get(1) == Some(&SUCCEEDED));
+        let success_rate = share(good.map(|(_, number)| number).sum(), runs)?;
+        let items = |what| self.get(CLEANUP_ITEMS, &[what]);
+        Some(CleanupFigures {
+            runs,
+            success_rate,
+            scanned: items("scanned"),
+            orphaned_found: items("orphaned_found"),
+            orphaned_ended: items("orphaned_ended"),
+            stuck_ended: items("stuck_ended"),
+            old_deleted: items("old_deleted"),
+            failed: items("failed"),
+            seconds_average: self.times(Latency::Cleanup, &[]).mean(),
+            last_run_s: self.of(&last_run()).map(|(_, at)| at).max(),
+        })
+    }
+}
+
+fn seconds(ms: f64) -> f64 {
+    ms / 1_000.0
+}
+
+#[cfg(test)]
+mod tests;

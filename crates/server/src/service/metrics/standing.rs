@@ -1,0 +1,125 @@
+//! How things stand now, from every row that is not settled.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pinfold_lifecycle::{Cause, Lease, Life, Sandbox, State, Timestamp, status};
+use pinfold_metrics::Standing;
+use pinfold_provider::Provider;
+use pinfold_store::{Filter, Row, Store, StoreError};
+use tokio::time::timeout;
+
+use crate::Service;
+
+/// Read at a time.
+const ROWS: usize = 500;
+/// How long the host has to say what it has left.
+const ANSWER: Duration = Duration::from_secs(2);
+/// A deadline is noticed, answered and written down well within this, by whichever engine.
+const OVERDUE_MS: u64 = 10_000;
+
+impl Service {
+    pub(in crate::service) async fn standing(&self) -> Result<Standing, StoreError> {
+        let now = self.now();
+        let store = &self.host.store;
+        let left = timeout(ANSWER, self.host.provider.capacity()).await.ok().and_then(Result::ok);
+        let mut standing = Standing {
+            totals: store.totals().await?,
+            limits: *self.host.engine.admission(),
+            memory_mb_left: left.as_ref().and_then(|left| left.memory_mb_left),
+            disk_mb_left: left.as_ref().and_then(|left| left.disk_mb_left),
+            processes_left: left.as_ref().and_then(|left| left.processes_left),
+            store_bytes: bytes_in(&self.host.data.join("store")),
+            nodes: Some(store.nodes().await?.len() as u64),
+            ..Standing::default()
+        };
+        let mut after = None;
+        loop {
+            let rows = store.list(Filter::Present, after, ROWS).await?;
+            for row in &rows {
+                match row {
+                    Row::Readable(stored) => {
+                        standing.count(status(&stored.sandbox, now, &stored.policy).state);
+                        standing.count_age(now.ms_since(stored.sandbox.created_at));
+                        standing.stuck += u64::from(is_stuck(&stored.sandbox, now));
+                        standing.orphaned += u64::from(is_orphaned(&stored.sandbox));
+                    }
+                    Row::Unreadable(_) => standing.count(State::Unknown),
+                }
+            }
+            after = rows.last().map(Row::id);
+            if rows.len() < ROWS {
+                return Ok(standing);
+            }
+        }
+    }
+}
+
+/// Its body was found, and no lease spoke of it.
+fn is_orphaned(sandbox: &Sandbox) -> bool {
+    let ends_as_one = matches!(sandbox.life, Life::Ending { cause: Cause::Orphan, .. });
+    !sandbox.is_settled() && (ends_as_one || sandbox.strays > 0)
+}
+
+/// It should have been done with something by now, and nobody saw to it. What is merely old is not stuck.
+fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
+    let is_overdue = sandbox.next_deadline().is_some_and(|deadline| now.ms_since(deadline) > OVERDUE_MS);
+    is_overdue || matches!(sandbox.lease, Lease::Quarantined { .. })
+}
+
+/// None: it cannot be told.
+fn bytes_in(directory: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(directory).ok()?;
+    let sizes = entries.map(|entry| entry.and_then(|entry| entry.metadata()).map(|it| it.len()));
+    // A file may go while it is looked at.
+    Some(sizes.filter_map(Result::ok).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use pinfold_lifecycle::{
+        Context, Event, Generation, NodeId, Policy, SandboxId, create, lease_orphan, quarantine_unreadable,
+        step,
+    };
+
+    use super::*;
+
+    const NOON: Timestamp = Timestamp(1_000_000_000);
+
+    fn context(policy: &Policy) -> Context<'_> {
+        Context { now: NOON, node: NodeId(1), policy }
+    }
+
+    #[test]
+    fn what_is_past_a_deadline_of_its_own_is_stuck_and_what_is_merely_old_is_not() {
+        let policy = Policy::default();
+        let sandbox = create(SandboxId(1), context(&policy)).sandbox;
+        let deadline = sandbox.next_deadline().unwrap();
+
+        assert!(!is_stuck(&sandbox, deadline.after_ms(OVERDUE_MS)));
+        assert!(is_stuck(&sandbox, deadline.after_ms(OVERDUE_MS + 1)));
+        let later = Context { now: deadline, ..context(&policy) };
+        let attended_to = step(&sandbox, Event::TimePassed, later).sandbox;
+        assert!(!is_stuck(&attended_to, deadline.after_ms(OVERDUE_MS + 1)));
+    }
+
+    #[test]
+    fn what_is_in_quarantine_is_stuck_at_once() {
+        let policy = Policy::default();
+
+        let row = quarantine_unreadable(SandboxId(1), Generation(1), "torn".into(), context(&policy));
+
+        assert!(is_stuck(&row.sandbox, NOON));
+        assert!(!is_orphaned(&row.sandbox));
+    }
+
+    #[test]
+    fn a_body_that_was_found_without_a_lease_is_orphaned_until_it_is_gone() {
+        let policy = Policy::default();
+
+        let found = lease_orphan(SandboxId(1), Generation(1), context(&policy)).sandbox;
+
+        assert!(is_orphaned(&found));
+        assert!(!is_orphaned(&create(SandboxId(2), context(&policy)).sandbox));
+    }
+}
