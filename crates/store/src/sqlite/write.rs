@@ -5,8 +5,11 @@ use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, commit, create, pool, prune, read, tokens};
-use crate::{Change, Claim, Created, NewSandbox, Node, Note, Retention, Token, Version};
+use super::{alerts, audit, commit, create, pool, prune, read, tokens};
+use crate::{
+    AlertChange, Change, Claim, Created, DeliveryClaim, DeliverySettled, NewSandbox, Node, Note, Retention,
+    Token, Version,
+};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -20,6 +23,9 @@ pub(super) enum Write {
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
     Note(Vec<Note>),
+    ChangeAlerts(Box<AlertChange>),
+    ClaimDeliveries(Box<DeliveryClaim>),
+    SettleDelivery(Box<DeliverySettled>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +38,9 @@ pub(super) enum Wrote {
     TokenAdded,
     Revoked(bool),
     Noted,
+    AlertsChanged,
+    DeliveriesClaimed,
+    DeliverySettled(bool),
 }
 
 impl Write {
@@ -52,6 +61,11 @@ impl Write {
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
             Self::Note(notes) => audit::add(connection, notes).map(|()| Wrote::Noted),
+            Self::ChangeAlerts(change) => alerts::change(connection, change).map(|()| Wrote::AlertsChanged),
+            Self::ClaimDeliveries(claim) => {
+                alerts::claim(connection, claim).map(|()| Wrote::DeliveriesClaimed)
+            }
+            Self::SettleDelivery(settled) => alerts::settle(connection, settled).map(Wrote::DeliverySettled),
         }
     }
 }
