@@ -16,7 +16,7 @@ mod telling;
 #[cfg(test)]
 mod tests;
 
-pub use alert::{Alert, Level, Objective, Severity};
+pub use alert::{Alert, Level, Objective, Severity, UnknownAlert};
 pub use ask::{Ask, Refusal, ask};
 pub use figures::{Event, Figures, Subject};
 pub use happening::{Happening, Untold, What};

@@ -2,6 +2,7 @@
 //! `assemble` shows the order of the layers, the outermost last.
 
 mod agents;
+mod alerts;
 mod answer;
 mod artifacts;
 mod auth;
@@ -88,6 +89,7 @@ fn groups() -> Vec<Group> {
         terminal::groups(),
         events::groups(),
         care::groups(),
+        alerts::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),

@@ -2,6 +2,7 @@
 //! server calls it in its own process.
 
 mod agents;
+mod alerts;
 mod archived;
 mod audit;
 mod care;
@@ -50,6 +51,7 @@ pub use tokens::{Caller, FirstTokenError};
 pub use view::receipt;
 pub use words::moment;
 
+use crate::alerts::Desk;
 use crate::{Host, Rules};
 
 pub struct Service {
@@ -58,6 +60,7 @@ pub struct Service {
     /// Whether this process is about to end: who follows something is told to come back later.
     closing: watch::Sender<bool>,
     notes: audit::Notes,
+    alerts: Desk,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -72,13 +75,27 @@ impl Service {
     /// Under rules that somebody has decided on.
     #[must_use]
     pub fn with(host: Host, rules: Rules) -> Self {
-        Self { host, rules, closing: watch::Sender::new(false), notes: audit::Notes::default() }
+        Self {
+            host,
+            rules,
+            closing: watch::Sender::new(false),
+            notes: audit::Notes::default(),
+            alerts: Desk::default(),
+        }
     }
 
     /// For what only a process of this host can ask.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.alerts
     }
 
     #[must_use]

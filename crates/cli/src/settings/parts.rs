@@ -16,7 +16,7 @@ const DAY_MS: u64 = 86_400_000;
 const LARGEST_POOL: u64 = 1_000;
 
 impl Loaded {
-    fn refused(&self, field: &str, why: impl Into<String>) -> SettingsError {
+    pub(super) fn refused(&self, field: &str, why: impl Into<String>) -> SettingsError {
         SettingsError::Value { field: field.into(), why: why.into(), origin: self.provenance.told(field) }
     }
 
@@ -27,6 +27,7 @@ impl Loaded {
             let why = "`access_key_id` and `secret_access_key` go together; set both or none";
             return Err(self.refused("logs.secret_access_key", why));
         }
+        self.alerts()?;
         let profiles = self.profiles()?;
         self.plans(&profiles).map(drop)
     }
@@ -204,7 +205,7 @@ impl Loaded {
     }
 
     pub(crate) fn rules(&self) -> Result<Rules, SettingsError> {
-        Ok(Rules { profiles: self.profiles()?, policy: self.policy() })
+        Ok(Rules { profiles: self.profiles()?, policy: self.policy(), alerts: self.alerts()? })
     }
 
     pub(crate) fn objects(&self) -> ObjectsPlace {

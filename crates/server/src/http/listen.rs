@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::{ServerConfig, Tls, assemble};
 use crate::Service;
+use crate::alerts;
 use crate::housekeeping::keep_house;
 
 /// The other end of a connection.
@@ -58,6 +59,7 @@ pub async fn serve(
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
+    let watch_over = AbortOnDrop(tokio::spawn(alerts::watch(service.clone())));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let hall = Hall {
@@ -73,7 +75,7 @@ pub async fn serve(
         Some(Err(broken)) = open.join_next() => return Err(io::Error::other(broken)),
     }
     open.shutdown().await;
-    drop(house);
+    drop((house, watch_over));
     service.close_streams();
     hall.closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
