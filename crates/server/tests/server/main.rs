@@ -4,6 +4,7 @@
 
 mod access;
 mod agents;
+mod alerts;
 mod artifacts;
 mod bad_input;
 mod care;
