@@ -1,6 +1,6 @@
 //! The list of alerts for people who read about them.
 
-use crate::{Alert, Definition, Objective, shown};
+use crate::{Alert, Definition, Objective, Rule, shown};
 
 /// As Markdown, with links that begin at `runbook`.
 #[must_use]
@@ -23,9 +23,13 @@ fn row(alert: Alert, runbook: &str) -> String {
 }
 
 fn condition(alert: Alert) -> String {
-    let rule = alert.definition().rule;
-    let above = format!("above {}", shown(alert, rule.threshold));
-    let of = (rule.minimum > 0).then(|| format!(" of at least {}", rule.minimum)).unwrap_or_default();
-    let during = (rule.sustained_ms > 0).then(|| format!(" for {} min", rule.sustained_ms / 60_000));
-    format!("{above}{of}{}", during.unwrap_or_default())
+    let Rule { threshold, sustained_ms, minimum } = alert.definition().rule;
+    let mut told = format!("above {}", shown(alert, threshold));
+    if minimum > 0 {
+        told += &format!(" of at least {minimum}");
+    }
+    if sustained_ms > 0 {
+        told += &format!(" for {} min", sustained_ms / 60_000);
+    }
+    told
 }

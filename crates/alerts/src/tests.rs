@@ -3,7 +3,6 @@
 mod each;
 mod habits;
 mod properties;
-mod words;
 
 use pinfold_lifecycle::Timestamp;
 

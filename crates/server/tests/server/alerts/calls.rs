@@ -47,7 +47,7 @@ async fn a_webhook_is_called_once_and_its_message_is_signed() {
         assert_eq!(notice["impact"]["executions"], 0);
         let delivered = |answer: &Value| {
             let all = answer["deliveries"].as_array().unwrap();
-            all.iter().all(|it| it["state"] == "delivered").then(|| all.len())
+            all.iter().all(|it| it["state"] == "delivered").then_some(all.len())
         };
         assert_eq!(ground.until("it is noted", "/api/alerts/deliveries", delivered).await, 1);
         assert_eq!(receiver.got().len(), 1, "it was sent twice");

@@ -1,10 +1,17 @@
 //! What people read: names, messages, and where the runbook says what to do.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Course, MINUTE, NOON};
-use crate::{Alert, Event, Figures, Happening, Level, Rules, Subject, What, message, table};
+use pinfold_alerts::{
+    Alert, AlertState, Event, Figures, Habits, Happening, Level, Rules, Subject, What, message, step, table,
+};
+use pinfold_lifecycle::Timestamp;
+
+const NOON: Timestamp = Timestamp(1_000_000_000);
+const MINUTE: u64 = 60_000;
 
 fn happening(alert: Alert, what: What, value: Option<f64>) -> Happening {
     let since = Some(NOON);
@@ -48,15 +55,16 @@ fn a_message_has_the_figure_and_what_it_should_be() {
 
 #[test]
 fn an_event_of_a_sandbox_is_told_in_the_words_that_people_know() {
-    let mut course = Course::of(Alert::SandboxEvent);
     let events = vec![
         Subject { event: Event::Timeout, sandbox: "sbx_1".into() },
         Subject { event: Event::Stuck, sandbox: "sbx_2".into() },
     ];
 
-    let fired = course.look(0, &Figures { events: Some(events), ..Figures::default() });
+    let figures = Figures { events: Some(events), ..Figures::default() };
+    let quiet = AlertState::default();
+    let fired = step(Alert::SandboxEvent, &quiet, &figures, &Rules::default(), Habits::default(), NOON);
 
-    let said: Vec<_> = fired.iter().map(said).collect();
+    let said: Vec<_> = fired.happened.iter().map(said).collect();
     assert_eq!(said, ["Sandbox timeout: sbx_1", "Sandbox stuck: sbx_2"]);
 }
 
