@@ -61,9 +61,7 @@ async fn a_sandbox_that_cannot_be_ended_is_stuck_until_it_can() {
 
     on_server_under(rules, |ground| async move {
         let sandbox = ground.sandbox().await;
-        let shown = ground.get(&format!("/api/sandbox/{sandbox}")).await.json();
-        let body = format!("{sandbox}.{}", shown["generation"]);
-        let mut obstacle = Obstacle::put(ground.data.path(), &body);
+        let mut obstacle = Obstacle::put(ground.data.path(), &format!("{sandbox}.1"));
 
         ground.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
         let stuck = until_it_is(&ground, "sandbox_stuck", "firing").await;
