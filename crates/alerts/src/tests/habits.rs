@@ -70,6 +70,20 @@ fn what_fires_again_after_the_cooldown_is_told_again() {
 }
 
 #[test]
+fn a_wait_that_came_to_nothing_does_not_end_the_cooldown() {
+    let rule = Rule { threshold: 3.0, sustained_ms: MINUTE, minimum: 0 };
+    let mut course = Course::with(Alert::SandboxLeakDetected, rule);
+    course.look_on(2 * MINUTE, &active(4));
+    course.look(15_000, &active(0));
+
+    course.look(15_000, &active(4));
+    course.look(15_000, &active(0));
+    let again = course.look_on(2 * MINUTE, &active(4));
+
+    assert_eq!(again.iter().map(|it| it.untold).collect::<Vec<_>>(), [Some(Untold::Cooldown)]);
+}
+
+#[test]
 fn what_fired_within_the_cooldown_and_goes_on_is_told_when_it_is_over() {
     let mut course = Course::of(Alert::SandboxActiveHigh);
     course.look(0, &active(51));

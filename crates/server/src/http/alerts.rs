@@ -29,14 +29,14 @@ pub(super) fn groups() -> Vec<Group> {
     ]
 }
 
-/// The part of the path that is called `name`.
+/// The part of the path that is called `alert`.
 struct Name(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        part_of_path(parts, state, "name").await.map(Self)
+        part_of_path(parts, state, "alert").await.map(Self)
     }
 }
 
@@ -45,9 +45,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes what `Name` reads")]
 struct AlertPath {
-    /// The alert.
+    /// Its name.
     #[param(pattern = "^[a-z_]{1,64}$")]
-    name: String,
+    alert: String,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -117,7 +117,7 @@ async fn deliveries(
 }
 
 /// See to an alert that fires: nobody else is called about this firing.
-#[utoipa::path(post, operation_id = "acknowledge_alert", path = "/api/alerts/{name}/acknowledge", tag = "alerts", params(AlertPath),
+#[utoipa::path(post, operation_id = "acknowledge_alert", path = "/api/alerts/{alert}/acknowledge", tag = "alerts", params(AlertPath),
     responses((status = 200, description = "As it stands now", body = Alert)))]
 async fn acknowledge(
     State(service): State<Arc<Service>>,
@@ -128,7 +128,7 @@ async fn acknowledge(
 }
 
 /// Call nobody about an alert before a moment.
-#[utoipa::path(post, operation_id = "silence_alert", path = "/api/alerts/{name}/silence", tag = "alerts", params(AlertPath),
+#[utoipa::path(post, operation_id = "silence_alert", path = "/api/alerts/{alert}/silence", tag = "alerts", params(AlertPath),
     request_body = SilenceAlert, responses((status = 200, description = "As it stands now", body = Alert)))]
 async fn silence(
     State(service): State<Arc<Service>>,
@@ -140,7 +140,7 @@ async fn silence(
 }
 
 /// Call somebody about an alert again.
-#[utoipa::path(delete, operation_id = "unsilence_alert", path = "/api/alerts/{name}/silence", tag = "alerts", params(AlertPath),
+#[utoipa::path(delete, operation_id = "unsilence_alert", path = "/api/alerts/{alert}/silence", tag = "alerts", params(AlertPath),
     responses((status = 200, description = "As it stands now", body = Alert)))]
 async fn unsilence(
     State(service): State<Arc<Service>>,

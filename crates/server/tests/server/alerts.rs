@@ -29,11 +29,11 @@ fn hasty(let_fire: &[(Alert, Rule)]) -> AlertsConfig {
         every: Duration::from_millis(50),
         rules: own,
         perseverance: Perseverance {
-            timeout: Duration::from_secs(1),
+            timeout: Duration::from_secs(10),
             first_pause: Duration::from_millis(50),
             longest_pause: Duration::from_millis(200),
             attempts: 20,
-            claim: Duration::from_secs(2),
+            claim: Duration::from_secs(12),
         },
         ..AlertsConfig::default()
     }

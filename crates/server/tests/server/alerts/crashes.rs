@@ -23,9 +23,6 @@ fn config(url: &str) -> AlertsConfig {
     let mut config = to_webhook(hasty(&all), url);
     config.habits.cooldown_ms = 300;
     config.habits.escalate_after_ms = 3_600_000;
-    // A busy machine is no reason to send anything twice.
-    config.perseverance.timeout = Duration::from_secs(10);
-    config.perseverance.claim = Duration::from_secs(12);
     config
 }
 
