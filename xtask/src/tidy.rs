@@ -75,8 +75,8 @@ checks! {
     documents::every_path_in_a_document_exists,
     documents::every_command_in_a_document_exists,
     arrows::crates_depend_on_each_other_as_drawn,
-    purity::lifecycle_depends_on_nothing_impure,
-    purity::lifecycle_sources_touch_nothing_outside,
+    purity::what_is_pure_depends_on_nothing_impure,
+    purity::what_is_pure_touches_nothing_outside,
     standalone::the_repository_stands_alone,
 }
 

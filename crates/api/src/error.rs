@@ -43,6 +43,7 @@ pub enum ErrorCode {
     UnknownFile,
     UnknownArtifact,
     UnknownImage,
+    UnknownAlert,
     /// What was asked for cannot be done in the state that things are in.
     WrongState,
     /// All places for executions are taken.
@@ -83,6 +84,7 @@ impl ErrorCode {
         Self::UnknownFile,
         Self::UnknownArtifact,
         Self::UnknownImage,
+        Self::UnknownAlert,
         Self::WrongState,
         Self::SandboxBusy,
         Self::SandboxGone,
@@ -114,6 +116,7 @@ impl ErrorCode {
             Self::UnknownFile => "there is no such file",
             Self::UnknownArtifact => "there is no such artifact",
             Self::UnknownImage => "there is no such image",
+            Self::UnknownAlert => "there is no such alert",
             Self::WrongState => "it cannot be done in the state that things are in",
             Self::SandboxBusy => "all places for executions are taken",
             Self::SandboxGone => "the sandbox has ended or is being ended; `details.cause` says why",

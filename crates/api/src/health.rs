@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Stats;
+use crate::{ActiveAlert, Stats};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
@@ -20,6 +20,8 @@ pub struct Health {
     /// What the host has left. None: it is not known.
     pub memory_mb_left: Option<u64>,
     pub disk_mb_left: Option<u64>,
+    /// What fires, the worst first. None: the store could not be read.
+    pub alerts: Option<Vec<ActiveAlert>>,
     #[schema(format = DateTime)]
     pub at: String,
 }

@@ -2,6 +2,7 @@
 //! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
 
 mod agent;
+mod alert;
 mod audit;
 mod cause;
 mod cleanup;
@@ -26,6 +27,11 @@ mod token;
 pub use agent::{
     AgentContext, AgentFile, AgentLinks, AgentRequest, AgentRun, Artifact, ArtifactState, Attempt,
     DescribedFile,
+};
+pub use alert::{
+    ActiveAlert, Alert, AlertContext, AlertDeliveries, AlertDelivery, AlertDeliveryState, AlertEntry,
+    AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertList, AlertNotice, AlertSeverity, AlertSilence,
+    AlertState, AlertSubject, AlertTest, AlertTestResult, SilenceAlert,
 };
 pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
 pub use cause::Cause;

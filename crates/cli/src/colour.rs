@@ -2,7 +2,7 @@
 //! in pipes and files, and where `NO_COLOR` is set.
 
 use anstyle::{AnsiColor, Style};
-use pinfold_api::{ExecutionState, Finding, State};
+use pinfold_api::{AlertState, ExecutionState, Finding, State};
 
 /// What a state means for whoever looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,16 @@ impl From<Finding> for Mood {
             Finding::Absent => Self::Good,
             Finding::Present => Self::Bad,
             Finding::Unknown => Self::Moving,
+        }
+    }
+}
+
+impl From<AlertState> for Mood {
+    fn from(state: AlertState) -> Self {
+        match state {
+            AlertState::Firing => Self::Bad,
+            AlertState::Pending | AlertState::Unknown => Self::Moving,
+            AlertState::Inactive | AlertState::Resolved => Self::Plain,
         }
     }
 }

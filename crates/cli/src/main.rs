@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod alert;
 mod audit;
 mod cleanup;
 mod colour;
@@ -132,6 +133,9 @@ enum Command {
     /// Import, list and remove what sandboxes can be made from
     #[command(subcommand)]
     Image(image::Image),
+    /// See what somebody is called for, and see to it
+    #[command(subcommand)]
+    Alert(alert::Alerts),
     /// Say who may ask a server, and for what
     #[command(subcommand)]
     Token(token::Tokens),
@@ -183,6 +187,7 @@ fn main() -> ExitCode {
         Command::Cleanup(options) => (in_runtime(cleanup::run(&place, options)), exit::FAILED),
         Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
         Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
+        Command::Alert(asked) => (in_runtime(alert::run(&place, asked)), exit::FAILED),
         Command::Token(asked) => (in_runtime(token::run(&place, asked)), exit::FAILED),
         Command::Completions(options) => (Ok(manual::completions(options)), exit::FAILED),
         Command::Man => (manual::man(), exit::FAILED),

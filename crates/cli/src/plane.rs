@@ -1,6 +1,7 @@
 //! What a command works on: the server that runs on the data directory or that `PINFOLD_URL` names, or the same
 //! service in this very process. Both answer in the words of the API, so that a command is written once.
 
+mod alerts;
 mod asked;
 mod cleanup;
 mod files;

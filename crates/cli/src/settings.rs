@@ -2,6 +2,7 @@
 //! and `docs/configuration.md` follow. `settings/load.rs` reads it, `settings/parts.rs` makes of it what the crates
 //! below take.
 
+mod alerts;
 mod cleanup;
 mod load;
 mod parts;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 use confique::Config;
 
+pub(crate) use alerts::AlertSettings;
 pub(crate) use cleanup::CleanupSettings;
 pub(crate) use load::{Loaded, SettingsError, load};
 pub(crate) use profiles::ProfileSettings;
@@ -53,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) warm: WarmSettings,
     #[config(nested)]
     pub(crate) agents: AgentSettings,
+    #[config(nested)]
+    pub(crate) alerts: AlertSettings,
     /// What sandboxes of one type of agent get otherwise than is built in: a table for each, such as
     /// `[profiles.IMPLEMENTATION]` with `memory_mb = 2048`. A type of your own says which one it begins from, as in
     /// `[profiles.REVIEW]` with `like = "VALIDATION"`. `pinfold config show` lists all types and their keys.

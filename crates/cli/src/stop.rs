@@ -80,7 +80,7 @@ async fn ask(plane: &Plane, options: &Options, given: &str) -> anyhow::Result<St
 }
 
 /// Who gives their word: the user as the system knows them, and the name that the environment gives.
-fn operator() -> String {
+pub(crate) fn operator() -> String {
     let uid = rustix::process::getuid().as_raw();
     let name = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     name.map_or_else(|| format!("uid {uid}"), |name| format!("{name} (uid {uid})"))

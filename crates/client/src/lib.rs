@@ -1,6 +1,7 @@
 //! The HTTP API of Pinfold from Rust. Start reading at [`Client`].
 
 mod agents;
+mod alerts;
 mod care;
 mod cleanup;
 mod client;

@@ -2,6 +2,7 @@
 //! `assemble` shows the order of the layers, the outermost last.
 
 mod agents;
+mod alerts;
 mod answer;
 mod artifacts;
 mod auth;
@@ -99,6 +100,7 @@ fn groups() -> Vec<Group> {
         care::groups(),
         cleanup::groups(),
         metrics::groups(),
+        alerts::groups(),
         files::groups(),
         logs::groups(),
         agents::groups(),

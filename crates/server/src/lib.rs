@@ -1,6 +1,7 @@
 //! Pinfold as a service. [`Host`] is an engine on a data directory; [`Service`] is the one translation between what
 //! the lifecycle knows and what the API says, with or without a server; [`http`] puts it on the network.
 
+pub mod alerts;
 mod attended;
 mod attic;
 mod collecting;

@@ -3,10 +3,14 @@
 use pinfold_lifecycle::Policy;
 use pinfold_lifecycle::profile::Profiles;
 
+use crate::alerts::AlertsConfig;
+
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// What each type of agent gets.
     pub profiles: Profiles,
     /// Of a sandbox for which nothing else is asked.
     pub policy: Policy,
+    /// When somebody is called, and how.
+    pub alerts: AlertsConfig,
 }

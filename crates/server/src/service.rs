@@ -2,6 +2,7 @@
 //! server calls it in its own process.
 
 mod agents;
+mod alerts;
 mod archived;
 mod audit;
 mod care;
@@ -55,6 +56,7 @@ pub use tokens::{Caller, FirstTokenError};
 pub use view::receipt;
 pub use words::moment;
 
+use crate::alerts::Desk;
 use crate::{Host, Rules};
 
 pub struct Service {
@@ -64,6 +66,7 @@ pub struct Service {
     closing: watch::Sender<bool>,
     notes: audit::Notes,
     counting: metrics::Counting,
+    alerts: Desk,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -79,14 +82,28 @@ impl Service {
     #[must_use]
     pub fn with(host: Host, rules: Rules) -> Self {
         let counting = metrics::Counting::of(&rules);
-        let (closing, notes) = (watch::Sender::new(false), audit::Notes::default());
-        Self { host, rules, closing, notes, counting }
+        Self {
+            host,
+            rules,
+            closing: watch::Sender::new(false),
+            notes: audit::Notes::default(),
+            counting,
+            alerts: Desk::default(),
+        }
     }
 
     /// For what only a process of this host can ask.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.alerts
     }
 
     #[must_use]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests, although they live where other crates can reach them")]
 
+mod alerts;
 mod audit;
 mod chores;
 mod commits;
@@ -18,6 +19,7 @@ mod tries;
 mod unreadable;
 pub mod world;
 
+pub use alerts::*;
 pub use audit::*;
 pub use chores::*;
 pub use commits::*;
@@ -37,7 +39,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Audit, Chores, Measures, Store, Tokens};
+use crate::{Alerts, Audit, Chores, Measures, Store, Tokens};
 
 /// An empty store, and what its own methods cannot do.
 pub trait Subject: Send + Sync {
@@ -50,6 +52,8 @@ pub trait Subject: Send + Sync {
     fn chores(&self) -> Arc<dyn Chores>;
 
     fn measures(&self) -> Arc<dyn Measures>;
+
+    fn alerts(&self) -> Arc<dyn Alerts>;
 
     /// Makes one part of a row unreadable.
     fn spoil(&self, sandbox: SandboxId, part: Part);
@@ -149,6 +153,16 @@ macro_rules! conformance {
             old_minutes_become_quarters_of_hours_and_go_in_the_end,
             what_was_measured_is_found_by_its_time,
             the_last_records_up_to_a_place_are_those_before_it,
+            a_change_of_alerts_is_read_back_as_it_was,
+            of_many_changes_on_one_version_of_an_alert_one_lands,
+            a_change_of_alerts_that_is_refused_leaves_no_half_of_itself,
+            what_happened_to_alerts_is_read_the_latest_first,
+            a_delivery_is_in_one_pair_of_hands,
+            a_delivery_whose_carrier_is_gone_comes_again_under_its_id,
+            a_delivery_that_failed_waits_for_its_time,
+            a_delivery_is_settled_once,
+            a_delivery_is_claimed_for_its_own_target,
+            what_happened_to_alerts_is_kept_as_long_as_the_history,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

@@ -2,6 +2,7 @@
 //! transaction that is guarded by the row's version, and an answer means that it is on disk.
 //! Start reading at [`Store`].
 
+mod alert;
 mod audit;
 mod change;
 mod chore;
@@ -15,6 +16,10 @@ mod sqlite;
 mod store;
 mod token;
 
+pub use alert::{
+    AlertChange, AlertHappened, AlertRecord, AlertRow, Alerts, Delivery, DeliveryClaim, DeliverySettled,
+    DeliveryState, NewDelivery,
+};
 pub use audit::{Audit, Note};
 pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use chore::{

@@ -1,6 +1,7 @@
 //! The embedded store: one SQLite file in a directory, used by any number of processes at once. One thread per
 //! process writes, and gathers what comes in at the same time into one transaction; reads run beside it.
 
+mod alerts;
 mod audit;
 mod chores;
 mod commit;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::conformance::{Part, Subject};
-use pinfold_store::{Audit, Chores, InlineStore, Measures, SqliteStore, Store, Tokens};
+use pinfold_store::{Alerts, Audit, Chores, InlineStore, Measures, SqliteStore, Store, Tokens};
 
 /// What makes one part of a sandbox unreadable: broken text, and a variant that a newer program may know.
 fn spoiling(sandbox: SandboxId, part: Part) -> String {
@@ -50,6 +50,10 @@ impl Subject for OnFile {
         self.store.clone()
     }
 
+    fn alerts(&self) -> Arc<dyn Alerts> {
+        self.store.clone()
+    }
+
     fn spoil(&self, sandbox: SandboxId, part: Part) {
         let connection = rusqlite::Connection::open(self.directory.path().join("pinfold.db")).unwrap();
         assert_eq!(connection.execute(&spoiling(sandbox, part), []), Ok(1));
@@ -80,6 +84,10 @@ impl Subject for Inline {
     }
 
     fn measures(&self) -> Arc<dyn Measures> {
+        self.0.clone()
+    }
+
+    fn alerts(&self) -> Arc<dyn Alerts> {
         self.0.clone()
     }
 

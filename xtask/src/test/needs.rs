@@ -20,6 +20,8 @@ const NEEDS: &[Need] = &[
     Need { program: "tmux", package: "tmux" },
     // A whole system in one file, for images.
     Need { program: "busybox", package: "busybox-static" },
+    // Somebody who takes mail.
+    Need { program: "aiosmtpd", package: "python3-aiosmtpd" },
 ];
 /// What the machine that has nothing but cgroup v2 is made with.
 const MACHINE_NEEDS: &[Need] = &[

@@ -1,4 +1,4 @@
-//! The lifecycle stays pure: no clock, no files, no network, no threads, no log, no runtime.
+//! The lifecycle and the rules of alerts stay pure: no clock, no files, no network, no threads, no log, no runtime.
 //! That is what lets a model checker walk all of it and a simulator replay it.
 
 use anyhow::Result;
@@ -8,11 +8,13 @@ use super::repository::Repository;
 use super::words::{has_word, is_word};
 use crate::cargo;
 
-const MANIFEST: &str = "crates/lifecycle/Cargo.toml";
-const SOURCES: &str = "crates/lifecycle/src/";
+/// Their packages, and where they are.
+const PURE: &[(&str, &str)] =
+    &[("pinfold-lifecycle", "crates/lifecycle"), ("pinfold-alerts", "crates/alerts")];
 
 /// Names everything that may be in the tree, since a list of what may not would always be too short.
 const ALLOWED_CRATES: &[&str] = &[
+    "pinfold-alerts",
     "pinfold-lifecycle",
     "proc-macro2",
     "quote",
@@ -28,31 +30,39 @@ const ALLOWED_CRATES: &[&str] = &[
 const IMPURE_MODULES: &[&str] = &["env", "fs", "io", "net", "process", "thread", "time"];
 const IMPURE_MACROS: &[&str] = &["print!", "println!", "eprint!", "eprintln!"];
 
-pub(super) fn lifecycle_depends_on_nothing_impure(_: &Repository) -> Result<Vec<Problem>> {
-    // Not `--offline`: on a new machine this may be the first command that needs these crates.
-    let tree = cargo::output(&[
-        "tree",
-        "--package=pinfold-lifecycle",
-        "--edges=normal",
-        "--prefix=none",
-        "--all-features",
-        "--locked",
-    ])?;
-    Ok(crates_not_allowed(&tree))
+pub(super) fn what_is_pure_depends_on_nothing_impure(_: &Repository) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for (package, directory) in PURE {
+        let package = format!("--package={package}");
+        // Not `--offline`: on a new machine this may be the first command that needs these crates.
+        let tree = cargo::output(&[
+            "tree",
+            &package,
+            "--edges=normal",
+            "--prefix=none",
+            "--all-features",
+            "--locked",
+        ])?;
+        problems.extend(crates_not_allowed(directory, &tree));
+    }
+    Ok(problems)
 }
 
 /// Reads lines such as `serde v1.0.228 (proc-macro)`.
-fn crates_not_allowed(tree: &str) -> Vec<Problem> {
+fn crates_not_allowed(directory: &str, tree: &str) -> Vec<Problem> {
     let crates = tree.lines().filter_map(|line| line.split_whitespace().next());
     let mut strangers: Vec<&str> = crates.filter(|name| !ALLOWED_CRATES.contains(name)).collect();
     strangers.sort_unstable();
     strangers.dedup();
-    strangers.iter().map(|name| Problem::in_file(MANIFEST, format!("depends on `{name}`"))).collect()
+    let manifest = format!("{directory}/Cargo.toml");
+    strangers.iter().map(|name| Problem::in_file(&manifest, format!("depends on `{name}`"))).collect()
 }
 
-pub(super) fn lifecycle_sources_touch_nothing_outside(repository: &Repository) -> Result<Vec<Problem>> {
+pub(super) fn what_is_pure_touches_nothing_outside(repository: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
-    for file in repository.rust_sources().filter(|file| file.path.starts_with(SOURCES)) {
+    let is_pure =
+        |path: &str| PURE.iter().any(|(_, directory)| path.starts_with(&format!("{directory}/src/")));
+    for file in repository.rust_sources().filter(|file| is_pure(&file.path)) {
         for (number, line) in file.lines() {
             let problem = |what: &str| Problem::at_line(&file.path, number, format!("mentions `{what}`"));
             let modules = IMPURE_MODULES.iter().map(|module| format!("std::{module}"));
@@ -87,7 +97,8 @@ mod tests {
         let tree =
             "pinfold-lifecycle v0.1.0 (path)\nserde v1.0.0\ntokio v1.0.0\nlog v0.4.0\ntokio v1.0.0 (*)\n";
 
-        let problems: Vec<String> = crates_not_allowed(tree).iter().map(Problem::to_string).collect();
+        let problems: Vec<String> =
+            crates_not_allowed("crates/lifecycle", tree).iter().map(Problem::to_string).collect();
 
         assert_eq!(
             problems,
@@ -106,7 +117,7 @@ mod tests {
             let text = format!("//! Header.\nlet x = {outside}(1);\n");
 
             let problems = problems_in(
-                lifecycle_sources_touch_nothing_outside,
+                what_is_pure_touches_nothing_outside,
                 &[("crates/lifecycle/src/lib.rs", &text), ("crates/store/src/lib.rs", &text)],
             );
 
@@ -120,7 +131,7 @@ mod tests {
             "use std::{\n    collections::BTreeMap,\n    time::Duration,\n};\nuse std::{fmt, ops::Not};\n";
 
         let problems =
-            problems_in(lifecycle_sources_touch_nothing_outside, &[("crates/lifecycle/src/lib.rs", text)]);
+            problems_in(what_is_pure_touches_nothing_outside, &[("crates/lifecycle/src/lib.rs", text)]);
 
         assert_eq!(problems, ["crates/lifecycle/src/lib.rs: mentions `std::time` in a group"]);
     }

@@ -30,6 +30,7 @@ impl Loaded {
             return Err(self.refused("logs.secret_access_key", why));
         }
         self.cleanup()?;
+        self.alerts()?;
         let profiles = self.profiles()?;
         self.plans(&profiles).map(drop)
     }
@@ -226,7 +227,7 @@ impl Loaded {
     }
 
     pub(crate) fn rules(&self) -> Result<Rules, SettingsError> {
-        Ok(Rules { profiles: self.profiles()?, policy: self.policy() })
+        Ok(Rules { profiles: self.profiles()?, policy: self.policy(), alerts: self.alerts()? })
     }
 
     pub(crate) fn objects(&self) -> ObjectsPlace {

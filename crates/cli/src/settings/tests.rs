@@ -132,6 +132,16 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
         ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),
         ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
         ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),
+        ("[alerts]\nevery = \"1d\"\n", "alerts.every: 1d is not allowed; allowed is from 100ms to 10m"),
+        ("[alerts.rules.nonsense]\nthreshold = 1\n", "alerts.rules.nonsense: there is no alert `nonsense`"),
+        ("[alerts.rules.sandbox_stuck]\nthreshold = -1.0\n", "threshold: it has to be 0 or more"),
+        ("[alerts.levels.1]\nemail_to = []\n", "alerts.levels.1: there are `2` and `3`"),
+        ("[alerts]\nslack_url = \"ftp://4711\"\n", "alerts.slack_url: it has to begin with `https://`"),
+        ("[alerts]\nwebhook_secret = \"4711\"\n", "alerts.webhook_secret: it goes with a `webhook_url`"),
+        ("[alerts]\nemail_to = [\"a@b\"]\n", "alerts.email_to: mail needs `alerts.smtp_host`"),
+        ("[alerts]\nsmtp_host = \"a\"\n", "alerts.email_from: mail has to be from somebody"),
+        ("[alerts]\nsmtp_password = \"4711\"\n", "set both or none"),
+        ("[alerts]\ncritical = [\"pigeon\"]\n", "unknown variant `pigeon`, expected one of `webhook`"),
         ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: a text in quotes is expected"),
     ] {
         let told = refused(text);
@@ -145,4 +155,25 @@ fn a_file_that_was_named_has_to_be_there() {
     let missing = load(Path::new("/nonexistent"), Some(Path::new("/nonexistent/pinfold.toml")));
 
     assert!(matches!(missing, Err(SettingsError::Read { .. })));
+}
+
+#[test]
+fn alerts_are_as_the_file_says_and_their_secrets_are_not_shown() {
+    let loaded = loaded(
+        "[alerts]\ncooldown = \"2h\"\nwebhook_url = \"https://a/hunter2\"\nwebhook_secret = \"hunter2\"\n\
+         smtp_host = \"a\"\nsmtp_username = \"me\"\nsmtp_password = \"hunter2\"\nemail_from = \"a@b\"\n\
+         [alerts.levels.3]\nslack_url = \"https://b/hunter2\"\n\
+         [alerts.rules.sandbox_leak_detected]\nthreshold = 40\nsustained = \"10m\"\n",
+    )
+    .unwrap();
+
+    let alerts = loaded.rules().unwrap().alerts;
+
+    let leak = alerts.rules.of(pinfold_alerts::Alert::SandboxLeakDetected);
+    assert_eq!((leak.threshold, leak.sustained_ms, leak.minimum), (40.0, 600_000, 0));
+    assert_eq!((alerts.habits.cooldown_ms, alerts.receivers.len()), (7_200_000, 2));
+    let smtp = alerts.smtp.clone().unwrap();
+    assert_eq!((smtp.port, smtp.login.unwrap().1.0.as_str()), (587, "hunter2"));
+    assert!(!format!("{alerts:?}").contains("hunter2"));
+    assert!(!serde_json::to_string(&loaded.provenance.shown()).unwrap().contains("hunter2"));
 }

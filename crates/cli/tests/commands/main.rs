@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod alert;
 mod api_guide;
 mod cleanup;
 mod config;

@@ -27,7 +27,7 @@ fn every_document_has_the_same_shape_with_a_server_and_without() {
     for ground in grounds() {
         let server = Server::begin(&ground, &[]);
         let id = ground.create(&["--name", "box", "--label", "a=b c&d"]);
-        let commands: [&[&str]; 12] = [
+        let commands: [&[&str]; 15] = [
             &["run", "--", "sh", "-c", "echo out; echo err >&2; exit 3"],
             &["exec", &id, "--", "sh", "-c", "echo out; exit 4"],
             &["inspect", "box"],
@@ -39,6 +39,9 @@ fn every_document_has_the_same_shape_with_a_server_and_without() {
             &["audit"],
             &["events", &id],
             &["token", "ls"],
+            &["alert", "ls", "--all"],
+            &["alert", "history"],
+            &["alert", "deliveries"],
             &["image", "ls"],
         ];
         for command in commands {

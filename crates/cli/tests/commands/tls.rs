@@ -10,7 +10,7 @@ use crate::ground::{Ground, grounds, text};
 use crate::serve::Server;
 
 /// A certificate that vouches for itself, and its key.
-fn make_certificate(ground: &Ground) -> (PathBuf, PathBuf) {
+pub(crate) fn make_certificate(ground: &Ground) -> (PathBuf, PathBuf) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let place = ground.place("tls");
     let (certificate, key) = (place.join("certificate.pem"), place.join("key.pem"));

@@ -22,7 +22,8 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownToken
         | ErrorCode::UnknownFile
         | ErrorCode::UnknownArtifact
-        | ErrorCode::UnknownImage => StatusCode::NOT_FOUND,
+        | ErrorCode::UnknownImage
+        | ErrorCode::UnknownAlert => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::WrongState => StatusCode::CONFLICT,
         ErrorCode::SandboxGone => StatusCode::GONE,

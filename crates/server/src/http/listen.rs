@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::{ServerConfig, Tls, assemble};
 use crate::Service;
+use crate::alerts;
 use crate::housekeeping::keep_house;
 use crate::measuring::{self, keep_measured};
 
@@ -60,6 +61,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
     let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone(), config.keep_figures)));
+    let watch_over = AbortOnDrop(tokio::spawn(alerts::watch(service.clone())));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
     let hall = Hall {
@@ -75,7 +77,7 @@ pub async fn serve(
         Some(Err(broken)) = open.join_next() => return Err(io::Error::other(broken)),
     }
     open.shutdown().await;
-    drop((house, figures));
+    drop((house, figures, watch_over));
     service.close_streams();
     hall.closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);

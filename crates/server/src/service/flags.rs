@@ -1,10 +1,12 @@
 //! What somebody who looks over a list of sandboxes should not miss. `docs/api.md` says what each flag means.
 
-use pinfold_lifecycle::{Lease, Timestamp, Verdict};
+use pinfold_lifecycle::{ExecutionState, Lease, Timestamp, Verdict};
 use pinfold_store::Stored;
 
 /// Most work is done by then.
 const OLD_MS: u64 = 10 * 60_000;
+/// Most runs are over by then.
+const LONG_RUN_MS: u64 = 5 * 60_000;
 /// Once may happen.
 const TIMEOUTS: u32 = 2;
 
@@ -13,11 +15,13 @@ pub(super) fn flags(stored: &Stored, now: Timestamp) -> Vec<String> {
     let is_there = !sandbox.is_settled();
     let starts = matches!(sandbox.lease, Lease::Starting { .. } | Lease::LaunchWaiting { .. });
     let unhealthy = matches!(&sandbox.lease, Lease::Live(live) if matches!(live.health.verdict, Verdict::Unhealthy { .. }));
+    let runs_long = |state: &ExecutionState| matches!(state, ExecutionState::Running { started_at, .. } if now.ms_since(*started_at) > LONG_RUN_MS);
     let flags = [
         ("critical", spec.critical),
         // It ends with the process that made it.
         ("attached", policy.ends_with_owner && is_there),
         ("stuck", is_there && now.ms_since(sandbox.created_at) > OLD_MS),
+        ("long_running", sandbox.executions.iter().any(|execution| runs_long(&execution.state))),
         ("late_start", starts && now > sandbox.start_by),
         ("unattributed", is_there && spec.agent_type.is_none() && spec.task_id.is_none()),
         ("repeated_timeouts", sandbox.timeouts >= TIMEOUTS),

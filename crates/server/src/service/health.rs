@@ -17,11 +17,12 @@ const ANSWER: Duration = Duration::from_secs(5);
 impl Service {
     /// Always answers.
     pub async fn health(&self) -> Health {
-        let (stats, nodes, capacity, troubles) = tokio::join!(
+        let (stats, nodes, capacity, troubles, alerts) = tokio::join!(
             timeout(ANSWER, self.stats()),
             timeout(ANSWER, self.host.store.nodes()),
             timeout(ANSWER, self.host.provider.capacity()),
             timeout(ANSWER, self.host.cleaner.troubles()),
+            timeout(ANSWER, self.active_alerts()),
         );
         let store = match &stats {
             Ok(Ok(_)) => fine(),
@@ -49,6 +50,7 @@ impl Service {
             nodes: nodes.ok().and_then(Result::ok).map(|nodes| nodes.len() as u64),
             memory_mb_left: capacity.as_ref().and_then(|left| left.memory_mb_left),
             disk_mb_left: capacity.as_ref().and_then(|left| left.disk_mb_left),
+            alerts: alerts.ok().and_then(Result::ok),
             at: moment(self.now()),
         }
     }

@@ -33,7 +33,8 @@ fn operations() -> Vec<Operation> {
             let path = path
                 .replace("{id}", &format!("{kind}_01m7h9849weh0tapx1maw3q2yb"))
                 .replace("{path}", "etc/hosts")
-                .replace("{name}", "team/app");
+                .replace("{name}", "team/app")
+                .replace("{alert}", "sandbox_stuck");
             let role = operation.get("x-required-role").map(|role| role.as_str().unwrap().to_owned());
             found.push(Operation { method: method.to_uppercase(), path, role });
         }

@@ -84,7 +84,24 @@ where
     F: FnOnce(Arc<Ground>) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let ground = Arc::new(Ground::begin(tempfile::tempdir().unwrap(), config).await);
+    on_ground(Ground::begin(tempfile::tempdir().unwrap(), config).await, test).await;
+}
+
+pub(crate) async fn on_server_under<F, Fut>(rules: Rules, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let data = tempfile::tempdir().unwrap();
+    on_ground(Ground::begin_under(data, ServerConfig::default(), rules).await, test).await;
+}
+
+async fn on_ground<F, Fut>(ground: Ground, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let ground = Arc::new(ground);
     let tested = tokio::spawn(tokio::time::timeout(PATIENCE, test(ground.clone()))).await;
     ground.end().await;
     match tested {
@@ -94,7 +111,7 @@ where
 }
 
 /// The usual types of agents, and one that has little time.
-fn rules() -> Rules {
+pub(crate) fn rules() -> Rules {
     let mut profiles = Profiles::default();
     let hasty = Profile {
         limits: Limits { memory_mb: Some(64), ..DEFAULT.limits },
@@ -107,10 +124,15 @@ fn rules() -> Rules {
 
 /// A service on a data directory, and the token of its admin.
 pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String) {
-    service_with(data, Config::default()).await
+    service_with(data, Config::default(), rules()).await
 }
 
-async fn service_with(data: &std::path::Path, engine: Config) -> (Arc<Service>, String) {
+/// Under rules of its own.
+pub(crate) async fn service_under(data: &std::path::Path, rules: Rules) -> (Arc<Service>, String) {
+    service_with(data, Config::default(), rules).await
+}
+
+async fn service_with(data: &std::path::Path, engine: Config, rules: Rules) -> (Arc<Service>, String) {
     let nursery = NurseryProgram {
         program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
         arguments: Vec::new(),
@@ -125,7 +147,7 @@ async fn service_with(data: &std::path::Path, engine: Config) -> (Arc<Service>, 
         objects: ObjectsPlace::default(),
         keep: Keep::default(),
     };
-    let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
+    let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)
@@ -144,11 +166,22 @@ pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
 
 impl Ground {
     pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
-        Self::begin_with(data, config, Config::default()).await
+        Self::on(service_on(data.path()).await, data, config).await
     }
 
     pub(crate) async fn begin_with(data: tempfile::TempDir, config: ServerConfig, engine: Config) -> Self {
-        let (service, admin) = service_with(data.path(), engine).await;
+        Self::on(service_with(data.path(), engine, rules()).await, data, config).await
+    }
+
+    pub(crate) async fn begin_under(data: tempfile::TempDir, config: ServerConfig, rules: Rules) -> Self {
+        Self::on(service_under(data.path(), rules).await, data, config).await
+    }
+
+    async fn on(
+        (service, admin): (Arc<Service>, String),
+        data: tempfile::TempDir,
+        config: ServerConfig,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

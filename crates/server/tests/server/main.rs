@@ -5,6 +5,7 @@
 mod access;
 mod admission;
 mod agents;
+mod alerts;
 mod artifacts;
 mod bad_input;
 mod care;

@@ -3,10 +3,10 @@
 use pinfold_lifecycle::{Demand, Sandbox, Timestamp};
 use rusqlite::Connection;
 
-use super::audit;
 use super::failure::WriteError;
 use super::ledger::{Ledger, Share};
 use super::text;
+use super::{alerts, audit};
 use crate::Retention;
 
 /// So many records and keys go in one transaction, that nobody waits long behind it.
@@ -35,6 +35,7 @@ pub(super) fn run(
         )?
         .execute((retention.now.0, ROWS_AT_ONCE))?;
     audit::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
+    alerts::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
     Ok(settled.len())
 }
 

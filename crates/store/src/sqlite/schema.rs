@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES, MEASURES];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES, MEASURES, ALERTS];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -198,4 +198,40 @@ CREATE TABLE measured (
     gauges TEXT NOT NULL,
     PRIMARY KEY (at, step)
 ) WITHOUT ROWID;
+";
+
+// A delivery is one notice to one target. Its `moment` is when it is next due while it waits, and when it was settled
+// after that; whoever has it in hands is named by `claim` until `claimed_until`.
+const ALERTS: &str = "
+CREATE TABLE alerts (
+    name    TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    state   TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE alert_history (
+    seq   INTEGER PRIMARY KEY AUTOINCREMENT,
+    at    INTEGER NOT NULL,
+    name  TEXT NOT NULL,
+    entry TEXT NOT NULL
+);
+CREATE INDEX alert_history_by_time ON alert_history (at);
+
+CREATE TABLE deliveries (
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+    id            TEXT NOT NULL UNIQUE,
+    at            INTEGER NOT NULL,
+    name          TEXT NOT NULL,
+    target        TEXT NOT NULL,
+    notice        TEXT NOT NULL,
+    attempts      INTEGER NOT NULL,
+    state         TEXT NOT NULL,
+    moment        INTEGER NOT NULL,
+    claim         TEXT,
+    claimed_until INTEGER NOT NULL,
+    last          TEXT
+);
+CREATE INDEX deliveries_by_time  ON deliveries (at);
+CREATE INDEX deliveries_waiting  ON deliveries (target, moment) WHERE state = 'waiting';
+CREATE INDEX deliveries_claimed  ON deliveries (claim) WHERE claim IS NOT NULL;
 ";

@@ -7,10 +7,10 @@ use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, chores, commit, create, measures, pool, prune, read, tokens};
+use super::{alerts, audit, chores, commit, create, measures, pool, prune, read, tokens};
 use crate::{
-    CameTo, Change, Claim, Count, Created, NewRun, NewSandbox, Node, Note, Retention, RunId, TakeTurn, Token,
-    Turn, Version,
+    AlertChange, CameTo, Change, Claim, Count, Created, DeliveryClaim, DeliverySettled, NewRun, NewSandbox,
+    Node, Note, Retention, RunId, TakeTurn, Token, Turn, Version,
 };
 
 #[derive(Debug)]
@@ -33,6 +33,9 @@ pub(super) enum Write {
     Count(Box<Count>),
     Sample { minute: Timestamp, gauges: BTreeMap<String, f64> },
     ThinOut { minutes_before: Timestamp, all_before: Timestamp },
+    ChangeAlerts(Box<AlertChange>),
+    ClaimDeliveries(Box<DeliveryClaim>),
+    SettleDelivery(Box<DeliverySettled>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,9 @@ pub(super) enum Wrote {
     /// Whether nobody else did.
     Counted(bool),
     ThinnedOut,
+    AlertsChanged,
+    DeliveriesClaimed,
+    DeliverySettled(bool),
 }
 
 impl Write {
@@ -88,6 +94,11 @@ impl Write {
             Self::ThinOut { minutes_before, all_before } => {
                 measures::thin_out(connection, *minutes_before, *all_before).map(|()| Wrote::ThinnedOut)
             }
+            Self::ChangeAlerts(change) => alerts::change(connection, change).map(|()| Wrote::AlertsChanged),
+            Self::ClaimDeliveries(claim) => {
+                alerts::claim(connection, claim).map(|()| Wrote::DeliveriesClaimed)
+            }
+            Self::SettleDelivery(settled) => alerts::settle(connection, settled).map(Wrote::DeliverySettled),
         }
     }
 }

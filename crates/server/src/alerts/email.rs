@@ -1,0 +1,110 @@
+//! A message as an e-mail.
+
+use std::time::Duration;
+
+use lettre::message::header::ContentType;
+use lettre::message::{Mailbox, MessageBuilder};
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use pinfold_api::{AlertEvent, AlertNotice};
+
+use super::{Smtp, SmtpSecurity};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EmailError {
+    #[error("`{given}` is no address for mail")]
+    BadAddress { given: String },
+    #[error("could not write the mail: {0}")]
+    Write(#[from] lettre::error::Error),
+    #[error("could not hand over the mail: {0}")]
+    HandOver(String),
+}
+
+pub(super) async fn send(
+    smtp: &Smtp,
+    to: &[String],
+    delivery: &str,
+    notice: &AlertNotice,
+    within: Duration,
+) -> Result<String, EmailError> {
+    let mail = mail(smtp, to, delivery, notice)?;
+    let answer = transport(smtp, within)?.send(mail).await.map_err(|error| handing_over(&error))?;
+    Ok(format!("it answered {}", answer.code()))
+}
+
+fn transport(smtp: &Smtp, within: Duration) -> Result<AsyncSmtpTransport<Tokio1Executor>, EmailError> {
+    let parameters = || TlsParameters::new(smtp.host.clone()).map_err(|error| handing_over(&error));
+    let tls = match smtp.security {
+        SmtpSecurity::Tls => Tls::Wrapper(parameters()?),
+        SmtpSecurity::StartTls => Tls::Required(parameters()?),
+        SmtpSecurity::None => Tls::None,
+    };
+    let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&smtp.host)
+        .port(smtp.port)
+        .tls(tls)
+        .timeout(Some(within));
+    if let Some((name, password)) = &smtp.login {
+        builder = builder.credentials(Credentials::new(name.clone(), password.0.clone()));
+    }
+    Ok(builder.build())
+}
+
+/// With its causes, as the server told them.
+fn handing_over(error: &dyn std::error::Error) -> EmailError {
+    let (mut told, mut source) = (error.to_string(), error.source());
+    while let Some(cause) = source {
+        told = format!("{told}: {cause}");
+        source = cause.source();
+    }
+    EmailError::HandOver(told)
+}
+
+/// The delivery's id is the mail's, so that one that arrives twice is one.
+fn mail(smtp: &Smtp, to: &[String], delivery: &str, notice: &AlertNotice) -> Result<Message, EmailError> {
+    let mut mail: MessageBuilder = Message::builder()
+        .from(address(&smtp.from)?)
+        .subject(subject(notice))
+        .message_id(Some(format!("<{delivery}@pinfold>")));
+    for one in to {
+        mail = mail.to(address(one)?);
+    }
+    Ok(mail.header(ContentType::TEXT_PLAIN).body(text(notice))?)
+}
+
+fn address(given: &str) -> Result<Mailbox, EmailError> {
+    given.parse().map_err(|_| EmailError::BadAddress { given: given.to_owned() })
+}
+
+fn subject(notice: &AlertNotice) -> String {
+    let severity = format!("{:?}", notice.severity).to_uppercase();
+    match notice.event {
+        AlertEvent::Resolved => format!("[RESOLVED] {}", notice.title),
+        AlertEvent::Fired
+        | AlertEvent::Repeated
+        | AlertEvent::Escalated
+        | AlertEvent::Acknowledged
+        | AlertEvent::Silenced
+        | AlertEvent::Unsilenced
+        | AlertEvent::Test => format!("[{severity}] {}", notice.title),
+    }
+}
+
+fn text(notice: &AlertNotice) -> String {
+    let since = notice.since.as_deref().unwrap_or("-");
+    let share =
+        |rate: Option<f64>| rate.map_or("unknown".to_owned(), |rate| format!("{:.1} %", rate * 100.0));
+    let executions = notice.impact.executions.map_or("unknown".to_owned(), |count| count.to_string());
+    format!(
+        "{}\n\nAlert:    {}\nAt:       {}\nSince:    {since}\nLevel:    {}\nAffects:  {}\nRunbook:  {}\n\n\
+         Executions that ended lately: {executions}, failed {}, timed out {}\n",
+        notice.message,
+        notice.name,
+        notice.at,
+        notice.level,
+        notice.affects.join(", "),
+        notice.runbook,
+        share(notice.impact.failure_rate),
+        share(notice.impact.timeout_rate),
+    )
+}

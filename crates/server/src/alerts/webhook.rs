@@ -1,0 +1,67 @@
+//! A message as a webhook gets it: the notice as JSON, and a signature over the time and every byte of it.
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::CONTENT_TYPE;
+use sha2::Sha256;
+
+use super::Webhook;
+use super::post::PostError;
+
+const SIGNATURE: &str = "x-pinfold-signature";
+const TIMESTAMP: &str = "x-pinfold-timestamp";
+const DELIVERY: &str = "x-pinfold-delivery";
+
+/// `seconds` is the time of this attempt, so that a receiver can refuse what somebody has kept and sends again.
+pub(super) fn request(
+    to: &Webhook,
+    delivery: &str,
+    body: &str,
+    seconds: i64,
+) -> Result<Request<Full<Bytes>>, PostError> {
+    let mut request = Request::post(&to.url.0)
+        .header(CONTENT_TYPE, "application/json")
+        .header(DELIVERY, delivery)
+        .header(TIMESTAMP, seconds);
+    if let Some(secret) = &to.secret {
+        request = request.header(SIGNATURE, format!("sha256={}", signature(&secret.0, seconds, body)));
+    }
+    let request = request.body(Full::new(Bytes::from(body.to_owned())));
+    request.map_err(|_| PostError::BadAddress)
+}
+
+/// Of `TIMESTAMP.BODY`.
+fn signature(secret: &str, seconds: i64, body: &str) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else {
+        // A key of any length is fine; this cannot be.
+        return String::new();
+    };
+    mac.update(format!("{seconds}.").as_bytes());
+    mac.update(body.as_bytes());
+    mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alerts::Hidden;
+
+    #[test]
+    fn the_signature_is_what_openssl_says() {
+        // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 'it is a secret'
+        assert_eq!(
+            signature("it is a secret", 1_700_000_000, r#"{"a":1}"#),
+            "e13ca661150ed628f4ae657a91356a99ce1d89519ed99c20a90f567c6f061275"
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for url in ["", "not an address", "http://"] {
+            let to = Webhook { url: Hidden(url.into()), secret: None };
+            assert!(request(&to, "dlv_1", "{}", 0).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Messages by webhook and to Slack: signed, tried again, and nobody waits for anybody else.
+
+use std::collections::BTreeMap;
+
+use pinfold_alerts::{Alert, Level};
+use pinfold_server::alerts::{Hidden, Receivers, Routes, Webhook};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::receiver::{Manner, Receiver};
+use super::{ALWAYS, SECRET, hasty, to_webhook, under};
+use crate::ground::on_server_under;
+
+/// HMAC as its definition says, without the library that the server uses.
+fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
+    assert!(key.len() <= 64);
+    let pad = |with: u8| -> Vec<u8> { (0..64).map(|at| key.get(at).copied().unwrap_or(0) ^ with).collect() };
+    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
+    let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
+    outer.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_is_called_once_and_its_message_is_signed() {
+    let receiver = Receiver::begin(&[]).await;
+    let config = to_webhook(hasty(&[(Alert::SandboxActiveHigh, ALWAYS)]), &receiver.url);
+
+    on_server_under(under(config), |ground| async move {
+        let got = receiver.until(1, |_| true).await.remove(0);
+
+        let signed = [got.header("x-pinfold-timestamp").as_bytes(), b".", &got.body].concat();
+        let expected = format!("sha256={}", hmac_sha256(SECRET.as_bytes(), &signed));
+        assert_eq!(got.header("x-pinfold-signature"), expected);
+        let notice = got.json();
+        assert_eq!(notice["delivery_id"], got.header("x-pinfold-delivery"));
+        assert_eq!(
+            (&notice["name"], &notice["title"], &notice["severity"], &notice["event"]),
+            (
+                &json!("sandbox_active_high"),
+                &json!("Many Active Sandboxes"),
+                &json!("warning"),
+                &json!("fired")
+            )
+        );
+        assert_eq!(notice["affects"], json!(["agent execution latency", "sandbox provisioning"]));
+        assert_eq!(notice["runbook"], "docs/runbook.md#1-how-many-are-there-2-minutes");
+        assert_eq!(notice["impact"]["executions"], 0);
+        let delivered = |answer: &Value| {
+            let all = answer["deliveries"].as_array().unwrap();
+            all.iter().all(|it| it["state"] == "delivered").then_some(all.len())
+        };
+        assert_eq!(ground.until("it is noted", "/api/alerts/deliveries", delivered).await, 1);
+        assert_eq!(receiver.got().len(), 1, "it was sent twice");
+        assert!(!ground.get("/api/alerts/deliveries").await.bytes.windows(6).any(|it| it == b"nobody"));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_was_refused_or_not_answered_comes_again_under_its_id() {
+    let receiver = Receiver::begin(&[Manner::Answers(500), Manner::Hangs, Manner::Answers(302)]).await;
+    let mut config = to_webhook(hasty(&[(Alert::SandboxActiveHigh, ALWAYS)]), &receiver.url);
+    config.perseverance.timeout = std::time::Duration::from_secs(2);
+
+    on_server_under(under(config), |ground| async move {
+        let got = receiver.until(4, |_| true).await;
+
+        let ids: Vec<_> = got.iter().map(|it| it.header("x-pinfold-delivery").to_owned()).collect();
+        assert!(ids.iter().all(|id| id == &ids[0]), "{ids:?}");
+        let last = |answer: &Value| {
+            let delivery = &answer["deliveries"][0];
+            (delivery["state"] == "delivered").then(|| delivery.clone())
+        };
+        let delivery = ground.until("it is delivered", "/api/alerts/deliveries", last).await;
+        // A busy machine may not have got through in one of them.
+        assert!(delivery["attempts"].as_u64().unwrap() >= 4, "{delivery}");
+        assert_eq!(delivery["id"], json!(ids[0]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_nobody_takes_is_given_up_after_a_while() {
+    let receiver = Receiver::begin(&[Manner::Answers(503); 10]).await;
+    let mut config = to_webhook(hasty(&[(Alert::SandboxActiveHigh, ALWAYS)]), &receiver.url);
+    config.perseverance.attempts = 3;
+
+    on_server_under(under(config), |ground| async move {
+        let given_up = |answer: &Value| {
+            let delivery = &answer["deliveries"][0];
+            (delivery["state"] == "given_up").then(|| delivery.clone())
+        };
+        let delivery = ground.until("it is given up", "/api/alerts/deliveries", given_up).await;
+
+        assert_eq!((&delivery["attempts"], &delivery["last"]), (&json!(3), &json!("it answered 503")));
+        assert_eq!(receiver.got().len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_hangs_holds_up_nobody() {
+    let (stubborn, quick) = (Receiver::begin(&[Manner::Hangs; 1_000]).await, Receiver::begin(&[]).await);
+    let all: Vec<_> = Alert::ALL.iter().map(|alert| (*alert, ALWAYS)).collect();
+    let mut config = to_webhook(hasty(&all), &stubborn.url);
+    config.receivers.entry(Level::AgentTeam).or_default().slack = Some(Hidden(quick.url.clone()));
+    config.perseverance.timeout = std::time::Duration::from_secs(30);
+    config.perseverance.claim = std::time::Duration::from_secs(60);
+
+    on_server_under(under(config), |ground| async move {
+        let known = ground.get("/api/alerts?state=firing").await.json();
+        let fires = known["alerts"].as_array().unwrap().len();
+
+        quick.until(fires.max(10), |_| true).await;
+
+        assert!(ground.get("/api/sandbox/stats").await.status == 200);
+        assert!(stubborn.got().len() <= 8, "{}", stubborn.got().len());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slack_gets_a_text_and_blocks() {
+    let receiver = Receiver::begin(&[]).await;
+    let mut config = hasty(&[(Alert::SandboxStuck, ALWAYS)]);
+    let slack = Receivers { slack: Some(Hidden(receiver.url.clone())), ..Receivers::default() };
+    config.receivers = BTreeMap::from([(Level::AgentTeam, slack)]);
+
+    on_server_under(under(config), |_| async move {
+        let body = receiver.until(1, |_| true).await[0].json();
+
+        assert_eq!(body["text"], ":rotating_light: Stuck Sandboxes: 0 (above -1)");
+        let blocks = body["blocks"].as_array().unwrap();
+        let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["header", "section", "context"]);
+        assert_eq!(blocks[0]["text"]["type"], "plain_text");
+        assert_eq!(blocks[1]["text"]["text"], "Stuck Sandboxes: 0 (above -1)");
+        let details = blocks[2]["elements"][0]["text"].as_str().unwrap();
+        assert!(details.contains("#2-which-ones-are-stuck-3-minutes|runbook>"), "{details}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_level_and_each_severity_has_its_own_receivers() {
+    let [first, second] = [Receiver::begin(&[]).await, Receiver::begin(&[]).await];
+    let fires =
+        [(Alert::SandboxActiveHigh, ALWAYS), (Alert::SandboxStuck, ALWAYS), (Alert::StateCorrupted, ALWAYS)];
+    let mut config = hasty(&fires);
+    let to = |receiver: &Receiver| {
+        let webhook = Webhook { url: Hidden(receiver.url.clone()), secret: None };
+        Receivers { webhook: Some(webhook), ..Receivers::default() }
+    };
+    config.receivers = BTreeMap::from([(Level::AgentTeam, to(&first)), (Level::Infrastructure, to(&second))]);
+    config.routes = Routes { warning: vec![], ..Routes::default() };
+
+    on_server_under(under(config), |ground| async move {
+        let first = first.until(1, |_| true).await;
+        let second = second.until(1, |_| true).await;
+        ground
+            .until("the warning is known", "/api/alerts/history?name=sandbox_active_high", |it| {
+                (!it["entries"].as_array().unwrap().is_empty()).then_some(())
+            })
+            .await;
+
+        assert_eq!((first.len(), &first[0].json()["name"]), (1, &json!("sandbox_stuck")));
+        assert_eq!((second.len(), &second[0].json()["name"]), (1, &json!("state_corrupted")));
+        assert_eq!(first[0].header("x-pinfold-signature"), "");
+    })
+    .await;
+}
