@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use pinfold_api::{Resources, Verdict};
-use pinfold_lifecycle::{Life, SandboxId, Timestamp, Used};
-use pinfold_provider::Usage;
+use pinfold_lifecycle::{Evidence, Life, SandboxId, Seen, Timestamp, Used};
+use pinfold_provider::{Provider, Usage};
 use pinfold_store::Stored;
 
 use super::diagnosis::{Signs, diagnose};
@@ -84,9 +84,23 @@ impl Service {
             memory_limit_mb: limits.memory_mb.map(float),
             between_ms: float(between_ms),
             operations: usage.operations.saturating_sub(before.operations),
-            quiet_ms: last_activity.map(|last| now.ms_since(last)),
+            quiet_ms: self.last_sign(stored).await.or(last_activity).map(|last| now.ms_since(last)),
         };
         Ok(Looks { now, usage, last_activity, signs })
+    }
+
+    /// When anything that runs in it last wrote something. What others did to it meanwhile is no sign of its life. None:
+    /// nothing runs, or its keeper does not say.
+    async fn last_sign(&self, stored: &Stored) -> Option<Timestamp> {
+        let Evidence::Present(bodies) = self.host.provider.observe(stored.sandbox.id).await else {
+            return None;
+        };
+        let own = bodies.into_iter().find(|body| body.generation == stored.sandbox.generation())?;
+        let running = own.executions.into_iter().filter_map(|execution| match execution.seen {
+            Seen::Running { last_activity_at } => Some(last_activity_at),
+            Seen::Ended(_) => None,
+        });
+        running.max()
     }
 }
 
