@@ -9,8 +9,8 @@ use pinfold_engine::{
     Schedule,
 };
 use pinfold_lifecycle::{
-    Command, Context, ExecutionKind, ExecutionLimits, Lease, Limits, NodeId, Policy, SandboxId, Spec,
-    Timestamp, Verdict, create,
+    Command, Context, Execution, ExecutionKind, ExecutionLimits, ExecutionState, Lease, Limits, NodeId,
+    Policy, SandboxId, Spec, Timestamp, Verdict, create,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
 use pinfold_provider::Provider;
@@ -109,6 +109,8 @@ impl Herd {
         let command = Command { argv, ..Command::default() };
         let limits = ExecutionLimits::default();
         self.engine.execute(id, command, ExecutionKind::Run, limits, true).await.unwrap();
+        let runs = |execution: &Execution| matches!(execution.state, ExecutionState::Running { .. });
+        self.until(id, |stored| stored.sandbox.executions.iter().any(runs)).await;
         id
     }
 
