@@ -166,7 +166,8 @@ impl Collector for Exposition {
                         MetricType::Histogram,
                         self.histograms(metric),
                         |to, value| {
-                            let bounds = BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0).chain([f64::INFINITY]);
+                            let bounds =
+                                BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0).chain([f64::INFINITY]);
                             let buckets: Vec<_> = bounds.zip(value.buckets).collect();
                             let sum = float(value.sum_ms) / 1_000.0;
                             to.encode_histogram::<NoLabelSet>(sum, value.count(), &buckets, None)
