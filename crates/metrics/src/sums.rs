@@ -53,16 +53,14 @@ impl Sums {
     /// One metric by its labels, in their order.
     pub fn of<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (Vec<&'a str>, u64)> {
         let later = self.0.range(metric.to_owned()..);
-        let own =
-            later.take_while(move |(name, _)| name.starts_with(metric)).filter_map(move |(name, number)| {
-                let rest = &name[metric.len()..];
-                match rest.strip_prefix('|') {
-                    Some(labels) => Some((labels.split('|').collect(), *number)),
-                    None if rest.is_empty() => Some((Vec::new(), *number)),
-                    None => None,
-                }
-            });
-        own
+        later.take_while(move |(name, _)| name.starts_with(metric)).filter_map(move |(name, number)| {
+            let rest = &name[metric.len()..];
+            match rest.strip_prefix('|') {
+                Some(labels) => Some((labels.split('|').collect(), *number)),
+                None if rest.is_empty() => Some((Vec::new(), *number)),
+                None => None,
+            }
+        })
     }
 
     fn put(&mut self, name: &str, number: u64) {
