@@ -96,21 +96,34 @@ pub trait Attic: Send + Sync + 'static {
     async fn clear_out(&self) -> u64;
 }
 
+/// Whoever counts what cleanup does.
+pub trait Witness: Send + Sync + 'static {
+    /// A run that was more than a look has ended, so long after it began.
+    fn ran(&self, layer: Layer, took_ms: u64, came_to: &CameTo);
+}
+
+/// What a cleaner works with besides its engine, where there is such a thing.
+#[derive(Clone, Default)]
+pub struct Beside {
+    pub attic: Option<Arc<dyn Attic>>,
+    pub witness: Option<Arc<dyn Witness>>,
+}
+
 /// Cleans up, at its times and when asked to.
 pub struct Cleaner {
     pub(crate) inner: Arc<Inner>,
     chores: Arc<dyn Chores>,
-    attic: Option<Arc<dyn Attic>>,
+    beside: Beside,
     /// Since when this engine sees to deadlines.
     began_at: Timestamp,
 }
 
 impl Engine {
     /// Sets the layers of cleanup going, each at its own times, for as long as this engine lives.
-    pub fn keep_clean(&self, chores: Arc<dyn Chores>, attic: Option<Arc<dyn Attic>>) -> Arc<Cleaner> {
+    pub fn keep_clean(&self, chores: Arc<dyn Chores>, beside: Beside) -> Arc<Cleaner> {
         let inner = self.inner.clone();
         let began_at = inner.clock.now();
-        let cleaner = Arc::new(Cleaner { inner, chores, attic, began_at });
+        let cleaner = Arc::new(Cleaner { inner, chores, beside, began_at });
         for layer in Layer::IN_TURN {
             self.inner.errands.spawn_loop(cleaner.clone().keep(layer));
         }
@@ -149,18 +162,20 @@ impl Cleaner {
             Layer::Reconcile => self.reconcile(&mut report).await,
             Layer::Emergency => self.end_all(&mut report).await,
         };
-        report.took_ms = self.inner.clock.now().ms_since(began_at);
-        match done {
-            Ok(()) => {
-                report.tell_end();
-                Ok(report)
-            }
+        let took_ms = self.inner.clock.now().ms_since(began_at);
+        report.took_ms = took_ms;
+        match &done {
+            Ok(()) => report.tell_end(),
             Err(error) => {
-                let told = &error as &dyn std::error::Error;
+                let told = error as &dyn std::error::Error;
                 tracing::error!(layer = layer.word(), error = told, "Cleanup job failed");
-                Err(error)
             }
         }
+        let report = done.map(|()| report);
+        if let (How::Act, Some(witness)) = (how, &self.beside.witness) {
+            witness.ran(layer, took_ms, &came_to(&report));
+        }
+        report
     }
 
     async fn end_what_is_stuck(&self, report: &mut CleanupReport) -> Result<(), CleanupError> {

@@ -27,8 +27,8 @@ pub use agent_run::AgentRun;
 pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
 pub use cleanup::{
-    Attic, Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept, Layer,
-    Spared, Why,
+    Attic, Beside, Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept,
+    Layer, Spared, Why, Witness,
 };
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;

@@ -41,6 +41,12 @@ impl Level {
     pub fn is_scarce(&self, threshold: Threshold) -> bool {
         u128::from(self.taken) * 1_000 >= u128::from(self.of) * u128::from(threshold.0)
     }
+
+    /// How much would have to be given back, at the least.
+    fn too_much(&self, threshold: Threshold) -> u64 {
+        let allowed = u128::from(self.of) * u128::from(threshold.0) / 1_000;
+        self.taken.saturating_sub(u64::try_from(allowed).unwrap_or(u64::MAX))
+    }
 }
 
 /// A sandbox that does nothing, and what its end gives back.
@@ -57,10 +63,15 @@ impl Idle {
 }
 
 /// Which of those that do nothing have to go until nothing is scarce. `idle` comes with the oldest first, and one whose
-/// end would give back nothing that is scarce stays.
+/// end would give back nothing that is scarce stays. Where all of them together would not make up for half of what is too
+/// much, others have taken it, and nobody goes in vain.
 #[must_use]
 pub fn relieve(levels: &[Level], idle: &[Idle], threshold: Threshold) -> Vec<SandboxId> {
-    let mut levels = levels.to_vec();
+    let helps_at_all = |level: &&Level| {
+        let freed: u64 = idle.iter().map(|one| one.frees(level.resource)).sum();
+        freed.saturating_mul(2) >= level.too_much(threshold)
+    };
+    let mut levels: Vec<Level> = levels.iter().filter(helps_at_all).copied().collect();
     let mut go = Vec::new();
     for one in idle {
         let helps = |level: &Level| level.is_scarce(threshold) && one.frees(level.resource) > 0;
@@ -103,6 +114,14 @@ mod tests {
         assert_eq!(relieve(&[memory(849)], &all, EIGHTY), [SandboxId(1)]);
         assert_eq!(relieve(&[memory(850)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
         assert_eq!(relieve(&[memory(1_000)], &all, EIGHTY), [SandboxId(1), SandboxId(2), SandboxId(3)]);
+    }
+
+    #[test]
+    fn nobody_goes_where_it_would_not_help() {
+        let all = [idle(1, 30), idle(2, 30)];
+
+        assert_eq!(relieve(&[memory(920)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
+        assert_eq!(relieve(&[memory(921)], &all, EIGHTY), []);
     }
 
     #[test]

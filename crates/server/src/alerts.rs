@@ -3,6 +3,7 @@
 
 mod carrier;
 mod channels;
+mod cleanups;
 mod config;
 mod email;
 mod evaluate;

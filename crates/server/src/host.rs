@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pinfold_engine::{
-    AnchorError, BeginError, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts,
-    RandomIds,
+    AnchorError, BeginError, Beside, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock,
+    Parts, RandomIds,
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
@@ -16,6 +16,7 @@ use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
 use crate::attic::OldLogs;
+use crate::cleanup_counter::CleanupCounter;
 use crate::collecting::Collection;
 use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
@@ -113,7 +114,9 @@ impl Host {
             clock: clock.clone(),
             keep,
         };
-        let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(attic)));
+        let witness = CleanupCounter { meter: meter.clone(), clock: clock.clone() };
+        let beside = Beside { attic: Some(Arc::new(attic)), witness: Some(Arc::new(witness)) };
+        let cleaner = engine.keep_clean(store.clone(), beside);
         let watches = Watches::default();
         Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, meter, images })
     }

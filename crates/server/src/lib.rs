@@ -4,6 +4,7 @@
 pub mod alerts;
 mod attended;
 mod attic;
+mod cleanup_counter;
 mod collecting;
 mod host;
 mod housekeeping;

@@ -24,7 +24,7 @@ impl Cleaner {
         report.tell_beginning();
         if report.acts() {
             report.pruned = self.prune().await?;
-            if let Some(attic) = &self.attic {
+            if let Some(attic) = &self.beside.attic {
                 report.pruned += attic.clear_out().await;
             }
             self.measure(report).await?;

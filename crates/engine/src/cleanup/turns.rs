@@ -34,7 +34,9 @@ impl Cleaner {
             };
             let now = clock.now();
             let soon = now.after_ms(SHORT_WAIT_MS);
-            clock.sleep_until(next.max(soon).max(self.settled_at()).min(now.after_ms(LOOK_AGAIN_MS))).await;
+            clock
+                .sleep_until(next.max(soon).max(self.watches_since()).min(now.after_ms(LOOK_AGAIN_MS)))
+                .await;
         }
     }
 
@@ -47,7 +49,7 @@ impl Cleaner {
             self.chores.plan(layer.chore(), schedule.as_str(), due_at).await?;
             return Ok(due_at);
         };
-        if now < self.settled_at() || !is_free_and_due(&chore, now) {
+        if now < self.watches_since() || !is_free_and_due(&chore, now) {
             return Ok(chore.due_at);
         }
         let ask =
@@ -64,7 +66,7 @@ impl Cleaner {
         let mut troubles = Vec::new();
         for chore in self.chores.chores().await? {
             let name = &chore.name;
-            let late_ms = now.ms_since(chore.due_at.max(self.settled_at()));
+            let late_ms = now.ms_since(chore.due_at.max(self.watches_since()));
             if late_ms >= LATE_MS && is_free_and_due(&chore, now) {
                 troubles
                     .push(format!("{name} should have begun {} s ago", now.ms_since(chore.due_at) / 1_000));
@@ -77,7 +79,9 @@ impl Cleaner {
         Ok(troubles)
     }
 
-    fn settled_at(&self) -> Timestamp {
+    /// Since when this engine begins turns that are due.
+    #[must_use]
+    pub fn watches_since(&self) -> Timestamp {
         self.began_at.after_ms(self.inner.config.cleanup.settle_ms)
     }
 

@@ -34,6 +34,9 @@ impl Service {
         let totals = self.host().store.totals().await.ok();
         figures.quota_used = totals.map(|totals| quota_used(&totals, self.host().engine.admission()));
         figures.resources_used = host_use::used(self.data());
+        if let Err(error) = self.look_at_cleanups(&mut figures).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "alerts do not see the cleanups");
+        }
         let seen = Seen { at: now, figures };
         self.desk().remember(seen.clone());
         seen

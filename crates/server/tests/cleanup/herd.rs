@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pinfold_engine::{
-    Census, Cleaner, Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, RandomIds,
-    Schedule,
+    Beside, Census, Cleaner, Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts,
+    RandomIds, Schedule,
 };
 use pinfold_lifecycle::{
     Command, Context, Execution, ExecutionKind, ExecutionLimits, ExecutionState, Lease, Limits, NodeId,
@@ -91,7 +91,7 @@ impl Herd {
         config.cleanup.reconcile = on_leap_days;
         let engine = Engine::begin(parts, config).await.unwrap();
         let began_at = clock.now();
-        let cleaner = engine.keep_clean(store.clone(), None);
+        let cleaner = engine.keep_clean(store.clone(), Beside::default());
         Self { began_at, engine, cleaner, store, provider, clock, broken, data }
     }
 
