@@ -82,9 +82,8 @@ impl Herd {
             ids: Arc::new(RandomIds),
             census: Arc::new(census),
         };
-        let mut config = Config::default();
         // One layer, no turn of it before time is moved, and nobody compares records with bodies meanwhile.
-        config.reconcile_every_ms = 10 * DAY;
+        let mut config = Config { reconcile_every_ms: 10 * DAY, ..Config::default() };
         config.cleanup.settle_ms = SETTLE_MS;
         let on_leap_days = Schedule::parse("0 0 29 2 *").unwrap();
         config.cleanup.by_age = on_leap_days.clone();
