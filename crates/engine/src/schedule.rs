@@ -46,7 +46,10 @@ impl Schedule {
 
     fn find(&self, moment: Timestamp) -> Result<Timestamp, String> {
         let told = |error: cronexpr::Error| error.to_string().replace('\n', " ");
-        let times = cronexpr::parse_crontab(&format!("{} UTC", self.0)).map_err(told)?;
+        let mut options = cronexpr::ParseOptions::default();
+        // By no name: a small host has no list of time zones, not even of this one.
+        options.fallback_timezone_option = cronexpr::FallbackTimezoneOption::UTC;
+        let times = cronexpr::parse_crontab_with(&self.0, options).map_err(told)?;
         let moment = cronexpr::MakeTimestamp::from_millisecond(moment.0).map_err(told)?;
         Ok(Timestamp(times.find_next(moment).map_err(told)?.timestamp().as_millisecond()))
     }
