@@ -8,7 +8,6 @@ mod config;
 mod email;
 mod evaluate;
 mod figures;
-mod host_use;
 mod notice;
 mod post;
 mod slack;

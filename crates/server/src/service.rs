@@ -28,6 +28,7 @@ mod run;
 mod sandboxes;
 mod settling;
 mod stop;
+pub(crate) mod stuck;
 mod tokens;
 mod troubles;
 mod view;

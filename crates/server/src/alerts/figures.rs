@@ -1,18 +1,23 @@
 //! What is known at one moment, for alerts to go by. Each figure is found out by itself, so that one that fails leaves
 //! the others known.
 
+use std::time::Duration;
+
 use pinfold_alerts::{Event, Figures, Subject};
 use pinfold_lifecycle::{AdmissionLimits, Lease, State, StopFailure, Timestamp, Totals, status};
-use pinfold_store::{Filter, Row, Store, Stored};
+use pinfold_provider::{Capacity, Provider};
+use pinfold_store::{Filter, Row, Store};
+use tokio::time::timeout;
 
+use super::Seen;
 use super::tail::Lately;
-use super::{Seen, host_use};
+use crate::service::stuck::is_stuck;
 use crate::{Failure, Service};
 
 /// Read at a time.
 const ROWS: usize = 500;
-/// What is due has this long to be done before it counts as stuck: a busy machine is no alarm.
-const LATE_MS: u64 = 30_000;
+/// How long the host has to say what it has left.
+const ANSWER: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Looks, and remembers what was seen.
@@ -33,7 +38,8 @@ impl Service {
         }
         let totals = self.host().store.totals().await.ok();
         figures.quota_used = totals.map(|totals| quota_used(&totals, self.host().engine.admission()));
-        figures.resources_used = host_use::used(self.data());
+        let capacity = timeout(ANSWER, self.host().provider.capacity()).await;
+        figures.resources_used = capacity.ok().and_then(Result::ok).as_ref().and_then(host_used);
         if let Err(error) = self.look_at_cleanups(&mut figures).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "alerts do not see the cleanups");
         }
@@ -85,7 +91,7 @@ impl Present {
             Lease::Quarantined { last: StopFailure::UnreadableRow { .. }, .. }
         );
         self.corrupted += u64::from(is_corrupted);
-        if is_stuck(stored, now) {
+        if is_stuck(&stored.sandbox, now) {
             self.stuck.push(stored.sandbox.id.to_string());
         }
     }
@@ -97,21 +103,6 @@ impl Present {
         figures.stuck = Some(self.stuck.len() as u64);
         let events = self.stuck.into_iter().map(|sandbox| Subject { event: Event::Stuck, sandbox });
         figures.events.get_or_insert_default().extend(events);
-    }
-}
-
-/// Past a deadline of its own, or not proven gone by the first attempt.
-fn is_stuck(stored: &Stored, now: Timestamp) -> bool {
-    let sandbox = &stored.sandbox;
-    let is_late = |due: Timestamp| now.ms_since(due) > LATE_MS;
-    match &sandbox.lease {
-        Lease::StopWaiting { .. } | Lease::Quarantined { .. } => true,
-        Lease::Starting { .. } if is_late(sandbox.start_by) => true,
-        Lease::Free { .. }
-        | Lease::LaunchWaiting { .. }
-        | Lease::Starting { .. }
-        | Lease::Live(_)
-        | Lease::Stopping { .. } => sandbox.next_deadline().is_some_and(is_late),
     }
 }
 
@@ -140,6 +131,14 @@ fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
+/// The scarcer of the host's memory and disk. None: neither could be measured.
+fn host_used(capacity: &Capacity) -> Option<f64> {
+    let memory = capacity.memory_mb_left.zip(capacity.memory_mb_total);
+    let disk = capacity.disk_mb_left.zip(capacity.disk_mb_total);
+    let used = [memory, disk].into_iter().flatten();
+    used.map(|(left, total)| share(total.saturating_sub(left), total)).reduce(f64::max)
+}
+
 /// Of what is limited: the scarcest.
 fn quota_used(totals: &Totals, limits: &AdmissionLimits) -> f64 {
     let taken = &totals.taken;
@@ -150,4 +149,19 @@ fn quota_used(totals: &Totals, limits: &AdmissionLimits) -> f64 {
         (taken.processes, limits.processes),
     ];
     parts.into_iter().filter_map(|(taken, limit)| Some(share(taken, limit?))).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_host_the_scarcer_counts_and_what_was_not_measured_does_not() {
+        let memory =
+            Capacity { memory_mb_left: Some(250), memory_mb_total: Some(1_000), ..Capacity::default() };
+        let both = Capacity { disk_mb_left: Some(1), disk_mb_total: Some(10), ..memory };
+
+        assert_eq!((host_used(&memory), host_used(&both)), (Some(0.75), Some(0.9)));
+        assert_eq!(host_used(&Capacity { memory_mb_total: None, ..memory }), None);
+    }
 }

@@ -3,20 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pinfold_lifecycle::{Cause, Lease, Life, Sandbox, State, Timestamp, status};
+use pinfold_lifecycle::{Cause, Life, Sandbox, State, status};
 use pinfold_metrics::Standing;
 use pinfold_provider::Provider;
 use pinfold_store::{Filter, Row, Store, StoreError};
 use tokio::time::timeout;
 
 use crate::Service;
+use crate::service::stuck::is_stuck;
 
 /// Read at a time.
 const ROWS: usize = 500;
 /// How long the host has to say what it has left.
 const ANSWER: Duration = Duration::from_secs(2);
-/// A deadline is noticed, answered and written down well within this, by whichever engine.
-const OVERDUE_MS: u64 = 10_000;
 
 impl Service {
     pub(in crate::service) async fn standing(&self) -> Result<Standing, StoreError> {
@@ -61,12 +60,6 @@ fn is_orphaned(sandbox: &Sandbox) -> bool {
     !sandbox.is_settled() && (ends_as_one || sandbox.strays > 0)
 }
 
-/// It should have been done with something by now, and nobody saw to it. What is merely old is not stuck.
-fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
-    let is_overdue = sandbox.next_deadline().is_some_and(|deadline| now.ms_since(deadline) > OVERDUE_MS);
-    is_overdue || matches!(sandbox.lease, Lease::Quarantined { .. })
-}
-
 /// None: it cannot be told.
 fn bytes_in(directory: &Path) -> Option<u64> {
     let entries = std::fs::read_dir(directory).ok()?;
@@ -78,8 +71,7 @@ fn bytes_in(directory: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::{
-        Context, Event, Generation, NodeId, Policy, SandboxId, create, lease_orphan, quarantine_unreadable,
-        step,
+        Context, Generation, NodeId, Policy, SandboxId, Timestamp, create, lease_orphan,
     };
 
     use super::*;
@@ -88,29 +80,6 @@ mod tests {
 
     fn context(policy: &Policy) -> Context<'_> {
         Context { now: NOON, node: NodeId(1), policy }
-    }
-
-    #[test]
-    fn what_is_past_a_deadline_of_its_own_is_stuck_and_what_is_merely_old_is_not() {
-        let policy = Policy::default();
-        let sandbox = create(SandboxId(1), context(&policy)).sandbox;
-        let deadline = sandbox.next_deadline().unwrap();
-
-        assert!(!is_stuck(&sandbox, deadline.after_ms(OVERDUE_MS)));
-        assert!(is_stuck(&sandbox, deadline.after_ms(OVERDUE_MS + 1)));
-        let later = Context { now: deadline, ..context(&policy) };
-        let attended_to = step(&sandbox, Event::TimePassed, later).sandbox;
-        assert!(!is_stuck(&attended_to, deadline.after_ms(OVERDUE_MS + 1)));
-    }
-
-    #[test]
-    fn what_is_in_quarantine_is_stuck_at_once() {
-        let policy = Policy::default();
-
-        let row = quarantine_unreadable(SandboxId(1), Generation(1), "torn".into(), context(&policy));
-
-        assert!(is_stuck(&row.sandbox, NOON));
-        assert!(!is_orphaned(&row.sandbox));
     }
 
     #[test]
