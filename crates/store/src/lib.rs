@@ -8,15 +8,17 @@ mod change;
 pub mod conformance;
 mod error;
 mod node;
+mod queue;
 mod rows;
 mod sqlite;
 mod store;
 mod token;
 
 pub use audit::{Audit, Note};
-pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
-pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
+pub use change::{Bid, Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
+pub use error::{ClaimError, CommitError, CreateError, FillError, JoinError, OpenError, StoreError};
 pub use node::{Node, NodeSeen};
+pub use queue::{NewPlace, Place, PlaceEnd, Queue, Standing};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
 };

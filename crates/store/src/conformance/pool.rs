@@ -9,7 +9,7 @@ use pinfold_lifecycle::{
 
 use super::Subject;
 use super::world::{MEMORY_MB, OTHER_NODE, World, change, spec};
-use crate::{Claim, ClaimError, Created, FillError, Filter, IdempotencyKey, NewSandbox, Row, Stored};
+use crate::{Bid, Claim, ClaimError, Created, FillError, Filter, IdempotencyKey, NewSandbox, Row, Stored};
 
 const NO_LIMITS: AdmissionLimits =
     AdmissionLimits { sandboxes: None, memory_mb: None, disk_mb: None, processes: None };
@@ -23,6 +23,7 @@ impl World {
             policy: Arc::new(self.policy.clone()),
             key: None,
             commands: Vec::new(),
+            bid: Bid::default(),
         }
     }
 
@@ -47,7 +48,14 @@ impl World {
             request: name.into(),
             expires_at: self.now.after_ms(1_000),
         });
-        Claim { change: change(turn, version), spec: Arc::new(wanted), policy: Arc::new(policy), key }
+        Claim {
+            change: change(turn, version),
+            spec: Arc::new(wanted),
+            policy: Arc::new(policy),
+            key,
+            bid: Bid::default(),
+            limits: AdmissionLimits::default(),
+        }
     }
 
     async fn ids(&self, filter: Filter) -> Vec<u128> {

@@ -289,6 +289,7 @@ mod tests {
     use super::*;
     use crate::sqlite::connect;
     use crate::sqlite::schema::MIGRATIONS;
+    use crate::sqlite::{queue, quotas};
 
     #[test]
     fn what_is_asked_again_is_not_planned_again() {
@@ -326,7 +327,10 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING] {
+        let of_others = [quotas::COUNT, queue::IN_POOL];
+        for sql in
+            [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING].into_iter().chain(of_others)
+        {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![0; plan.parameter_count()];
             let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();

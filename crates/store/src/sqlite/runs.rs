@@ -42,7 +42,7 @@ pub(super) trait Runs: Send + Sync + 'static {
 }
 
 /// A writer answers in kind; anything else is a fault of this crate.
-fn mixed_up() -> StoreError {
+pub(super) fn mixed_up() -> StoreError {
     StoreError::Failed {
         doing: "understand its own answer",
         source: "the writer answered another question".into(),

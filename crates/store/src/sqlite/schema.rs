@@ -5,7 +5,7 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, QUOTAS, QUEUE];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -156,4 +156,30 @@ CREATE TABLE audit (
     note TEXT NOT NULL
 );
 CREATE INDEX audit_by_time ON audit (at);
+";
+
+// One row for each thing that a sandbox is counted by, as long as it is not proven gone.
+const QUOTAS: &str = "
+CREATE TABLE quota_uses (
+    sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+    key        TEXT NOT NULL,
+    PRIMARY KEY (sandbox_id, key)
+) WITHOUT ROWID;
+CREATE INDEX quota_uses_by_key ON quota_uses (key);
+";
+
+// Places are numbered in the order of arrival, and a number is never used again.
+const QUEUE: &str = "
+CREATE TABLE queue (
+    seq      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id       TEXT NOT NULL UNIQUE,
+    node     TEXT NOT NULL,
+    until    INTEGER NOT NULL,
+    passed   INTEGER NOT NULL,
+    place    TEXT NOT NULL,
+    ended_at INTEGER,
+    ended    TEXT
+);
+CREATE INDEX queue_waiting ON queue (seq) WHERE ended_at IS NULL;
+CREATE INDEX queue_ended   ON queue (ended_at) WHERE ended_at IS NOT NULL;
 ";

@@ -1,12 +1,12 @@
 //! The requests that write, and what each comes to within a transaction that it shares with others.
 
-use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp, TokenId};
+use pinfold_lifecycle::{AdmissionLimits, NodeId, PlaceId, Timestamp, TokenId};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{audit, commit, create, pool, prune, read, tokens};
-use crate::{Change, Claim, Created, NewSandbox, Node, Note, Retention, Token, Version};
+use super::{audit, commit, create, pool, prune, queue, read, tokens};
+use crate::{Change, Claim, Created, NewPlace, NewSandbox, Node, Note, PlaceEnd, Retention, Token, Version};
 
 #[derive(Debug)]
 pub(super) enum Write {
@@ -20,6 +20,9 @@ pub(super) enum Write {
     AddToken(Box<Token>),
     RevokeToken { id: TokenId, at: Timestamp },
     Note(Vec<Note>),
+    Join { new: Box<NewPlace>, limits: AdmissionLimits },
+    EndPlace { id: PlaceId, end: PlaceEnd, now: Timestamp },
+    EndOverdue { now: Timestamp },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(super) enum Wrote {
     TokenAdded,
     Revoked(bool),
     Noted,
+    Joined,
+    PlacesEnded(usize),
 }
 
 impl Write {
@@ -52,6 +57,11 @@ impl Write {
             Self::AddToken(token) => tokens::add(connection, token).map(|()| Wrote::TokenAdded),
             Self::RevokeToken { id, at } => tokens::revoke(connection, *id, *at).map(Wrote::Revoked),
             Self::Note(notes) => audit::add(connection, notes).map(|()| Wrote::Noted),
+            Self::Join { new, limits } => queue::join(connection, new, limits).map(|()| Wrote::Joined),
+            Self::EndPlace { id, end, now } => {
+                queue::end(connection, *id, *end, *now).map(Wrote::PlacesEnded)
+            }
+            Self::EndOverdue { now } => queue::end_overdue(connection, *now).map(Wrote::PlacesEnded),
         }
     }
 }
