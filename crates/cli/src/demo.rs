@@ -211,7 +211,7 @@ async fn start(host: &Host, agent: &Agent) -> anyhow::Result<(SandboxId, Executi
     let argv = ["sh", "-c", agent.script].map(str::to_owned).to_vec();
     let command = Command { argv, ..Command::default() };
     let run = RunAsk { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
-    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None }, run).await;
+    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None, queue: None }, run).await;
     asked.map_err(|error| match error {
         RunError::Create(error) => error.into(),
         RunError::Execute(error) => error.into(),

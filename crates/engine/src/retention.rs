@@ -25,7 +25,7 @@ impl Inner {
         }
     }
 
-    fn retention(&self) -> Retention {
+    pub(crate) fn retention(&self) -> Retention {
         let now = self.clock.now();
         let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
         Retention {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, RunAsk, Stop};
+use pinfold_engine::{AdmitError, ApplyError, Clock, CreateAsk, Engine, RunAsk, Stop};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, Recovery,
     SandboxId, Spec,
@@ -72,7 +72,7 @@ impl User {
     }
 
     async fn create(&self, wish: u64) {
-        let ask = CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish) };
+        let ask = CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish), queue: None };
         let Some(id) = self.ask_for_sandbox(ask.clone()).await else { return };
         self.common.checker.say(|| format!("user {} was given {id}", self.name));
         let known = self.promises.with(|made| {
@@ -87,7 +87,7 @@ impl User {
         {
             match again {
                 Ok(same) if same == id => {}
-                Err(CreateError::Store(_)) => {}
+                Err(AdmitError::Create(CreateError::Store(_))) => {}
                 other => self.common.checker.violate(format!("the same key gave {id} and then {other:?}")),
             }
         }

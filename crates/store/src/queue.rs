@@ -15,6 +15,9 @@ pub trait Queue: Send + Sync + 'static {
     /// Takes a place behind all others. What would never fit is refused.
     async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError>;
 
+    /// Whether nobody waits, not even somebody who is overdue. Cheap.
+    async fn is_queue_empty(&self) -> Result<bool, StoreError>;
+
     /// Those who wait now, in their order, and what each waits for.
     async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError>;
 

@@ -28,7 +28,7 @@ impl World {
     }
 
     /// A body that waits in the pool and is proven.
-    async fn waits(&self, id: u128) {
+    pub(super) async fn waits(&self, id: u128) {
         self.store.fill(self.pooled(id), u64::MAX, NO_LIMITS).await.unwrap();
         let ticket = self.ticket(id).await;
         self.step(id, Event::Launched { ticket }).await;
@@ -37,7 +37,7 @@ impl World {
     }
 
     /// What whoever calls himself `name` hands over to be given this body.
-    async fn claim_of(&self, id: u128, name: &str, key: Option<&str>) -> Claim {
+    pub(super) async fn claim_of(&self, id: u128, name: &str, key: Option<&str>) -> Claim {
         let Stored { sandbox, version, .. } = self.load(id).await;
         let wanted = Spec { name: Some(name.into()), ..spec(id) };
         let policy = Policy { max_life_ms: 7_000_000, ..self.policy.clone() };

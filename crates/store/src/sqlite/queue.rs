@@ -14,12 +14,13 @@ use super::write::{Write, Wrote};
 use super::{quotas, text};
 use crate::{Bid, JoinError, NewPlace, Place, PlaceEnd, Queue, Standing, StoreError};
 
+const ANYBODY: &str = "SELECT 1 FROM queue INDEXED BY queue_waiting WHERE ended_at IS NULL LIMIT 1";
 const COLUMNS: &str = "place, passed, ended_at, ended";
 /// Who is overdue does not wait any more, whether that was written or not.
-pub(super) const WAITING: &str = "SELECT seq, id, passed, place FROM queue INDEXED BY queue_waiting
+const WAITING: &str = "SELECT seq, id, passed, place FROM queue INDEXED BY queue_waiting
     WHERE ended_at IS NULL AND until > ?1 ORDER BY seq";
 /// What waits in the pool gives way, so its places count as free for those who wait.
-pub(super) const IN_POOL: &str = "SELECT count(*), coalesce(sum(memory_mb), 0), coalesce(sum(disk_mb), 0),
+const IN_POOL: &str = "SELECT count(*), coalesce(sum(memory_mb), 0), coalesce(sum(disk_mb), 0),
     coalesce(sum(processes), 0) FROM sandboxes WHERE settled_at IS NULL AND pooled = 1";
 
 #[async_trait]
@@ -27,6 +28,10 @@ impl<R: Runs> Queue for R {
     async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
         self.write(Write::Join { new: Box::new(new), limits }).await?;
         Ok(())
+    }
+
+    async fn is_queue_empty(&self) -> Result<bool, StoreError> {
+        self.read_little("see whether anybody waits", |rows| Ok(!rows.prepare_cached(ANYBODY)?.exists([])?))
     }
 
     async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {

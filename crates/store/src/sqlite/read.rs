@@ -288,8 +288,8 @@ mod tests {
 
     use super::*;
     use crate::sqlite::connect;
+    use crate::sqlite::quotas;
     use crate::sqlite::schema::MIGRATIONS;
-    use crate::sqlite::{queue, quotas};
 
     #[test]
     fn what_is_asked_again_is_not_planned_again() {
@@ -327,7 +327,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        let of_others = [quotas::COUNT, queue::IN_POOL];
+        let of_others = [quotas::COUNT];
         for sql in
             [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING].into_iter().chain(of_others)
         {
