@@ -218,7 +218,12 @@ pub(crate) fn ask(limits: Limits, one_shot: bool) -> CreateAsk {
 
 /// One that a body from the pool can meet.
 pub(crate) fn ask_of_pool() -> CreateAsk {
-    CreateAsk { spec: Spec { limits: LIMITS, ..Spec::default() }, policy: pooled_policy(), key: None, queue: None }
+    CreateAsk {
+        spec: Spec { limits: LIMITS, ..Spec::default() },
+        policy: pooled_policy(),
+        key: None,
+        queue: None,
+    }
 }
 
 fn shape() -> Shape {

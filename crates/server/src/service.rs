@@ -19,6 +19,8 @@ mod images;
 mod input;
 mod logs;
 mod news;
+mod queue;
+mod refused;
 mod resources;
 mod run;
 mod sandboxes;
@@ -37,7 +39,7 @@ use pinfold_store::{Row, Store, Stored};
 use tokio::sync::watch;
 
 pub use agents::Run;
-pub use create::Creation;
+pub use create::{Asking, Creation};
 pub use events::Followed;
 pub use executions::{Ran, Started};
 pub use failure::Failure;
