@@ -15,6 +15,7 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Standing, diagnose};
+use pinfold_logs::Keep;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, ObjectsPlace, Service};
@@ -129,9 +130,9 @@ impl Shop {
     async fn open(data: &std::path::Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         let address = listener.local_addr().context("could not see the address that is listened on")?;
-        let service = Arc::new(Service::new(
-            Host::begin(config(data, Config::default(), ObjectsPlace::default())?).await?,
-        ));
+        let kept = Keep::default().logs_ms;
+        let host = config(data, Config::default(), ObjectsPlace::default(), kept)?;
+        let service = Arc::new(Service::new(Host::begin(host).await?));
         service.ensure_first_token().await?;
         let announced = Announced::write(data, address, moment(service.now()))?;
         let (closing, closed) = oneshot::channel();

@@ -39,12 +39,18 @@ fn decided(place: &Place) -> anyhow::Result<(PathBuf, Loaded)> {
 }
 
 async fn begin_on(data: &Path, decided: &Loaded) -> anyhow::Result<Host> {
-    Ok(Host::begin(config(data, decided.engine_of_command(), decided.objects())?).await?)
+    Ok(Host::begin(config(data, decided.engine_of_command(), decided.objects(), decided.stale_after_ms())?)
+        .await?)
 }
 
-pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyhow::Result<HostConfig> {
+pub(crate) fn config(
+    data: &Path,
+    engine: Config,
+    objects: ObjectsPlace,
+    stale_after_ms: u64,
+) -> anyhow::Result<HostConfig> {
     let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
-    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects })
+    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects, stale_after_ms })
 }
 
 /// Archives are unpacked by this very program, confined.

@@ -5,6 +5,7 @@ mod asked;
 mod files;
 mod found;
 mod history;
+mod queue;
 mod stream;
 
 use std::sync::Arc;

@@ -98,8 +98,10 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let (engine, rules) = (loaded.engine()?, loaded.rules()?);
     let stopped = asked_to_end()?;
     let (doors, address) = doors(server).await?;
-    let service =
-        Arc::new(Service::with(Host::begin(config(&data, engine, loaded.objects())?).await?, rules));
+    let service = Arc::new(Service::with(
+        Host::begin(config(&data, engine, loaded.objects(), loaded.stale_after_ms())?).await?,
+        rules,
+    ));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");

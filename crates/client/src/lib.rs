@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod files;
 mod found;
+mod queue;
 mod trust;
 mod upload;
 

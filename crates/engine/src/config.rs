@@ -41,7 +41,7 @@ impl Default for Config {
         Self {
             admission: AdmissionLimits::default(),
             quotas: QuotaRules::default(),
-            keep: Reserve::default(),
+            keep: Reserve { disk_mb: 512, memory_mb: 64, processes: 256 },
             poll_ms: 100,
             heartbeat_ms: 2_000,
             dead_after_ms: 10_000,

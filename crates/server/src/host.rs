@@ -14,6 +14,7 @@ use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
 use crate::collecting::Collection;
+use crate::stale::StaleLogs;
 use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
 
@@ -26,6 +27,8 @@ pub struct HostConfig {
     pub unpacker: Unpacker,
     pub engine: Config,
     pub objects: ObjectsPlace,
+    /// When the disk is short, logs go that were moved or last written so long ago.
+    pub stale_after_ms: u64,
 }
 
 pub struct Host {
@@ -64,7 +67,7 @@ const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
-        let HostConfig { data, nursery, unpacker, engine, objects } = config;
+        let HostConfig { data, nursery, unpacker, engine, objects, stale_after_ms } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
         let census = HostCensus::take()?;
@@ -96,6 +99,8 @@ impl Host {
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, engine).await?;
+        let stale = StaleLogs { logs: logs.clone(), clock: clock.clone(), age_ms: stale_after_ms };
+        engine.knows_stale(Arc::new(stale));
         let watches = Watches::default();
         Ok(Self { engine, provider, store, clock, data, logs, collection, watches, images })
     }

@@ -9,6 +9,7 @@ pub mod http;
 mod objects;
 mod rules;
 pub mod service;
+mod stale;
 mod watches;
 
 pub use host::{Host, HostConfig, HostError};

@@ -118,6 +118,7 @@ pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String)
         unpacker,
         engine: Config::default(),
         objects: ObjectsPlace::default(),
+        stale_after_ms: 7 * 86_400_000,
     };
     let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules()));
     service.ensure_first_token().await.unwrap();
