@@ -83,7 +83,24 @@ where
     F: FnOnce(Arc<Ground>) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let ground = Arc::new(Ground::begin(tempfile::tempdir().unwrap(), config).await);
+    on_ground(Ground::begin(tempfile::tempdir().unwrap(), config).await, test).await;
+}
+
+/// The same with an engine of another kind, and where the test wants it.
+pub(crate) async fn on_engine<F, Fut>(data: tempfile::TempDir, engine: Config, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    on_ground(Ground::begin_with(data, ServerConfig::default(), engine).await, test).await;
+}
+
+async fn on_ground<F, Fut>(ground: Ground, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let ground = Arc::new(ground);
     let tested = tokio::spawn(tokio::time::timeout(PATIENCE, test(ground.clone()))).await;
     ground.end().await;
     match tested {
@@ -106,6 +123,10 @@ fn rules() -> Rules {
 
 /// A service on a data directory, and the token of its admin.
 pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String) {
+    service_with(data, Config::default()).await
+}
+
+async fn service_with(data: &std::path::Path, engine: Config) -> (Arc<Service>, String) {
     let nursery = NurseryProgram {
         program: env!("CARGO_BIN_EXE_pinfold-server-nursery").into(),
         arguments: Vec::new(),
@@ -116,7 +137,7 @@ pub(crate) async fn service_on(data: &std::path::Path) -> (Arc<Service>, String)
         data: data.to_owned(),
         nursery,
         unpacker,
-        engine: Config::default(),
+        engine,
         objects: ObjectsPlace::default(),
         stale_after_ms: 7 * 86_400_000,
     };
@@ -139,7 +160,11 @@ pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
 
 impl Ground {
     pub(crate) async fn begin(data: tempfile::TempDir, config: ServerConfig) -> Self {
-        let (service, admin) = service_on(data.path()).await;
+        Self::begin_with(data, config, Config::default()).await
+    }
+
+    async fn begin_with(data: tempfile::TempDir, config: ServerConfig, engine: Config) -> Self {
+        let (service, admin) = service_with(data.path(), engine).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -178,6 +203,11 @@ impl Ground {
             left.is_empty() && strays.is_empty(),
             "{test}: {left:?} was there at the end, and no record spoke of {strays:?}: {history:#?}"
         );
+    }
+
+    /// Where the rows of the store disagree with each other.
+    pub(crate) fn disagreements(&self) -> Vec<String> {
+        self.service.host().store.disagreements().unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {
