@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::{
     AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Policy, Refusal,
-    SandboxId, Spec, Timestamp, Totals, Transition, admit, ask, create,
+    SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, ask, create,
 };
 use pinfold_store::{
     Bid, Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
@@ -86,6 +86,10 @@ impl Inner {
         }
         loop {
             match self.create_cold(wanted, &bid).await {
+                // The pool has nothing to do with quotas, and those who wait are told of their turn.
+                Err(CreateError::Scarce(
+                    scarce @ (Scarcity::Token { .. } | Scarcity::Label { .. } | Scarcity::Queue { .. }),
+                )) => return Err(CreateError::Scarce(scarce).into()),
                 Err(scarce @ CreateError::Scarce(_)) => {
                     if self.clock.now() >= until || !self.make_room(&wanted.spec.demand(), until).await? {
                         return Err(scarce.into());

@@ -19,8 +19,8 @@ pub trait Store: Queue + Send + Sync + 'static {
     /// Writes a new sandbox with its lease, if there is room for it in the same transaction.
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError>;
 
-    /// Writes a new body that waits in the pool, if fewer than `size` of its shape do, and if there is room for it
-    /// and for one more.
+    /// Writes a new body that waits in the pool, if fewer than `size` of its shape do, if nobody waits in the queue, and
+    /// if there is room for it and for one more.
     async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError>;
 
     /// Gives a body that waits in the pool to somebody, if nobody else has changed it meanwhile and quotas allow it.

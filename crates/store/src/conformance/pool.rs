@@ -15,7 +15,7 @@ const NO_LIMITS: AdmissionLimits =
     AdmissionLimits { sandboxes: None, memory_mb: None, disk_mb: None, processes: None };
 
 impl World {
-    fn pooled(&self, id: u128) -> NewSandbox {
+    pub(super) fn pooled(&self, id: u128) -> NewSandbox {
         let shape = spec(id).shape();
         NewSandbox {
             transition: create_pooled(SandboxId(id), shape.clone(), self.ctx()),

@@ -229,7 +229,9 @@ pub async fn what_waits_in_the_pool_gives_way_to_who_waits_in_the_queue(subject:
     world.asks(2, MEMORY_MB, None).await.unwrap();
     world.join(3).await;
 
-    // It fits, once the pool has made room.
+    // It fits, once the pool has made room, and the pool takes none meanwhile.
+    let filled = world.store.fill(world.pooled(7), u64::MAX, AdmissionLimits::default()).await;
+    assert!(matches!(filled, Err(crate::FillError::Scarce(Scarcity::Queue { .. }))), "{filled:?}");
     assert_eq!(world.line().await, [(3, 1, true)]);
     assert!(matches!(
         world.asks(3, MEMORY_MB, Some(3)).await,

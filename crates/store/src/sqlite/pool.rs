@@ -1,7 +1,7 @@
 //! Bodies that wait in the pool: how many there may be is decided in the transaction that adds one, and who is
 //! given one in the transaction that takes it out.
 
-use pinfold_lifecycle::{AdmissionLimits, Shape, admit_to_pool};
+use pinfold_lifecycle::{AdmissionLimits, Scarcity, Shape, admit_to_pool};
 use rusqlite::Connection;
 
 use super::failure::{Refused, WriteError};
@@ -23,6 +23,9 @@ pub(super) fn fill(
     let shape = sandbox.waits_in_pool_of().ok_or(Refused::NotPooled)?;
     if waiting(connection, shape)? >= size {
         return Err(Refused::PoolFull.into());
+    }
+    if queue::anybody_waits(connection)? {
+        return Err(Refused::Scarce(Scarcity::Queue { ahead: 1 }).into());
     }
     admit_to_pool(&ledger.totals(), &new.spec.demand(), limits).map_err(Refused::Scarce)?;
     create::insert(connection, ledger, new)

@@ -31,7 +31,7 @@ impl<R: Runs> Queue for R {
     }
 
     async fn is_queue_empty(&self) -> Result<bool, StoreError> {
-        self.read_little("see whether anybody waits", |rows| Ok(!rows.prepare_cached(ANYBODY)?.exists([])?))
+        self.read_little("see whether anybody waits", |rows| Ok(!anybody_waits(rows)?))
     }
 
     async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
@@ -55,6 +55,11 @@ impl<R: Runs> Queue for R {
             _ => Err(mixed_up()),
         }
     }
+}
+
+/// Or waited until a moment ago.
+pub(super) fn anybody_waits(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached(ANYBODY)?.exists([])
 }
 
 /// One who waits.
