@@ -53,6 +53,13 @@ struct Waiting {
     is_over: bool,
 }
 
+impl Waiting {
+    fn begin(inner: &Arc<Inner>, id: PlaceId) -> Self {
+        inner.line.here.fetch_add(1, Ordering::Relaxed);
+        Self { inner: inner.clone(), id, is_over: false }
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.inner.line.here.fetch_sub(1, Ordering::Relaxed);
@@ -101,9 +108,12 @@ impl Inner {
     ) -> Result<Provided, AdmitError> {
         let asked_at = self.clock.now();
         let mut told = self.line.told.subscribe();
-        self.join(wanted, queue, asked_at).await?;
-        self.line.here.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = Waiting { inner: self.clone(), id: queue.id, is_over: false };
+        // From here on: whoever gives up while its place is written has one all the same.
+        let mut waiting = Waiting::begin(self, queue.id);
+        if let Err(error) = self.join(wanted, queue, asked_at).await {
+            waiting.is_over = !matches!(error, AdmitError::Create(CreateError::Store(_)));
+            return Err(error);
+        }
         self.line.arrived.notify_one();
         let (mut why, mut position) = (first, None);
         loop {

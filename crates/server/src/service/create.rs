@@ -74,6 +74,9 @@ impl Service {
         wish: CreateSandbox,
         (caller, key, queue): (Caller, Option<String>, QueueAsk),
     ) -> Result<Creation, Failure> {
+        if self.host.engine.place(queue.id).await?.is_some() {
+            return Err(Failure::bad_input("ticket", "it was used before"));
+        }
         let service = self.clone();
         let mut made = tokio::spawn(async move {
             let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue: Some(queue) };

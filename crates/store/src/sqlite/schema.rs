@@ -166,6 +166,11 @@ CREATE TABLE quota_uses (
     PRIMARY KEY (sandbox_id, key)
 ) WITHOUT ROWID;
 CREATE INDEX quota_uses_by_key ON quota_uses (key);
+INSERT INTO quota_uses
+    SELECT s.id, json_object('label', json_object('name', l.key, 'value', l.value))
+    FROM sandboxes s JOIN specs p ON p.sandbox_id = s.id,
+    json_each(CASE WHEN json_valid(p.spec) THEN p.spec ELSE '{}' END, '$.labels') l
+    WHERE s.settled_at IS NULL;
 ";
 
 // Places are numbered in the order of arrival, and a number is never used again.
