@@ -1,7 +1,7 @@
 //! Waiting for room: which place in the queue a command has, shown to whoever watches.
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pinfold_api::QueueState;
 use pinfold_engine::{Ids, RandomIds};
@@ -29,20 +29,20 @@ impl Ticket {
         if !std::io::stderr().is_terminal() {
             return waited.await;
         }
-        let began = Instant::now();
         let mut line = Line { is_shown: false };
         let mut waited = std::pin::pin!(waited);
+        let mut seconds = 0;
         loop {
             tokio::select! {
                 biased;
                 done = &mut waited => return done,
-                () = tokio::time::sleep(SECOND) => {}
+                () = tokio::time::sleep(SECOND) => seconds += 1,
             }
             let place = plane.place(self.id).await.ok();
             let position = place.filter(|place| place.state == QueueState::Waiting);
             match position.and_then(|place| place.position) {
-                Some(position) => line.show(&format!("waiting for room, position {position}"), began),
-                None => line.show("waiting until it is ready", began),
+                Some(position) => line.show(&format!("waiting for room, position {position}"), seconds),
+                None => line.show("waiting until it is ready", seconds),
             }
         }
     }
@@ -54,9 +54,9 @@ struct Line {
 }
 
 impl Line {
-    fn show(&mut self, what: &str, began: Instant) {
+    fn show(&mut self, what: &str, seconds: u64) {
         self.is_shown = true;
-        eprint!("\r{what} … {} s\u{1b}[K", began.elapsed().as_secs());
+        eprint!("\r{what} … {seconds} s\u{1b}[K");
     }
 }
 
