@@ -64,17 +64,15 @@ impl FakeWorld {
     }
 
     pub(crate) fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        let plenty = Some(1_024);
+        let plenty = Capacity {
+            memory_mb_left: Some(1_024),
+            disk_mb_left: Some(1_024),
+            processes_left: Some(1_024),
+            ids_left: Some(1_024),
+            disk_unusable: None,
+        };
         let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
-        capacity.clone().unwrap_or_else(|| {
-            Ok(Capacity {
-                memory_mb_left: plenty,
-                disk_mb_left: plenty,
-                processes_left: plenty,
-                ids_left: plenty,
-                disk_unusable: None,
-            })
-        })
+        capacity.clone().unwrap_or(Ok(plenty))
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
