@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, NotAdmitted, QueueAsk};
-use pinfold_lifecycle::{AdmissionLimits, PlaceId, Policy, SandboxId, Scarcity};
-use pinfold_store::{CreateError, PlaceEnd, Queue, Store};
+use pinfold_lifecycle::{AdmissionLimits, Demand, PlaceId, Policy, SandboxId, Scarcity};
+use pinfold_store::{CreateError, NewPlace, PlaceEnd, Queue, Store};
 use tokio::task::JoinHandle;
 
 use crate::stage::{MINUTE, SECOND, Stage};
@@ -67,19 +67,32 @@ async fn who_came_first_is_let_in_first_whichever_engine_was_asked() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_queue_is_refused_while_another_waits_for_the_same_room() {
     let stage = Stage::new();
-    let engine = Arc::new(stage.begin_with(places(2)).await);
-    let there = stage.ready(&engine, Policy::default()).await;
-    stage.ready(&engine, Policy::default()).await;
-    let first = waits(&stage, &engine, 1, MINUTE).await;
+    let engine = Arc::new(stage.begin_with(places(1)).await);
+    let now = pinfold_engine::Clock::now(&stage.clock);
+    // Somebody who is slow to take what is there.
+    let slow = NewPlace {
+        id: PlaceId(1),
+        node: engine.node(),
+        asked_at: now,
+        until: now.after_ms(5 * SECOND),
+        demand: Demand::default(),
+        quotas: Vec::new(),
+        asked_by: None,
+        name: None,
+    };
+    stage.store.join(slow, places(1).admission).await.unwrap();
 
-    stage.ask_to_stop(&engine, there).await;
-    let newcomers: Vec<_> = (0..20).map(|_| engine.create(CreateAsk::default())).collect();
-    let refused = join_all(newcomers).await;
-    stage.pass_ms(SECOND).await;
+    let newcomer = engine.create(CreateAsk::default()).await;
+    let behind = waits(&stage, &engine, 2, MINUTE).await;
 
-    assert!(refused.iter().all(|answer| matches!(answer, Err(AdmitError::Create(CreateError::Scarce(_))))));
-    assert!(first.await.unwrap().is_ok());
-    assert_eq!(stage.store.totals().await.unwrap().present(), 2);
+    let kept = Scarcity::Queue { ahead: 1 };
+    assert!(matches!(newcomer, Err(AdmitError::Create(CreateError::Scarce(told))) if told == kept));
+    assert!(behind.await.unwrap().is_ok());
+    assert!(
+        (5 * SECOND..6 * SECOND).contains(&stage.now()),
+        "until the other's time was up: {}",
+        stage.now()
+    );
 }
 
 #[tokio::test(start_paused = true)]
