@@ -213,12 +213,17 @@ fn provider(data: &Path, instance: u128, clock: Arc<HostClock>) -> Result<LinuxP
 
 pub(crate) fn ask(limits: Limits, one_shot: bool) -> CreateAsk {
     let policy = Policy { one_shot, ends_with_owner: true, grace_ms: 0, ..Policy::default() };
-    CreateAsk { spec: Spec { limits, ..Spec::default() }, policy, key: None }
+    CreateAsk { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None }
 }
 
 /// One that a body from the pool can meet.
 pub(crate) fn ask_of_pool() -> CreateAsk {
-    CreateAsk { spec: Spec { limits: LIMITS, ..Spec::default() }, policy: pooled_policy(), key: None }
+    CreateAsk {
+        spec: Spec { limits: LIMITS, ..Spec::default() },
+        policy: pooled_policy(),
+        key: None,
+        queue: None,
+    }
 }
 
 fn shape() -> Shape {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pinfold_bench_report::now;
 use pinfold_lifecycle::{
-    AdmissionLimits, Effect, Evidence, ExecutionId, NodeId, Outcome, Probed, SandboxId, Shape, StopOutcome,
-    Timestamp, Totals,
+    AdmissionLimits, Effect, Evidence, ExecutionId, NodeId, Outcome, PlaceId, Probed, SandboxId, Shape,
+    StopOutcome, Timestamp, Totals,
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
@@ -15,8 +15,8 @@ use pinfold_provider::{
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, SqliteStore, Store, StoreError,
-    StoredExecution, Version,
+    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue, Retention, Row, Seq,
+    SqliteStore, Standing, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::timeline::Timeline;
@@ -163,6 +163,33 @@ fn name_of(change: &Change) -> String {
     let fact = change.transition.records.first().map(|record| format!("{:?}", record.fact));
     let fact = fact.as_deref().and_then(|fact| fact.split([' ', '{', '(']).next());
     format!("commit {}", fact.unwrap_or("with no record"))
+}
+
+#[async_trait]
+impl Queue for TimedStore {
+    async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
+        self.real.join(new, limits).await
+    }
+
+    async fn is_queue_empty(&self) -> Result<bool, StoreError> {
+        self.real.is_queue_empty().await
+    }
+
+    async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
+        self.real.line(limits, now).await
+    }
+
+    async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
+        self.real.place(id).await
+    }
+
+    async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError> {
+        self.real.end_place(id, end, now).await
+    }
+
+    async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError> {
+        self.real.end_overdue(now).await
+    }
 }
 
 #[async_trait]

@@ -10,7 +10,7 @@ use pinfold_lifecycle::{
     Limits, NodeId, Outcome, Policy, Probed, Sandbox, SandboxId, Spec, Timestamp, Transition, ask, create,
     step,
 };
-use pinfold_store::{Change, Created, NewExecution, NewSandbox, Store, Version};
+use pinfold_store::{Bid, Change, Created, NewExecution, NewSandbox, Store, Version};
 
 pub(crate) struct Worker {
     store: Arc<dyn Store>,
@@ -59,6 +59,7 @@ impl Worker {
                 policy: self.policy.clone(),
                 key: None,
                 commands: Vec::new(),
+                bid: Bid::default(),
             };
             let Created::New(version) = self.store.create(new, AdmissionLimits::default()).await? else {
                 anyhow::bail!("{id} was there before");

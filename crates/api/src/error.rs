@@ -44,6 +44,7 @@ pub enum ErrorCode {
     UnknownArtifact,
     UnknownImage,
     UnknownAlert,
+    UnknownPlace,
     /// What was asked for cannot be done in the state that things are in.
     WrongState,
     /// All places for executions are taken.
@@ -58,6 +59,14 @@ pub enum ErrorCode {
     KeyReused,
     /// There is no room for more.
     LimitReached,
+    /// The host has too little left; `details` has the figures.
+    LowCapacity,
+    /// How much the host has left could not be found out.
+    CapacityUnmeasurable,
+    /// Nothing can be written where sandboxes are kept.
+    FilesystemUnusable,
+    /// The place in the queue was given up before there was room.
+    LeftQueue,
     /// Too many requests with one token, or too many wrong tokens from one address.
     RateLimited,
     TooLarge,
@@ -85,6 +94,7 @@ impl ErrorCode {
         Self::UnknownArtifact,
         Self::UnknownImage,
         Self::UnknownAlert,
+        Self::UnknownPlace,
         Self::WrongState,
         Self::SandboxBusy,
         Self::SandboxGone,
@@ -92,6 +102,10 @@ impl ErrorCode {
         Self::CannotBeDone,
         Self::KeyReused,
         Self::LimitReached,
+        Self::LowCapacity,
+        Self::CapacityUnmeasurable,
+        Self::FilesystemUnusable,
+        Self::LeftQueue,
         Self::RateLimited,
         Self::TooLarge,
         Self::UnsupportedMediaType,
@@ -117,6 +131,7 @@ impl ErrorCode {
             Self::UnknownArtifact => "there is no such artifact",
             Self::UnknownImage => "there is no such image",
             Self::UnknownAlert => "there is no such alert",
+            Self::UnknownPlace => "there is no such place in the queue",
             Self::WrongState => "it cannot be done in the state that things are in",
             Self::SandboxBusy => "all places for executions are taken",
             Self::SandboxGone => "the sandbox has ended or is being ended; `details.cause` says why",
@@ -124,6 +139,10 @@ impl ErrorCode {
             Self::CannotBeDone => "it can be understood and cannot be done",
             Self::KeyReused => "the idempotency key was used for another request",
             Self::LimitReached => "there is no room for more",
+            Self::LowCapacity => "the host has too little left; `details` has the figures",
+            Self::CapacityUnmeasurable => "how much the host has left could not be found out",
+            Self::FilesystemUnusable => "nothing can be written where sandboxes are kept",
+            Self::LeftQueue => "the place in the queue was given up before there was room",
             Self::RateLimited => {
                 "too many requests with one token, or too many wrong tokens from one address"
             }

@@ -17,6 +17,7 @@ mod log;
 mod metrics;
 mod object;
 mod output;
+mod queue;
 mod receipt;
 mod resources;
 mod run;
@@ -55,6 +56,7 @@ pub use metrics::{
 };
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
+pub use queue::{CreatePending, QueuePlace, QueueState};
 pub use receipt::{Attestation, Check, Finding, Receipt, Used};
 pub use resources::{Resources, Verdict};
 pub use run::RunRequest;

@@ -37,9 +37,16 @@ const PROOF_MS: u64 = 60_000;
 
 pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
     let (plane, wish) = options.sandbox.ask(place).await?;
-    let waiting = Progress::of("waiting until it is ready");
-    let sandbox = plane.create(&wish, !options.no_wait).await?;
-    drop(waiting);
+    let sandbox = match options.sandbox.queueing() {
+        Some(ticket) => {
+            let created = plane.create_in_turn(&wish, !options.no_wait, ticket);
+            ticket.shown(&plane, created).await?
+        }
+        None => {
+            let _waiting = Progress::of("waiting until it is ready");
+            plane.create(&wish, !options.no_wait).await?
+        }
+    };
     plane.close().await?;
     if let (true, Plane::Here(_)) = (options.no_wait, &plane) {
         leave_to_another(place, &sandbox.id)?;

@@ -15,6 +15,7 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Standing, diagnose};
+use pinfold_logs::Keep;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, ObjectsPlace, Service};
@@ -129,9 +130,8 @@ impl Shop {
     async fn open(data: &std::path::Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         let address = listener.local_addr().context("could not see the address that is listened on")?;
-        let service = Arc::new(Service::new(
-            Host::begin(config(data, Config::default(), ObjectsPlace::default())?).await?,
-        ));
+        let host = config(data, Config::default(), ObjectsPlace::default())?;
+        let service = Arc::new(Service::new(Host::begin(host).await?));
         service.ensure_first_token().await?;
         let announced = Announced::write(data, address, moment(service.now()))?;
         let (closing, closed) = oneshot::channel();
@@ -211,7 +211,7 @@ async fn start(host: &Host, agent: &Agent) -> anyhow::Result<(SandboxId, Executi
     let argv = ["sh", "-c", agent.script].map(str::to_owned).to_vec();
     let command = Command { argv, ..Command::default() };
     let run = RunAsk { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
-    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None }, run).await;
+    let asked = host.engine.create_and_execute(CreateAsk { spec, policy, key: None, queue: None }, run).await;
     asked.map_err(|error| match error {
         RunError::Create(error) => error.into(),
         RunError::Execute(error) => error.into(),

@@ -41,13 +41,23 @@ fn decided(place: &Place) -> anyhow::Result<(PathBuf, Loaded)> {
 
 async fn begin_on(data: &Path, decided: &Loaded) -> anyhow::Result<Host> {
     let config = config(data, decided.engine_of_command(), decided.objects())?;
-    Ok(Host::begin(HostConfig { keep: decided.keep(), ..config }).await?)
+    Ok(Host::begin(HostConfig { keep: decided.keep(), stale_after_ms: decided.stale_after_ms(), ..config })
+        .await?)
 }
 
 pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyhow::Result<HostConfig> {
     let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
     let keep = Keep::default();
-    Ok(HostConfig { data: data.to_owned(), nursery, unpacker: unpacker()?, engine, objects, keep })
+    let stale_after_ms = keep.logs_ms;
+    Ok(HostConfig {
+        data: data.to_owned(),
+        nursery,
+        unpacker: unpacker()?,
+        engine,
+        objects,
+        keep,
+        stale_after_ms,
+    })
 }
 
 /// Archives are unpacked by this very program, confined.

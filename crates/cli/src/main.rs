@@ -32,6 +32,7 @@ mod plane;
 mod progress;
 mod ps;
 mod quantities;
+mod queueing;
 mod reconcile;
 #[cfg(test)]
 mod reference;

@@ -11,6 +11,7 @@ use crate::host::rules;
 use crate::image::images;
 use crate::plane::{Plane, Target, target};
 use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
+use crate::queueing::Ticket;
 use crate::table::harmless;
 
 const LONGEST_NAME: usize = 128;
@@ -69,6 +70,9 @@ pub(crate) struct SandboxOptions {
     /// A label by which it can be found; may be given again
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
+    /// Where there is no room, wait so long for it in the queue: seconds, or 90s, 5m
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    queue: Option<u64>,
     /// Keep it in an emergency cleanup
     #[arg(long)]
     critical: bool,
@@ -107,6 +111,11 @@ impl SandboxOptions {
             }
         };
         Ok((plane, self.wish()))
+    }
+
+    /// None: it would rather be refused.
+    pub(crate) fn queueing(&self) -> Option<Ticket> {
+        self.queue.map(Ticket::of)
     }
 
     fn wish(&self) -> CreateSandbox {

@@ -7,6 +7,7 @@ mod cleanup;
 mod files;
 mod found;
 mod history;
+mod queue;
 mod stream;
 
 use std::sync::Arc;

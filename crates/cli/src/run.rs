@@ -35,7 +35,11 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     options.console.check(place.json)?;
     let (plane, wish) = options.sandbox.ask(place).await?;
     let exec = options.console.furnish(ExecRequest::of(options.command.clone()));
-    let mut running = plane.run(RunRequest { sandbox: wish, exec }).await?;
+    let request = RunRequest { sandbox: wish, exec };
+    let mut running = match options.sandbox.queueing() {
+        Some(ticket) => ticket.shown(&plane, plane.run(request, Some(ticket))).await?,
+        None => plane.run(request, None).await?,
+    };
     let mut sink = Sink::of(place.json);
     let ended = follow(&plane, &mut running, &mut sink, Interrupt::Sandbox, &options.console).await?;
     let waiting = Progress::of("looking for what is left");

@@ -98,7 +98,11 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     let (engine, rules) = (loaded.engine()?, loaded.rules()?);
     let stopped = asked_to_end()?;
     let (doors, address) = doors(server).await?;
-    let host = HostConfig { keep: loaded.keep(), ..config(&data, engine, loaded.objects())? };
+    let host = HostConfig {
+        keep: loaded.keep(),
+        stale_after_ms: loaded.stale_after_ms(),
+        ..config(&data, engine, loaded.objects())?
+    };
     let service = Arc::new(Service::with(Host::begin(host).await?, rules));
     service.ensure_first_token().await?;
     let announced = Announced::write(&data, address, moment(service.now()))?;

@@ -114,7 +114,8 @@ pub(crate) struct RequestSettings {
     pub(crate) wrong_tokens: NonZeroU32,
 }
 
-/// How much all sandboxes together may take, those included that are not yet proven gone. What is not set is not limited.
+/// How much all sandboxes together may take, those included that are not yet proven gone, and what stays free on the
+/// host. What is not set is not limited.
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct AdmissionSettings {
@@ -130,6 +131,26 @@ pub(crate) struct AdmissionSettings {
     /// The sum of their process limits.
     #[config(env = "PINFOLD_ADMISSION_PROCESSES")]
     pub(crate) processes: Option<NonZeroU64>,
+    /// Sandboxes of one token, by its name: `{ ci = 20, "*" = 5 }`, where `*` is every other token for itself.
+    #[config(default = {})]
+    pub(crate) tokens: BTreeMap<String, u64>,
+    /// Sandboxes with one value of a label: a table for each label, such as `[admission.labels.team]` with `red = 10`
+    /// and `"*" = 3`, where `*` is every other value for itself.
+    #[config(default = {})]
+    pub(crate) labels: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Disk of the host that stays free, in MiB: with less, nobody is let in. 0: it is not looked at.
+    #[config(default = 512, env = "PINFOLD_ADMISSION_KEEP_DISK_MB")]
+    pub(crate) keep_disk_mb: u64,
+    /// Memory of the host that stays free, in MiB, as the kernel reckons what is available. 0: it is not looked at.
+    #[config(default = 64, env = "PINFOLD_ADMISSION_KEEP_MEMORY_MB")]
+    pub(crate) keep_memory_mb: u64,
+    /// Processes and threads that the host can still make. 0: it is not looked at.
+    #[config(default = 256, env = "PINFOLD_ADMISSION_KEEP_PROCESSES")]
+    pub(crate) keep_processes: u64,
+    /// When the disk is short, logs of sandboxes that are proven gone for so long go before their time. Not set: only
+    /// what is past its retention goes.
+    #[config(env = "PINFOLD_ADMISSION_STALE_AFTER")]
+    pub(crate) stale_after: Option<Time>,
 }
 
 /// How long what has ended can still be looked at.

@@ -230,7 +230,7 @@ impl Client {
     }
 
     /// An answer that is a refusal comes back as the error that it is.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -284,7 +284,7 @@ pub(crate) fn whole(bytes: Vec<u8>) -> Content {
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const BYTES: &str = "application/octet-stream";
-const EVENTS: &str = "text/event-stream";
+pub(crate) const EVENTS: &str = "text/event-stream";
 
 /// Accepted is what goes on by itself.
 pub(crate) async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::{
     AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Policy, Refusal,
-    SandboxId, Spec, Timestamp, Totals, Transition, admit, ask, create,
+    SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, ask, create,
 };
 use pinfold_store::{
-    Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
+    Bid, Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
     StoreError, Stored,
 };
 
 use crate::engine::Inner;
+use crate::{AdmitError, QueueAsk};
 
 /// Read at a time of what waits. The oldest come first, and those are mostly ready.
 const BATCH: usize = 8;
@@ -22,6 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) spec: Arc<Spec>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) key: Option<IdempotencyKey>,
+    pub(crate) queue: Option<QueueAsk>,
     pub(crate) first: Option<First>,
 }
 
@@ -60,25 +62,46 @@ pub(crate) enum Provided {
 }
 
 impl Inner {
-    pub(crate) async fn provide(self: &Arc<Self>, wanted: &Wanted) -> Result<Provided, CreateError> {
+    pub(crate) async fn provide(self: &Arc<Self>, wanted: &Wanted) -> Result<Provided, AdmitError> {
+        match (self.provide_now(wanted, None).await, wanted.queue) {
+            (Err(error), Some(queue)) if error.is_for_want_of_room() => {
+                self.wait_in_queue(wanted, queue, error).await
+            }
+            (provided, _) => provided,
+        }
+    }
+
+    /// For whoever is not in the queue, or has a place in it.
+    pub(crate) async fn provide_now(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        place: Option<QueueAsk>,
+    ) -> Result<Provided, AdmitError> {
+        self.host_has_room().await.map_err(AdmitError::NoRoom)?;
+        let bid = Bid { quotas: self.config.quotas.of(&wanted.spec), place: place.map(|place| place.id) };
         let until = self.clock.now().after_ms(self.config.pool_yield_ms);
-        if let Some(provided) = self.claim(wanted).await? {
+        let until = place.map_or(until, |place| until.min(place.until));
+        if let Some(provided) = self.claim(wanted, &bid).await? {
             return Ok(provided);
         }
         loop {
-            match self.create_cold(wanted).await {
+            match self.create_cold(wanted, &bid).await {
+                // The pool has nothing to do with quotas, and those who wait are told of their turn.
+                Err(CreateError::Scarce(
+                    scarce @ (Scarcity::Token { .. } | Scarcity::Label { .. } | Scarcity::Queue { .. }),
+                )) => return Err(CreateError::Scarce(scarce).into()),
                 Err(scarce @ CreateError::Scarce(_)) => {
                     if self.clock.now() >= until || !self.make_room(&wanted.spec.demand(), until).await? {
-                        return Err(scarce);
+                        return Err(scarce.into());
                     }
                 }
-                provided => return provided,
+                provided => return Ok(provided?),
             }
         }
     }
 
     /// Admission, key and lease are one transaction.
-    async fn create_cold(self: &Arc<Self>, wanted: &Wanted) -> Result<Provided, CreateError> {
+    async fn create_cold(self: &Arc<Self>, wanted: &Wanted, bid: &Bid) -> Result<Provided, CreateError> {
         let id = SandboxId(self.ids.fresh(self.clock.now()));
         let ctx = self.context(&wanted.policy);
         let transition = wanted.with_first(create(id, ctx), ctx).map_err(|refusal| StoreError::Failed {
@@ -91,6 +114,7 @@ impl Inner {
             policy: wanted.policy.clone(),
             key: wanted.key.clone(),
             commands: wanted.commands(),
+            bid: bid.clone(),
         };
         match self.insert(new, self.config.admission).await? {
             Created::New(_) => Ok(Provided::New(id)),
@@ -99,7 +123,7 @@ impl Inner {
     }
 
     /// None: no plan of this engine speaks of such bodies, or none is ready.
-    async fn claim(self: &Arc<Self>, wanted: &Wanted) -> Result<Option<Provided>, CreateError> {
+    async fn claim(self: &Arc<Self>, wanted: &Wanted, bid: &Bid) -> Result<Option<Provided>, CreateError> {
         let shape = wanted.spec.shape();
         if wanted.policy.ends_with_owner || !self.config.pool.iter().any(|plan| plan.shape == shape) {
             return Ok(None);
@@ -114,7 +138,7 @@ impl Inner {
             after = Some(last.id());
             for row in waiting {
                 if let Row::Readable(stored) = row
-                    && let Some(provided) = self.claim_one(&stored, wanted).await?
+                    && let Some(provided) = self.claim_one(&stored, wanted, bid).await?
                 {
                     return Ok(Some(provided));
                 }
@@ -127,6 +151,7 @@ impl Inner {
         self: &Arc<Self>,
         stored: &Stored,
         wanted: &Wanted,
+        bid: &Bid,
     ) -> Result<Option<Provided>, CreateError> {
         let id = stored.sandbox.id;
         let Some(_reach) = self.pool.reach_for(id) else {
@@ -149,6 +174,8 @@ impl Inner {
             spec: wanted.spec.clone(),
             policy: wanted.policy.clone(),
             key: wanted.key.clone(),
+            bid: bid.clone(),
+            limits: self.config.admission,
         };
         match self.store.claim(claim).await {
             Ok(Created::New(version)) => {
@@ -157,6 +184,8 @@ impl Inner {
             }
             Ok(Created::Known(known)) => return Ok(Some(Provided::Known(known))),
             Err(ClaimError::Taken) => return Ok(None),
+            Err(ClaimError::Scarce(scarcity)) => return Err(CreateError::Scarce(scarcity)),
+            Err(ClaimError::NotWaiting { place }) => return Err(CreateError::NotWaiting { place }),
             Err(ClaimError::KeyReused { key }) => return Err(CreateError::KeyReused { key }),
             Err(ClaimError::Store(unclear @ StoreError::Unclear { .. })) => {
                 if !self.was_given_here(id).await? {

@@ -11,12 +11,10 @@ mod turns;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use pinfold_lifecycle::{CleanupRules, Threshold, Timestamp};
 use pinfold_store::{CameTo, Chores, Figures, NewRun, StoreError};
 
 use crate::engine::{Engine, Inner};
-use crate::retention;
 use crate::{Reconcile, ReconcileError, Schedule};
 
 pub use report::{CleanupReport, Ended, Failed, Found, Kept, Layer, Spared, Why};
@@ -89,50 +87,33 @@ pub enum CleanupError {
     Reconcile(#[from] ReconcileError),
 }
 
-/// What lies around beside the records of the store, and is past its time.
-#[async_trait]
-pub trait Attic: Send + Sync + 'static {
-    /// Removes it, and says how many things that was.
-    async fn clear_out(&self) -> u64;
-}
-
 /// Whoever counts what cleanup does.
 pub trait Witness: Send + Sync + 'static {
     /// A run that was more than a look has ended, so long after it began.
     fn ran(&self, layer: Layer, took_ms: u64, came_to: &CameTo);
 }
 
-/// What a cleaner works with besides its engine, where there is such a thing.
-#[derive(Clone, Default)]
-pub struct Beside {
-    pub attic: Option<Arc<dyn Attic>>,
-    pub witness: Option<Arc<dyn Witness>>,
-}
-
 /// Cleans up, at its times and when asked to.
 pub struct Cleaner {
     pub(crate) inner: Arc<Inner>,
     chores: Arc<dyn Chores>,
-    beside: Beside,
+    witness: Option<Arc<dyn Witness>>,
     /// Since when this engine sees to deadlines.
     began_at: Timestamp,
 }
 
 impl Engine {
     /// Sets the layers of cleanup going, each at its own times, for as long as this engine lives.
-    pub fn keep_clean(&self, chores: Arc<dyn Chores>, beside: Beside) -> Arc<Cleaner> {
+    pub fn keep_clean(&self, chores: Arc<dyn Chores>, witness: Option<Arc<dyn Witness>>) -> Arc<Cleaner> {
         let inner = self.inner.clone();
         let began_at = inner.clock.now();
-        let cleaner = Arc::new(Cleaner { inner, chores, beside, began_at });
+        let cleaner = Arc::new(Cleaner { inner, chores, witness, began_at });
         for layer in Layer::IN_TURN {
             self.inner.errands.spawn_loop(cleaner.clone().keep(layer));
         }
         cleaner
     }
 }
-
-/// Records that go before anybody else has a turn at the store, at the most.
-const PRUNE_BATCHES: usize = 200;
 
 impl Cleaner {
     /// Does one layer now, because somebody asks for it. That is remembered like a turn of it.
@@ -172,7 +153,7 @@ impl Cleaner {
             }
         }
         let report = done.map(|()| report);
-        if let (How::Act, Some(witness)) = (how, &self.beside.witness) {
+        if let (How::Act, Some(witness)) = (how, &self.witness) {
             witness.ran(layer, took_ms, &came_to(&report));
         }
         report
@@ -184,7 +165,7 @@ impl Cleaner {
         report.tell_found();
         self.end_found(report).await;
         if report.acts() && report.layer == Layer::Scheduled {
-            report.pruned = self.prune().await?;
+            report.pruned = self.inner.prune().await?;
         }
         Ok(())
     }
@@ -204,19 +185,6 @@ impl Cleaner {
         report.take_in(&compared);
         report.tell_found();
         Ok(())
-    }
-
-    /// Records past retention, each only after the proof that its body is gone.
-    async fn prune(&self) -> Result<u64, CleanupError> {
-        let mut pruned = 0;
-        for _ in 0..PRUNE_BATCHES {
-            let batch = self.inner.store.prune(self.inner.retention(), retention::BATCH).await?;
-            pruned += batch as u64;
-            if batch < retention::BATCH {
-                break;
-            }
-        }
-        Ok(pruned)
     }
 }
 

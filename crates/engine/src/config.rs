@@ -1,12 +1,15 @@
 //! How the engine itself behaves. What concerns one sandbox is in its policy.
 
-use pinfold_lifecycle::AdmissionLimits;
+use pinfold_lifecycle::{AdmissionLimits, QuotaRules, Reserve};
 
 use crate::{CleanupConfig, PoolPlan};
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub admission: AdmissionLimits,
+    pub quotas: QuotaRules,
+    /// What stays free on the host itself.
+    pub keep: Reserve,
     /// How long another process's change may go unnoticed.
     pub poll_ms: u64,
     pub heartbeat_ms: u64,
@@ -39,6 +42,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             admission: AdmissionLimits::default(),
+            quotas: QuotaRules::default(),
+            keep: Reserve { disk_mb: 512, memory_mb: 64, processes: 256 },
             poll_ms: 100,
             heartbeat_ms: 2_000,
             dead_after_ms: 10_000,

@@ -8,7 +8,7 @@ use pinfold_lifecycle::{
     Outcome, Policy, Receipt, SandboxId, Spec, Timestamp,
 };
 use pinfold_provider::{AskBodyError, Body, Provider, Usage};
-use pinfold_store::{CreateError, Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
+use pinfold_store::{Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
 use tokio::sync::Notify;
 
 use crate::apply::Input;
@@ -18,9 +18,12 @@ use crate::known::Known;
 use crate::lanes::Lanes;
 use crate::pool::Pool;
 use crate::questions::Questions;
+use crate::queue::Line;
+use crate::room::Room;
 use crate::waiting::{Listener, Waiters};
 use crate::{
-    ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
+    AdmitError, ApplyError, Census, Clock, Config, Ids, QueueAsk, Reconcile, ReconcileError, ReconcileReport,
+    WaitError, Waited,
 };
 
 /// What an engine works with. Everything it learns of the world comes through these.
@@ -52,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) pool: Pool,
+    pub(crate) room: Room,
+    pub(crate) line: Line,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
@@ -66,6 +71,8 @@ pub struct CreateAsk {
     pub spec: Spec,
     pub policy: Policy,
     pub key: Option<IdempotencyKey>,
+    /// Where there is no room, wait for it. None: be refused.
+    pub queue: Option<QueueAsk>,
 }
 
 /// A command for a sandbox that is asked for in the same breath.
@@ -79,14 +86,20 @@ pub struct RunAsk {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
-    Create(#[from] CreateError),
+    Create(#[from] AdmitError),
     #[error(transparent)]
     Execute(#[from] ApplyError),
 }
 
 impl From<CreateAsk> for Wanted {
     fn from(ask: CreateAsk) -> Self {
-        Self { spec: Arc::new(ask.spec), policy: Arc::new(ask.policy), key: ask.key, first: None }
+        Self {
+            spec: Arc::new(ask.spec),
+            policy: Arc::new(ask.policy),
+            key: ask.key,
+            queue: ask.queue,
+            first: None,
+        }
     }
 }
 
@@ -127,6 +140,8 @@ impl Engine {
             lanes: Lanes::new(&config),
             waiters: Arc::default(),
             pool: Pool::default(),
+            room: Room::default(),
+            line: Line::default(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,
@@ -136,6 +151,7 @@ impl Engine {
         inner.errands.spawn_loop(inner.clone().keep_reconciled());
         inner.errands.spawn_loop(inner.clone().keep_tidy());
         inner.errands.spawn_loop(inner.clone().keep_pooled());
+        inner.errands.spawn_loop(inner.clone().keep_queue());
         Ok(Self { inner })
     }
 
@@ -150,9 +166,9 @@ impl Engine {
         self.inner.node
     }
 
-    /// Leases a sandbox and begins its launch, or gives out a body that waits in the pool. Admission, key and lease
-    /// are one transaction.
-    pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, CreateError> {
+    /// Leases a sandbox and begins its launch, or gives out a body that waits in the pool. Admission, quotas, key and
+    /// lease are one transaction.
+    pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, AdmitError> {
         match self.inner.provide(&Wanted::from(ask)).await? {
             Provided::New(id) | Provided::Known(id) => Ok(id),
         }

@@ -1,6 +1,7 @@
 //! The loop: load the row, decide with a pure function, commit, act, observe, and feed what was found back in.
 //! There is no second way to change state. Start reading at [`Engine`], then `apply.rs`.
 
+mod admit_error;
 mod agent_run;
 mod apply;
 mod census;
@@ -17,24 +18,30 @@ mod nodes;
 mod perform;
 mod pool;
 mod questions;
+mod queue;
 mod reconcile;
 mod retention;
+mod room;
 mod schedule;
+mod stale;
 mod timer;
 mod waiting;
 
+pub use admit_error::{AdmitError, NotAdmitted};
 pub use agent_run::AgentRun;
 pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
 pub use cleanup::{
-    Attic, Beside, Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept,
-    Layer, Spared, Why, Witness,
+    Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept, Layer, Spared, Why,
+    Witness,
 };
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
 pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, RunAsk, RunError, Stop, UsageError};
 pub use ids::{Ids, RandomIds};
 pub use pool::PoolPlan;
+pub use queue::QueueAsk;
 pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
 pub use schedule::{BadSchedule, Schedule};
+pub use stale::StaleData;
 pub use waiting::{Listener, WaitError, Waited};

@@ -25,7 +25,8 @@ impl Inner {
     async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
         self.store.beat(self.census.me(self.node), self.clock.now()).await?;
         self.resume_own().await?;
-        self.adopt_the_dead().await
+        self.adopt_the_dead().await?;
+        self.clear_queue().await
     }
 
     /// Work that was committed for this node and not begun: its commit's answer was lost, or its caller was.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_lifecycle::{Ask, Cause, Lease, Life, Policy, SandboxId, Shape, Timestamp, create_pooled};
-use pinfold_store::{FillError, Filter, NewSandbox, Row, StoreError, Stored};
+use pinfold_store::{Bid, FillError, Filter, NewSandbox, Row, StoreError, Stored};
 use tokio::sync::Notify;
 
 use crate::ApplyError;
@@ -197,6 +197,11 @@ impl Inner {
             if self.clock.now() < filling.not_before || self.pool.closed.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            if let Err(no_room) = self.host_has_room().await {
+                tracing::debug!(%no_room, "the pool waits for room on the host");
+                filling.failed(self.clock.now());
+                return Ok(());
+            }
             match self.prepare_one(&filling.plan).await {
                 Ok(id) => filling.launched.push(id),
                 Err(FillError::Full) => return Ok(()),
@@ -221,7 +226,8 @@ impl Inner {
         let transition = create_pooled(id, plan.shape.clone(), self.context(&policy));
         let spec = Arc::new(plan.shape.spec());
         let commands = Vec::new();
-        let new = NewSandbox { transition: transition.clone(), spec, policy, key: None, commands };
+        let bid = Bid::default();
+        let new = NewSandbox { transition: transition.clone(), spec, policy, key: None, commands, bid };
         match self.store.fill(new, plan.size, self.config.admission).await {
             Ok(_) => {}
             Err(FillError::Store(unclear @ StoreError::Unclear { .. })) => {

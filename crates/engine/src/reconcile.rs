@@ -8,7 +8,7 @@ use pinfold_lifecycle::{
     AdmissionLimits, Ask, Event, Evidence, Generation, Lease, Policy, SandboxId, Spec, lease_orphan,
 };
 use pinfold_provider::{Body, DiscoverError, Discovered, Found};
-use pinfold_store::{CreateError, Filter, NewSandbox, Row, StoreError, Stored};
+use pinfold_store::{Bid, CreateError, Filter, NewSandbox, Row, StoreError, Stored};
 
 use crate::ApplyError;
 use crate::apply::Input;
@@ -123,6 +123,7 @@ impl Inner {
             spec: Arc::new(Spec::default()),
             policy,
             key: None,
+            bid: Bid::default(),
             commands: Vec::new(),
         };
         match self.insert(new, AdmissionLimits::default()).await {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::Retention;
+use pinfold_store::{Retention, StoreError};
 
 use crate::engine::Inner;
 
 /// How many records go in one transaction, so that nobody waits long behind it.
-pub(crate) const BATCH: usize = 50;
+const BATCH: usize = 50;
+/// And how many such transactions follow one another where all that is old is to go now.
+const BATCHES: usize = 200;
 
 impl Inner {
     pub(crate) async fn keep_tidy(self: Arc<Self>) {
@@ -25,7 +27,20 @@ impl Inner {
         }
     }
 
-    pub(crate) fn retention(&self) -> Retention {
+    /// All that is past retention, each record only after the proof that its body is gone.
+    pub(crate) async fn prune(&self) -> Result<u64, StoreError> {
+        let mut pruned = 0;
+        for _ in 0..BATCHES {
+            let batch = self.store.prune(self.retention(), BATCH).await?;
+            pruned += batch as u64;
+            if batch < BATCH {
+                break;
+            }
+        }
+        Ok(pruned)
+    }
+
+    fn retention(&self) -> Retention {
         let now = self.clock.now();
         let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
         Retention {

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::TokenId;
+
 /// What one sandbox takes while it is not proven gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 pub struct Demand {
@@ -47,7 +49,7 @@ pub struct AdmissionLimits {
 }
 
 /// What there is not enough of, with the figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "resource", rename_all = "snake_case")]
 pub enum Scarcity {
     #[error("maximum sandbox limit reached: {present} of {limit}")]
@@ -58,6 +60,29 @@ pub enum Scarcity {
     Disk { taken: u64, asked: u64, limit: u64 },
     #[error("resource limit exceeded: processes, {taken} taken and {asked} asked of {limit}")]
     Processes { taken: u64, asked: u64, limit: u64 },
+    #[error("quota of the token reached: {taken} of {limit} sandboxes")]
+    Token { token: TokenId, taken: u64, limit: u64 },
+    #[error("quota of the label `{label}={value}` reached: {taken} of {limit} sandboxes")]
+    Label { label: String, value: String, taken: u64, limit: u64 },
+    /// What is left is kept for those who came before and wait.
+    #[error("what room there is is kept for {ahead} who wait for it")]
+    Queue { ahead: u64 },
+}
+
+impl Scarcity {
+    /// One word for what is short, as it is counted.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Sandboxes { .. } => "sandboxes",
+            Self::Memory { .. } => "memory",
+            Self::Disk { .. } => "disk",
+            Self::Processes { .. } => "processes",
+            Self::Token { .. } => "token_quota",
+            Self::Label { .. } => "label_quota",
+            Self::Queue { .. } => "queue",
+        }
+    }
 }
 
 pub fn admit(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) -> Result<(), Scarcity> {

@@ -91,6 +91,7 @@ typed_id!(SandboxId, "sbx_", "One isolated place for one agent.");
 typed_id!(ExecutionId, "exe_", "One command in a sandbox.");
 typed_id!(TokenId, "tok_", "What somebody shows to be let in. Not the secret itself.");
 typed_id!(NodeId, "nod_", "One run of one process that has an engine. A restarted process is another node.");
+typed_id!(PlaceId, "que_", "A place in the queue of those who wait for room.");
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Demand, ExecutionLimits, Luggage};
+use crate::{Demand, ExecutionLimits, Luggage, QuotaKey, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -22,6 +22,18 @@ pub struct Spec {
     pub limits: Limits,
     /// Of every execution that does not bring its own.
     pub execution: ExecutionLimits,
+    /// None: nobody had to show a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<Asker>,
+}
+
+/// The token with which it was asked for. Never its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asker {
+    pub token: TokenId,
+    /// The token's, at that time.
+    pub name: String,
 }
 
 /// None: the provider's default.
@@ -52,6 +64,15 @@ impl Spec {
             disk_mb: self.limits.disk_mb.unwrap_or(0),
             processes: self.limits.processes.unwrap_or(0),
         }
+    }
+
+    /// What it is counted by besides all together.
+    #[must_use]
+    pub fn quota_keys(&self) -> Vec<QuotaKey> {
+        let token = self.asked_by.iter().map(|asker| QuotaKey::Token(asker.token));
+        let labels = self.labels.iter();
+        let labels = labels.map(|(name, value)| QuotaKey::Label { name: name.clone(), value: value.clone() });
+        token.chain(labels).collect()
     }
 
     /// The command with what the sandbox gives to all of them. What the command itself says goes first.

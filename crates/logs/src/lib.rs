@@ -17,6 +17,7 @@ mod output;
 mod places;
 mod printable;
 mod retention;
+mod stale;
 mod tail;
 mod tell;
 

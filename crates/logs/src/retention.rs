@@ -73,7 +73,7 @@ impl Logs {
     }
 
     /// Without its manifest it is no log any more, so that goes first.
-    async fn expire_moved(
+    pub(crate) async fn expire_moved(
         &self,
         sandbox: SandboxId,
         group: &Group,
@@ -96,7 +96,11 @@ impl Logs {
     }
 
     /// What could not be moved for so long.
-    async fn expire_here(&self, sandbox: SandboxId, before: Timestamp) -> Result<bool, RetentionError> {
+    pub(crate) async fn expire_here(
+        &self,
+        sandbox: SandboxId,
+        before: Timestamp,
+    ) -> Result<bool, RetentionError> {
         let last = match self.places.last_changed(sandbox) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             other => other.map_err(|source| RetentionError::Files { source })?,

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pinfold_lifecycle::{Probed, Scarcity};
+use pinfold_lifecycle::Probed;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -72,15 +72,9 @@ impl Meter {
         self.pending().count(PROBES, &["ping", verdict(probed)]);
     }
 
-    /// Somebody asked for a sandbox, and there is no room.
-    pub fn refused(&self, scarcity: &Scarcity) {
-        let reason = match scarcity {
-            Scarcity::Sandboxes { .. } => "sandboxes",
-            Scarcity::Memory { .. } => "memory",
-            Scarcity::Disk { .. } => "disk",
-            Scarcity::Processes { .. } => "processes",
-        };
-        self.pending().count(REFUSED, &[reason]);
+    /// Somebody asked for a sandbox, and there is too little of that.
+    pub fn refused(&self, short: &'static str) {
+        self.pending().count(REFUSED, &[short]);
     }
 
     pub fn cleaned(&self, run: &Cleaned) {

@@ -18,7 +18,7 @@ pub struct Usage {
 }
 
 /// None: cannot be measured here, which is never taken for plenty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Capacity {
     pub memory_mb_left: Option<u64>,
     pub disk_mb_left: Option<u64>,
@@ -29,4 +29,7 @@ pub struct Capacity {
     pub processes_total: Option<u64>,
     /// How many bodies can still be given ids of their own.
     pub ids_left: Option<u64>,
+    /// The evidence that nothing can be written where sandboxes are kept. That is more than being full.
+    #[serde(default)]
+    pub disk_unusable: Option<String>,
 }

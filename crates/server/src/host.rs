@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pinfold_engine::{
-    AnchorError, BeginError, Beside, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock,
-    Parts, RandomIds,
+    AnchorError, BeginError, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts,
+    RandomIds,
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
@@ -15,9 +15,9 @@ use pinfold_metrics::Meter;
 use pinfold_store::{OpenError, SqliteStore, Store};
 
 use crate::attended::Attended;
-use crate::attic::OldLogs;
 use crate::cleanup_counter::CleanupCounter;
 use crate::collecting::Collection;
+use crate::stale::OldFiles;
 use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
 
@@ -32,6 +32,8 @@ pub struct HostConfig {
     pub objects: ObjectsPlace,
     /// How long logs and artifacts are kept.
     pub keep: Keep,
+    /// When the disk is short, logs go that were moved or last written so long ago.
+    pub stale_after_ms: u64,
 }
 
 pub struct Host {
@@ -74,7 +76,7 @@ const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
-        let HostConfig { data, nursery, unpacker, engine, objects, keep } = config;
+        let HostConfig { data, nursery, unpacker, engine, objects, keep, stale_after_ms } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
         let census = HostCensus::take()?;
@@ -108,15 +110,14 @@ impl Host {
             census: Arc::new(census),
         };
         let engine = Engine::begin(parts, engine).await?;
-        let attic = OldLogs {
+        engine.knows_stale(Arc::new(OldFiles {
             logs: logs.clone(),
             artifacts: collection.artifacts.clone(),
             clock: clock.clone(),
-            keep,
-        };
+            keep: Keep { logs_ms: stale_after_ms, ..keep },
+        }));
         let witness = CleanupCounter { meter: meter.clone(), clock: clock.clone() };
-        let beside = Beside { attic: Some(Arc::new(attic)), witness: Some(Arc::new(witness)) };
-        let cleaner = engine.keep_clean(store.clone(), beside);
+        let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(witness)));
         let watches = Watches::default();
         Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, meter, images })
     }

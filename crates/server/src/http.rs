@@ -23,6 +23,7 @@ mod openapi;
 mod origin;
 mod output;
 mod paging;
+mod queue;
 #[cfg(test)]
 mod reference;
 mod requests;
@@ -93,6 +94,7 @@ fn groups() -> Vec<Group> {
     [
         sandboxes::groups(),
         runs::groups(),
+        queue::groups(),
         executions::groups(),
         output::groups(),
         terminal::groups(),

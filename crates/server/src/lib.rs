@@ -3,7 +3,6 @@
 
 pub mod alerts;
 mod attended;
-mod attic;
 mod cleanup_counter;
 mod collecting;
 mod host;
@@ -13,6 +12,7 @@ mod measuring;
 mod objects;
 mod rules;
 pub mod service;
+mod stale;
 mod watches;
 
 pub use host::{Host, HostConfig, HostError};

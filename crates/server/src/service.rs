@@ -23,6 +23,8 @@ mod known_messages;
 mod logs;
 mod metrics;
 mod news;
+mod queue;
+mod refused;
 mod resources;
 mod run;
 mod sandboxes;
@@ -43,7 +45,7 @@ use pinfold_store::{Row, Store, Stored};
 use tokio::sync::watch;
 
 pub use agents::Run;
-pub use create::Creation;
+pub use create::{Asking, Creation};
 pub use events::Followed;
 pub use executions::{Ran, Started};
 pub use failure::Failure;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pinfold_engine::{ApplyError, Clock, CreateAsk, Engine, RunAsk, Stop};
+use pinfold_engine::{AdmitError, ApplyError, Clock, CreateAsk, Engine, QueueAsk, RunAsk, Stop};
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, Recovery,
-    SandboxId, Spec,
+    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, PlaceId, Policy,
+    Recovery, SandboxId, Spec,
 };
 use pinfold_store::{CreateError, IdempotencyKey};
 
@@ -72,7 +72,8 @@ impl User {
     }
 
     async fn create(&self, wish: u64) {
-        let ask = CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish) };
+        let ask =
+            CreateAsk { spec: self.spec(), policy: self.policy(), key: self.key(wish), queue: self.queue() };
         let Some(id) = self.ask_for_sandbox(ask.clone()).await else { return };
         self.common.checker.say(|| format!("user {} was given {id}", self.name));
         let known = self.promises.with(|made| {
@@ -87,7 +88,7 @@ impl User {
         {
             match again {
                 Ok(same) if same == id => {}
-                Err(CreateError::Store(_)) => {}
+                Err(AdmitError::Create(CreateError::Store(_))) => {}
                 other => self.common.checker.violate(format!("the same key gave {id} and then {other:?}")),
             }
         }
@@ -99,6 +100,14 @@ impl User {
             let until = self.common.clock.now().after_ms(20_000);
             self.call(async |engine| engine.wait_ready(id, until).await).await;
         }
+    }
+
+    /// Some would rather wait for room than be refused.
+    fn queue(&self) -> Option<QueueAsk> {
+        let chance = &self.common.chance;
+        let (id, for_ms) = (chance.below(u64::MAX), chance.between(500, 30_000));
+        let until = self.common.clock.now().after_ms(for_ms);
+        chance.hits(400).then_some(QueueAsk { id: PlaceId(u128::from(id)), until })
     }
 
     /// With something to run in it, or without.

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    AdmissionLimits, Effect, ExecutionId, Guards, NodeId, SandboxId, Shape, Timestamp, Totals,
+    AdmissionLimits, Effect, ExecutionId, Guards, NodeId, PlaceId, SandboxId, Shape, Timestamp, Totals,
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue, Retention, Row, Seq,
+    Standing, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::chance::Chance;
@@ -85,6 +86,33 @@ impl GatedStore {
 
 fn unclear() -> StoreError {
     StoreError::Unclear { source: "the disk failed".into() }
+}
+
+#[async_trait]
+impl Queue for GatedStore {
+    async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
+        self.write(self.inner.join(new, limits)).await
+    }
+
+    async fn is_queue_empty(&self) -> Result<bool, StoreError> {
+        self.read(self.inner.is_queue_empty()).await
+    }
+
+    async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
+        self.read(self.inner.line(limits, now)).await
+    }
+
+    async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
+        self.read(self.inner.place(id)).await
+    }
+
+    async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError> {
+        self.write(self.inner.end_place(id, end, now)).await
+    }
+
+    async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError> {
+        self.write(self.inner.end_overdue(now)).await
+    }
 }
 
 #[async_trait]

@@ -197,6 +197,7 @@ async fn check_the_end(common: &Arc<Common>, promises: &Promises) {
     }
     check_sums(common).await;
     check_rows(common).await;
+    check_queue(common).await;
     check_promises(common, promises).await;
 }
 
@@ -216,6 +217,18 @@ async fn check_rows(common: &Arc<Common>) {
     match common.store.next_deadline().await {
         Ok(None) => {}
         other => checker.violate(format!("a deadline is left: {other:?}")),
+    }
+}
+
+/// The longest that anybody wants to wait, and some.
+const QUEUE_IS_OVER: Duration = Duration::from_secs(40);
+
+/// No place outlives its deadline, whoever saw to it.
+async fn check_queue(common: &Arc<Common>) {
+    tokio::time::sleep(QUEUE_IS_OVER).await;
+    match common.store.is_queue_empty().await {
+        Ok(true) => {}
+        other => common.checker.violate(format!("somebody is left in the queue: {other:?}")),
     }
 }
 

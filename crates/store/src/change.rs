@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Command, ExecutionId, Policy, Spec, Timestamp, Transition};
+use pinfold_lifecycle::{
+    AdmissionLimits, Command, ExecutionId, PlaceId, Policy, Quota, Spec, Timestamp, Transition,
+};
 
 use crate::Version;
 
@@ -17,6 +19,16 @@ pub struct NewSandbox {
     pub key: Option<IdempotencyKey>,
     /// Commands of the executions that were asked for in the same breath.
     pub commands: Vec<NewExecution>,
+    pub bid: Bid,
+}
+
+/// What is looked at beside the totals before somebody is let in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bid {
+    /// Those that it has to keep.
+    pub quotas: Vec<Quota>,
+    /// Its place in the queue, which it leaves when it is let in. None: it comes after all who wait.
+    pub place: Option<PlaceId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +55,8 @@ pub struct Claim {
     pub spec: Arc<Spec>,
     pub policy: Arc<Policy>,
     pub key: Option<IdempotencyKey>,
+    pub bid: Bid,
+    pub limits: AdmissionLimits,
 }
 
 /// The next state of a sandbox that was loaded at `version`. A sandbox that is to be forgotten

@@ -13,6 +13,8 @@ mod histories;
 mod measures;
 mod nodes;
 mod pool;
+mod queue;
+mod quotas;
 mod retention;
 mod tokens;
 mod tries;
@@ -29,6 +31,8 @@ pub use histories::*;
 pub use measures::*;
 pub use nodes::*;
 pub use pool::*;
+pub use queue::*;
+pub use quotas::*;
 pub use retention::*;
 pub use tokens::*;
 pub use tries::*;
@@ -163,6 +167,24 @@ macro_rules! conformance {
             a_delivery_is_settled_once,
             a_delivery_is_claimed_for_its_own_target,
             what_happened_to_alerts_is_kept_as_long_as_the_history,
+            a_quota_is_kept_by_a_burst_of_creates,
+            a_quota_is_freed_by_proof_alone,
+            a_stray_takes_its_quota_again,
+            what_is_forgotten_is_counted_no_more,
+            a_claim_from_the_pool_keeps_the_quota_too,
+            those_who_wait_are_read_back_in_the_order_of_arrival,
+            what_would_never_fit_is_not_put_into_the_queue,
+            who_does_not_wait_does_not_overtake_who_does_and_fits,
+            who_waits_longer_is_let_in_first,
+            whoever_is_let_in_leaves_the_queue_in_the_same_transaction,
+            a_place_that_has_ended_lets_nobody_in,
+            no_place_outlives_its_deadline,
+            a_place_is_gone_with_its_node,
+            a_large_one_is_overtaken_only_so_often,
+            who_waits_for_its_own_quota_holds_up_nobody_else,
+            what_waits_in_the_pool_gives_way_to_who_waits_in_the_queue,
+            an_orphan_is_not_held_up_by_those_who_wait,
+            places_that_have_ended_are_pruned_as_records_are,
         }
     };
     ($make:expr => $($promise:ident,)*) => {

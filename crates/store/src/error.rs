@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pinfold_lifecycle::{SandboxId, Scarcity};
+use pinfold_lifecycle::{PlaceId, SandboxId, Scarcity};
 
 use crate::Version;
 
@@ -32,6 +32,19 @@ pub enum CreateError {
     KeyReused { key: String },
     #[error("a sandbox with the id {id} exists already")]
     Exists { id: SandboxId },
+    #[error("{place} does not wait in the queue any more")]
+    NotWaiting { place: PlaceId },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why nobody was put into the queue.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error("there would be no room for it even if nobody else were there")]
+    NeverFits(#[source] Scarcity),
+    #[error("the id {id} of a place in the queue was used before")]
+    Exists { id: PlaceId },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -61,6 +74,10 @@ pub enum FillError {
 pub enum ClaimError {
     #[error("somebody else has taken or changed the body; try another")]
     Taken,
+    #[error("there is no room for another sandbox")]
+    Scarce(#[source] Scarcity),
+    #[error("{place} does not wait in the queue any more")]
+    NotWaiting { place: PlaceId },
     #[error("the idempotency key `{key}` was used for another request; use a new one")]
     KeyReused { key: String },
     #[error(transparent)]

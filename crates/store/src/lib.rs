@@ -11,6 +11,7 @@ pub mod conformance;
 mod error;
 mod measure;
 mod node;
+mod queue;
 mod rows;
 mod sqlite;
 mod store;
@@ -21,14 +22,15 @@ pub use alert::{
     DeliveryState, NewDelivery,
 };
 pub use audit::{Audit, Note};
-pub use change::{Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
+pub use change::{Bid, Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
 pub use chore::{
     CameTo, Chore, Chores, Figures, Held, IDS_NAMED, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, RunId,
     TakeTurn, Turn,
 };
-pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, StoreError};
+pub use error::{ClaimError, CommitError, CreateError, FillError, JoinError, OpenError, StoreError};
 pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums, step_of};
 pub use node::{Node, NodeSeen};
+pub use queue::{NewPlace, Place, PlaceEnd, Queue, Standing};
 pub use rows::{
     Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
 };

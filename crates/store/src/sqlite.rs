@@ -20,6 +20,8 @@ mod migrate;
 mod open;
 mod pool;
 mod prune;
+mod queue;
+mod quotas;
 mod read;
 mod readers;
 mod runs;

@@ -5,25 +5,25 @@ use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId,
 
 use crate::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, StoreError, StoredExecution, Version,
+    HistoryRow, NewSandbox, Node, NodeSeen, Queue, Retention, Row, Seq, StoreError, StoredExecution, Version,
 };
 
 /// Where sandboxes are remembered. Any number of processes may use one store at once. A write that is answered
 /// with success is durable; one that is answered with `Unclear` may or may not have happened, and reading the
 /// row again tells.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Queue + Send + Sync + 'static {
     /// The id of this store, in every mark of every body it has ever leased.
     fn instance(&self) -> u128;
 
     /// Writes a new sandbox with its lease, if there is room for it in the same transaction.
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError>;
 
-    /// Writes a new body that waits in the pool, if fewer than `size` of its shape do, and if there is room for it
-    /// and for one more.
+    /// Writes a new body that waits in the pool, if fewer than `size` of its shape do, if nobody waits in the queue, and
+    /// if there is room for it and for one more.
     async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError>;
 
-    /// Gives a body that waits in the pool to somebody, if nobody else has changed it meanwhile.
+    /// Gives a body that waits in the pool to somebody, if nobody else has changed it meanwhile and quotas allow it.
     async fn claim(&self, claim: Claim) -> Result<Created, ClaimError>;
 
     /// Bodies that wait in the pool, those that are being prepared too, in pages that begin after `after`.

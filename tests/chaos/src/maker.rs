@@ -72,7 +72,7 @@ async fn stay_for_a_while(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Resul
 /// As with `pinfold run`.
 async fn belong_to_the_maker(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<()> {
     let policy = Policy { one_shot: true, ends_with_owner: true, ..wanted() };
-    let id = node.engine.create(CreateAsk { spec: spec(rng), policy, key: None }).await?;
+    let id = node.engine.create(CreateAsk { spec: spec(rng), policy, key: None, queue: None }).await?;
     let line = if rng.bool() { "true" } else { "setsid sleep 1000 & sleep 1000" };
     let limits = ExecutionLimits { timeout_ms: Some(60_000), inactivity_ms: None };
     node.engine.execute(id, shell(line), ExecutionKind::Run, limits, true).await?;
@@ -93,7 +93,8 @@ fn spec(rng: &mut fastrand::Rng) -> Spec {
 
 /// None: it did not become ready, and has said so.
 async fn create(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<Option<SandboxId>> {
-    let id = node.engine.create(CreateAsk { spec: spec(rng), policy: wanted(), key: None }).await?;
+    let id =
+        node.engine.create(CreateAsk { spec: spec(rng), policy: wanted(), key: None, queue: None }).await?;
     match node.engine.wait_ready(id, node.in_ms(PATIENCE_MS)).await? {
         Waited::Met(Ok(())) => Ok(Some(id)),
         Waited::Met(Err(cause)) => {

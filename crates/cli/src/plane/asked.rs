@@ -10,14 +10,16 @@ use pinfold_api::{
 use pinfold_client::{Answered, encoded};
 use pinfold_lifecycle::{ExecutionId, SandboxId, TokenId};
 use pinfold_server::Failure as ServiceFailure;
-use pinfold_server::service::{self, Attached, Creation, Stopped, WaitFor};
+use pinfold_server::service::{self, Asking, Attached, Creation, Stopped, WaitFor};
+
+use crate::queueing::Ticket;
 
 use super::{Here, Plane, PlaneError, Running, Stream};
 
 pub(crate) use service::Wanted;
 
 /// The start has a deadline of its own, and so has the proof that a failed one left nothing.
-const START_S: u64 = 120;
+pub(super) const START_S: u64 = 120;
 /// Of a list, read at a time.
 const PAGE: usize = 1_000;
 
@@ -55,6 +57,16 @@ fn token_id(given: &str) -> Result<TokenId, ServiceFailure> {
 /// In whole seconds, and no shorter.
 pub(super) fn seconds(ms: u64) -> u64 {
     ms.div_ceil(1_000).min(3_600)
+}
+
+/// In this process nobody is sent away with a place in the queue.
+pub(super) fn made(creation: Creation) -> Result<Sandbox, ServiceFailure> {
+    match creation {
+        Creation::Ready(sandbox) | Creation::Pending(sandbox) => Ok(*sandbox),
+        Creation::Queued(place) => {
+            Err(ServiceFailure::internal(format!("{} was left in the queue", place.id)))
+        }
+    }
 }
 
 impl Plane {
@@ -100,9 +112,7 @@ impl Plane {
     pub(crate) async fn create(&self, wish: &CreateSandbox, wait: bool) -> Asked<Sandbox> {
         let wait_s = if wait { START_S } else { 0 };
         ask!(self, server => server.client.create_within(wish, wait_s), here => async {
-            match here.service.create(wish, None, wait_s * 1_000).await? {
-                Creation::Ready(sandbox) | Creation::Pending(sandbox) => Ok::<_, ServiceFailure>(*sandbox),
-            }
+            made(here.service.create(wish, Asking::default(), wait_s * 1_000).await?)
         })
     }
 
@@ -176,15 +186,20 @@ impl Plane {
     }
 
     /// The sandbox ends with the command, and with this process.
-    pub(crate) async fn run(&self, request: RunRequest) -> anyhow::Result<Running> {
+    pub(crate) async fn run(&self, request: RunRequest, turn: Option<Ticket>) -> anyhow::Result<Running> {
         match self {
             Self::Server(server) => {
-                let events = server.client.run_streamed(&request).await;
+                let events = match turn {
+                    Some(Ticket { id, ms }) => {
+                        server.client.run_streamed_in_turn(&request, &id.to_string(), ms).await
+                    }
+                    None => server.client.run_streamed(&request).await,
+                };
                 Stream::of_run(events.map_err(|error| server.judge(error))?)
             }
             Self::Here(here) => {
                 let Attached { sandbox, execution, events } =
-                    here.service.run(request).await.map_err(PlaneError::from)?;
+                    here.service.run(request, here.asking(turn)).await.map_err(PlaneError::from)?;
                 Ok(Running::new(sandbox.to_string(), execution.to_string(), Stream::Here(events)))
             }
         }

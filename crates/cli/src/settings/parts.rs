@@ -1,10 +1,11 @@
 //! What the crates below take, made of what was decided; and what cannot be, refused by name.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pinfold_engine::{Config as EngineConfig, PoolPlan};
 use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
-use pinfold_lifecycle::{AdmissionLimits, Policy, Spec};
+use pinfold_lifecycle::{AdmissionLimits, LabelQuotas, Policy, QuotaRules, Reserve, Spec};
 use pinfold_logs::Keep;
 use pinfold_server::http::{Housekeeping, ServerConfig};
 use pinfold_server::{BucketPlace, ObjectsPlace, Rules};
@@ -16,6 +17,10 @@ use super::{AgentSettings, ProfileSettings};
 
 const DAY_MS: u64 = 86_400_000;
 const LARGEST_POOL: u64 = 1_000;
+/// What ended a moment ago is looked at most.
+const LEAST_STALE_MS: u64 = 1_200_000;
+/// In a table of quotas: whatever is not named.
+const EVERY_OTHER: &str = "*";
 
 impl Loaded {
     pub(super) fn refused(&self, field: &str, why: impl Into<String>) -> SettingsError {
@@ -31,6 +36,15 @@ impl Loaded {
         }
         self.cleanup()?;
         self.alerts()?;
+        if let Some(given) = self.settings.admission.stale_after
+            && given.0 < LEAST_STALE_MS
+        {
+            let why = format!(
+                "{given} is not allowed; what is younger than {} is never stale",
+                Time(LEAST_STALE_MS)
+            );
+            return Err(self.refused("admission.stale_after", why));
+        }
         let profiles = self.profiles()?;
         self.plans(&profiles).map(drop)
     }
@@ -192,6 +206,12 @@ impl Loaded {
                 disk_mb: admission.disk_mb.map(Into::into),
                 processes: admission.processes.map(Into::into),
             },
+            quotas: self.quotas(),
+            keep: Reserve {
+                disk_mb: admission.keep_disk_mb,
+                memory_mb: admission.keep_memory_mb,
+                processes: admission.keep_processes,
+            },
             poll_ms: engine.poll.0,
             heartbeat_ms: engine.heartbeat.0,
             dead_after_ms: engine.dead_after.0,
@@ -205,6 +225,26 @@ impl Loaded {
             pool_launches: self.settings.warm.launches.get(),
             ..EngineConfig::default()
         }
+    }
+
+    fn quotas(&self) -> QuotaRules {
+        let apart = |given: &BTreeMap<String, u64>| {
+            let mut named = given.clone();
+            let each = named.remove(EVERY_OTHER);
+            (named, each)
+        };
+        let (tokens, each_token) = apart(&self.settings.admission.tokens);
+        let labels = self.settings.admission.labels.iter().map(|(name, given)| {
+            let (values, each_value) = apart(given);
+            (name.clone(), LabelQuotas { values, each_value })
+        });
+        QuotaRules { tokens, each_token, labels: labels.collect() }
+    }
+
+    /// When the disk is short, logs go that are as old.
+    pub(crate) fn stale_after_ms(&self) -> u64 {
+        let kept = self.settings.retention.logs;
+        self.settings.admission.stale_after.map_or(kept, |after| after.min(kept)).0
     }
 
     pub(crate) fn http(&self) -> ServerConfig {

@@ -59,6 +59,20 @@ fn a_file_changes_what_it_says_and_nothing_else() {
 }
 
 #[test]
+fn quotas_are_by_name_and_a_star_is_for_each_of_the_others() {
+    let text = "[admission]\nkeep_disk_mb = 0\nstale_after = \"1h\"\n[admission.tokens]\nci = 20\n\"*\" = 5\n\
+                [admission.labels.team]\nred = 10\n";
+    let loaded = loaded(text).unwrap();
+
+    let engine = loaded.engine().unwrap();
+    assert_eq!((engine.quotas.tokens["ci"], engine.quotas.each_token), (20, Some(5)));
+    let team = &engine.quotas.labels["team"];
+    assert_eq!((team.values["red"], team.each_value), (10, None));
+    assert_eq!((engine.keep.disk_mb, engine.keep.memory_mb), (0, 64));
+    assert_eq!(loaded.stale_after_ms(), 3_600_000);
+}
+
+#[test]
 fn a_time_for_all_agents_gives_way_to_the_type_that_has_one_of_its_own() {
     let text = "[agents]\ninactivity = \"5s\"\n[profiles.validation]\ninactivity = \"7s\"\n";
     let rules = loaded(text).unwrap().rules().unwrap();
@@ -129,6 +143,7 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "profiles.VALIDATION.memory_mb: 1 MiB is not allowed; allowed is from 4 MiB",
         ),
         ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
+        ("[admission]\nstale_after = \"1m\"\n", "what is younger than 20m is never stale"),
         ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),
         ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
         ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),

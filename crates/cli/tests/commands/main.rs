@@ -18,6 +18,7 @@ mod limits;
 mod looks;
 mod planes;
 mod ps;
+mod queue;
 mod quick_start;
 mod remote;
 mod run;

@@ -23,10 +23,7 @@ impl Cleaner {
         }
         report.tell_beginning();
         if report.acts() {
-            report.pruned = self.prune().await?;
-            if let Some(attic) = &self.beside.attic {
-                report.pruned += attic.clear_out().await;
-            }
+            report.pruned = self.inner.clear_stale().await.cleaned;
             self.measure(report).await?;
         }
         for _ in 0..ROUNDS {

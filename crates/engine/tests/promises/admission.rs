@@ -1,7 +1,7 @@
 //! Who gets in: limits that hold in a burst, wishes that are the same wish, and a sum that is right at every step.
 
 use futures_util::future::join_all;
-use pinfold_engine::{Config, CreateAsk};
+use pinfold_engine::{AdmitError, Config, CreateAsk};
 use pinfold_lifecycle::{AdmissionLimits, Cause, Lease, Limits, Policy, Scarcity, Spec};
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CreateError, Fault as WriteFault, IdempotencyKey, Store};
@@ -37,7 +37,7 @@ async fn sixty_four_creates_at_once_for_five_places_admit_exactly_five() {
     assert_eq!((admitted.len(), refused.len()), (5, 59));
     for refusal in refused {
         let scarcity = Scarcity::Sandboxes { present: 5, limit: 5 };
-        assert!(matches!(refusal, Err(CreateError::Scarce(told)) if told == scarcity));
+        assert!(matches!(refusal, Err(AdmitError::Create(CreateError::Scarce(told))) if told == scarcity));
     }
     stage.assert_sum().await;
     assert_eq!(stage.store.totals().await.unwrap().created, 5);
@@ -57,9 +57,9 @@ async fn a_place_is_free_again_only_after_a_proven_stop() {
     let in_time = engine.create(CreateAsk::default()).await;
     let one_more = engine.create(CreateAsk::default()).await;
 
-    assert!(matches!(too_early, Err(CreateError::Scarce(_))));
+    assert!(matches!(too_early, Err(AdmitError::Create(CreateError::Scarce(_)))));
     assert!(in_time.is_ok());
-    assert!(matches!(one_more, Err(CreateError::Scarce(_))));
+    assert!(matches!(one_more, Err(AdmitError::Create(CreateError::Scarce(_)))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn memory_that_is_taken_is_not_given_twice() {
     stage.stop(&engine, first).await;
 
     let scarcity = Scarcity::Memory { taken: 700, asked: 400, limit: 1_000 };
-    assert!(matches!(too_much, Err(CreateError::Scarce(told)) if told == scarcity));
+    assert!(matches!(too_much, Err(AdmitError::Create(CreateError::Scarce(told))) if told == scarcity));
     assert!(fits.is_ok());
     assert_eq!(stage.store.totals().await.unwrap().taken.memory_mb, 300);
 }
@@ -96,7 +96,7 @@ async fn the_same_key_gives_the_same_sandbox_through_every_engine() {
     let after_the_end = one.create(with_key("a")).await.unwrap();
 
     assert_eq!((again, after_the_end), (first, first));
-    assert!(matches!(another_request, Err(CreateError::KeyReused { .. })));
+    assert!(matches!(another_request, Err(AdmitError::Create(CreateError::KeyReused { .. }))));
     assert_eq!(stage.store.totals().await.unwrap().created, 1);
     assert_eq!(stage.weather.calls(Call::Start), 1);
 }

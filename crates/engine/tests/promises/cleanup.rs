@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pinfold_engine::{
-    Beside, Cleaner, CleanupReport, Config, CreateAsk, Engine, Failed, How, Kept, Layer, PoolPlan, Spared,
+    Cleaner, CleanupReport, Config, CreateAsk, Engine, Failed, How, Kept, Layer, PoolPlan, Spared,
 };
 use pinfold_lifecycle::{AdmissionLimits, Cause, Finding, Policy, Resource, SandboxId, Spec, State};
 use pinfold_provider::fake::{Call, Fault};
@@ -38,7 +38,7 @@ async fn begin_with(stage: &Stage, config: Config) -> (Engine, Arc<Cleaner>) {
     config.cleanup.settle_ms = 100 * DAY;
     config.reconcile_every_ms = 100 * DAY;
     let engine = stage.begin_with(config).await;
-    let cleaner = engine.keep_clean(stage.store.clone(), Beside::default());
+    let cleaner = engine.keep_clean(stage.store.clone(), None);
     (engine, cleaner)
 }
 

@@ -1,7 +1,7 @@
 //! Each layer of cleanup has its turns: once however many engines there are, once however many were missed, and the
 //! next one comes whatever became of the last.
 
-use pinfold_engine::{Beside, Config, Layer};
+use pinfold_engine::{Config, Layer};
 use pinfold_lifecycle::Timestamp;
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CameTo, Chores, Run};
@@ -31,7 +31,7 @@ async fn two_engines_on_one_store_share_the_turns() {
     let stage = Stage::new();
     let engines = [stage.begin_with(patient()).await, stage.begin_with(patient()).await];
     for engine in &engines {
-        engine.keep_clean(stage.store.clone(), Beside::default());
+        engine.keep_clean(stage.store.clone(), None);
     }
 
     stage.pass_ms(HOUR + MINUTE).await;
@@ -60,7 +60,7 @@ async fn two_engines_on_one_store_share_the_turns() {
 async fn turns_that_were_missed_are_made_up_for_once() {
     let stage = Stage::new();
     let first = stage.begin_with(patient()).await;
-    first.keep_clean(stage.store.clone(), Beside::default());
+    first.keep_clean(stage.store.clone(), None);
     stage.pass_ms(MINUTE).await;
     let due = stage.store.chores().await.unwrap();
     stage.crash(first);
@@ -68,7 +68,7 @@ async fn turns_that_were_missed_are_made_up_for_once() {
     stage.pass_ms(HOUR).await;
 
     let second = stage.begin_with(patient()).await;
-    second.keep_clean(stage.store.clone(), Beside::default());
+    second.keep_clean(stage.store.clone(), None);
     stage.pass_ms(MINUTE).await;
 
     let missed = due.iter().find(|chore| chore.name == Layer::Scheduled.chore()).unwrap().due_at;
@@ -82,7 +82,7 @@ async fn turns_that_were_missed_are_made_up_for_once() {
 async fn a_run_that_fails_leaves_the_next_one_to_happen() {
     let stage = Stage::new();
     let engine = stage.begin_with(patient()).await;
-    let cleaner = engine.keep_clean(stage.store.clone(), Beside::default());
+    let cleaner = engine.keep_clean(stage.store.clone(), None);
     stage.weather.always(Call::Discover, fault(Fault::LookFails));
     stage.pass_ms(HOUR + MINUTE).await;
     let (failed, troubles) = (runs(&stage, Layer::Reconcile).await, cleaner.troubles().await.unwrap());
@@ -105,7 +105,7 @@ async fn a_run_that_fails_leaves_the_next_one_to_happen() {
 async fn a_turn_whose_engine_died_in_it_is_taken_over() {
     let stage = Stage::new();
     let first = stage.begin_with(patient()).await;
-    first.keep_clean(stage.store.clone(), Beside::default());
+    first.keep_clean(stage.store.clone(), None);
     stage.weather.always(Call::Discover, crate::seams::hangs());
     while runs(&stage, Layer::Reconcile).await.is_empty() {
         assert!(stage.now() < 2 * HOUR, "no turn was taken");
@@ -115,7 +115,7 @@ async fn a_turn_whose_engine_died_in_it_is_taken_over() {
     stage.weather.clear_up();
 
     let second = stage.begin_with(patient()).await;
-    second.keep_clean(stage.store.clone(), Beside::default());
+    second.keep_clean(stage.store.clone(), None);
     stage.pass_ms(4 * MINUTE).await;
 
     let ends: Vec<_> =
@@ -129,7 +129,7 @@ async fn a_turn_that_nobody_takes_is_told_as_late() {
     let mut sleepy = patient();
     sleepy.cleanup.settle_ms = 10 * SECOND;
     let (engine, clock) = (stage.begin_with(sleepy).await, stage.clock.clone());
-    let cleaner = engine.keep_clean(stage.store.clone(), Beside::default());
+    let cleaner = engine.keep_clean(stage.store.clone(), None);
     stage.pass_ms(SECOND).await;
     let in_time = cleaner.troubles().await.unwrap();
     clock.pause();

@@ -8,7 +8,7 @@ use pinfold_lifecycle::{
     SandboxId, State, create,
 };
 use pinfold_provider::fake::{Call, Fault};
-use pinfold_store::{NewSandbox, Store};
+use pinfold_store::{Bid, NewSandbox, Store};
 
 use crate::seams::{fault, slow};
 use crate::stage::{MINUTE, SECOND, Stage};
@@ -56,7 +56,14 @@ async fn what_an_engine_writes_after_its_good_bye_is_adopted() {
     let (id, policy) = (SandboxId(7), Arc::new(Policy::default()));
     let late = Context { now: stage.clock.now(), node: leaving.node(), policy: &policy };
     let transition = create(id, late);
-    let new = NewSandbox { transition, spec: Arc::default(), policy, key: None, commands: Vec::new() };
+    let new = NewSandbox {
+        transition,
+        spec: Arc::default(),
+        policy,
+        key: None,
+        commands: Vec::new(),
+        bid: Bid::default(),
+    };
     stage.store.create(new, AdmissionLimits::default()).await.unwrap();
 
     let next = stage.begin().await;

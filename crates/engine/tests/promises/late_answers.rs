@@ -6,14 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pinfold_engine::CreateAsk;
 use pinfold_lifecycle::{
-    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, Policy, SandboxId, Shape,
-    State, Timestamp, Totals,
+    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, PlaceId, Policy, SandboxId,
+    Shape, State, Timestamp, Totals,
 };
 use pinfold_provider::fake::Call;
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, InlineStore, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError,
-    StoredExecution, Version,
+    HistoryRow, InlineStore, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue,
+    Retention, Row, Seq, Standing, Store, StoreError, StoredExecution, Version,
 };
 use tokio::time::{sleep, timeout};
 
@@ -124,6 +124,33 @@ async fn a_launch_that_was_read_while_it_was_done_is_not_done_again_after_the_pr
 
 /// A store whose writes are durable a while before their callers learn of it, and whose reads take a moment.
 struct LateStore(Arc<InlineStore>);
+
+#[async_trait]
+impl Queue for LateStore {
+    async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
+        self.0.join(new, limits).await
+    }
+
+    async fn is_queue_empty(&self) -> Result<bool, StoreError> {
+        self.0.is_queue_empty().await
+    }
+
+    async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
+        self.0.line(limits, now).await
+    }
+
+    async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
+        self.0.place(id).await
+    }
+
+    async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError> {
+        self.0.end_place(id, end, now).await
+    }
+
+    async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError> {
+        self.0.end_overdue(now).await
+    }
+}
 
 #[async_trait]
 impl Store for LateStore {

@@ -2,7 +2,7 @@
 //! never shared, proven before it is given out, and makes room for whoever asks.
 
 use futures_util::future::join_all;
-use pinfold_engine::{Config, CreateAsk, Engine, OnExit, PoolPlan};
+use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, OnExit, PoolPlan};
 use pinfold_lifecycle::{
     AdmissionLimits, Cause, Fact, Generation, Lease, Limits, Policy, SandboxId, Shape, Spec, State,
 };
@@ -195,7 +195,7 @@ async fn the_same_key_is_given_one_body_from_the_pool() {
     let other = engine.create(with_key("another")).await;
 
     assert_eq!(first, again);
-    assert!(matches!(other, Err(CreateError::KeyReused { .. })));
+    assert!(matches!(other, Err(AdmitError::Create(CreateError::KeyReused { .. }))));
     assert_eq!(stage.store.totals().await.unwrap().created, 1);
 }
 
@@ -224,7 +224,7 @@ async fn a_full_house_gives_up_its_pool_for_whoever_asks() {
 
     let (admitted, refused): (Vec<_>, Vec<_>) = cold.into_iter().partition(Result::is_ok);
     assert_eq!((admitted.len(), refused.len()), (4, 2));
-    assert!(refused.iter().all(|refusal| matches!(refusal, Err(CreateError::Scarce(_)))));
+    assert!(refused.iter().all(|refusal| matches!(refusal, Err(AdmitError::Create(CreateError::Scarce(_))))));
     stage.pass_ms(MINUTE).await;
     assert_eq!((stage.pooled().await, stage.bodies().len()), (vec![], 4));
     stage.assert_sum().await;

@@ -1,7 +1,7 @@
 //! A store that fails for a while: what the world has answered is not forgotten, what was written is picked up,
 //! and nothing is done twice.
 
-use pinfold_engine::{ApplyError, Clock, CreateAsk, Stop};
+use pinfold_engine::{AdmitError, ApplyError, Clock, CreateAsk, Stop};
 use pinfold_lifecycle::{Cause, Generation, Lease, Outcome, OutcomeKind, Policy, State};
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CreateError, Fault as WriteFault, Store, StoreError};
@@ -63,7 +63,7 @@ async fn a_wish_on_a_full_disk_is_answered_with_the_reason_and_changes_nothing()
     let created = engine.create(CreateAsk::default()).await;
     let stopped = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await;
 
-    assert!(matches!(created, Err(CreateError::Store(StoreError::DiskFull { .. }))));
+    assert!(matches!(created, Err(AdmitError::Create(CreateError::Store(StoreError::DiskFull { .. })))));
     assert!(matches!(stopped, Err(ApplyError::Store(StoreError::DiskFull { .. }))));
     assert_eq!(stage.sandbox(id).await, before);
     assert_eq!(stage.store.totals().await.unwrap().created, 1);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod artifacts;
+mod clearing;
 mod crashes;
 mod faults;
 mod keeping;

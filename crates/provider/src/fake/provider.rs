@@ -267,15 +267,7 @@ impl Provider for FakeProvider {
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(Capacity {
-            memory_mb_left: Some(1_024),
-            disk_mb_left: Some(1_024),
-            processes_left: Some(1_024),
-            memory_mb_total: Some(2_048),
-            disk_mb_total: Some(2_048),
-            processes_total: Some(2_048),
-            ids_left: Some(1_024),
-        })
+        self.world.capacity()
     }
 
     async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::Process;
 use super::shared::Locked;
-use crate::Body;
+use crate::{Body, Capacity, DiscoverError};
 
 /// What is there, shared by every engine on the host.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub struct FakeWorld {
     contents: Mutex<Contents>,
     /// Where several processes share it.
     file: Option<PathBuf>,
+    /// What the host has left. None: plenty.
+    capacity: Mutex<Option<Result<Capacity, DiscoverError>>>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -53,7 +55,27 @@ impl FakeWorld {
     /// A world that several processes share, and that outlives them.
     #[must_use]
     pub fn on_file(file: PathBuf) -> Self {
-        Self { contents: Mutex::default(), file: Some(file) }
+        Self { file: Some(file), ..Self::default() }
+    }
+
+    /// What the host is found to have left from now on.
+    pub fn has_left(&self, capacity: Result<Capacity, DiscoverError>) {
+        *self.capacity.lock().unwrap_or_else(PoisonError::into_inner) = Some(capacity);
+    }
+
+    pub(crate) fn capacity(&self) -> Result<Capacity, DiscoverError> {
+        let plenty = Capacity {
+            memory_mb_left: Some(1_024),
+            disk_mb_left: Some(1_024),
+            processes_left: Some(1_024),
+            memory_mb_total: Some(2_048),
+            disk_mb_total: Some(2_048),
+            processes_total: Some(2_048),
+            ids_left: Some(1_024),
+            disk_unusable: None,
+        };
+        let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        capacity.clone().unwrap_or(Ok(plenty))
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {

@@ -159,7 +159,7 @@ mod tests {
     fn of_the_host_the_scarcer_counts_and_what_was_not_measured_does_not() {
         let memory =
             Capacity { memory_mb_left: Some(250), memory_mb_total: Some(1_000), ..Capacity::default() };
-        let both = Capacity { disk_mb_left: Some(1), disk_mb_total: Some(10), ..memory };
+        let both = Capacity { disk_mb_left: Some(1), disk_mb_total: Some(10), ..memory.clone() };
 
         assert_eq!((host_used(&memory), host_used(&both)), (Some(0.75), Some(0.9)));
         assert_eq!(host_used(&Capacity { memory_mb_total: None, ..memory }), None);

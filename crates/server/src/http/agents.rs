@@ -16,8 +16,9 @@ use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, number};
 use super::groups::{Group, PATIENT};
+use super::queue::{LeavesWithCaller, Queueing};
 use super::sandboxes::{given_key, seen_through, wait_ms};
-use crate::service::Caller;
+use crate::service::{Asking, Caller};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
@@ -50,10 +51,27 @@ struct RunQuery {
     wait: Option<u64>,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ExecuteQuery {
+    /// How many seconds to wait until it has ended and its sandbox is gone.
+    #[param(maximum = 3600)]
+    #[serde(default, deserialize_with = "number")]
+    wait: Option<u64>,
+    /// Where there is no room, how long to wait for it in the queue: seconds, or such as `30s`, `5m`. Without it, as
+    /// long as `wait` and 30 seconds at the most. The answer comes when it is let in, whatever `wait` says.
+    #[param(pattern = "^[0-9]+(ms|s|m|h)?$")]
+    queue: Option<String>,
+    /// An id of your own for the place in the queue, so that you can look at it while this waits.
+    #[param(pattern = "^que_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    ticket: Option<String>,
+}
+
 /// Run a command of an agent in a sandbox of its own: queue, provision, put its files, execute, collect its artifacts,
 /// clean up. Where the sandbox fails it is tried again, three times in all, each time in a new one.
 #[utoipa::path(post, operation_id = "execute_agent", path = "/api/agents/execute", tag = "agents",
-    params(RunQuery, ("Idempotency-Key" = Option<String>, Header,
+    params(ExecuteQuery, ("Idempotency-Key" = Option<String>, Header,
         description = "The same key with the same wish gives the same run for a day")),
     request_body = AgentRequest,
     responses(
@@ -62,18 +80,22 @@ struct RunQuery {
 async fn execute(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
-    Query(query): Query<RunQuery>,
+    Query(query): Query<ExecuteQuery>,
     headers: HeaderMap,
     Json(request): Json<AgentRequest>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, RUN_WAIT_S)?;
     let key = given_key(&headers)?;
-    let asked = service.clone();
+    let queueing = Queueing { queue: query.queue.as_deref(), ticket: query.ticket.as_deref() };
+    let queue = queueing.ask(&service)?;
+    let (asked, leaving) = (service.clone(), LeavesWithCaller::of(&service, queue));
     let run = seen_through(async move {
-        let key = key.as_deref().map(|key| (caller.token, key));
-        asked.run_agent(&request, key, wait_ms).await
+        let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue };
+        asked.run_agent(&request, asking, wait_ms).await
     });
-    let run = run.await?;
+    let run = run.await;
+    leaving.answered();
+    let run = run?;
     Ok(answer(service.agent_run(run, wait_ms).await?))
 }
 

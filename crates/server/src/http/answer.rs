@@ -23,9 +23,10 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownFile
         | ErrorCode::UnknownArtifact
         | ErrorCode::UnknownImage
-        | ErrorCode::UnknownAlert => StatusCode::NOT_FOUND,
+        | ErrorCode::UnknownAlert
+        | ErrorCode::UnknownPlace => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        ErrorCode::WrongState => StatusCode::CONFLICT,
+        ErrorCode::WrongState | ErrorCode::LeftQueue => StatusCode::CONFLICT,
         ErrorCode::SandboxGone => StatusCode::GONE,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -35,7 +36,11 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         ErrorCode::SandboxBusy | ErrorCode::LimitReached | ErrorCode::RateLimited => {
             StatusCode::TOO_MANY_REQUESTS
         }
-        ErrorCode::TimedOut | ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorCode::TimedOut
+        | ErrorCode::Unavailable
+        | ErrorCode::LowCapacity
+        | ErrorCode::CapacityUnmeasurable
+        | ErrorCode::FilesystemUnusable => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json as Answer};
 use pinfold_api::{
-    CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary, Stats,
-    StopPending,
+    CreatePending, CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary,
+    Stats, StopPending,
 };
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::Role;
@@ -20,7 +20,8 @@ use utoipa_axum::routes;
 use super::extract::{Id, Json, Query, flag, number};
 use super::groups::{Group, LARGE_BODY, LONGEST_WAIT_S, PATIENT, QUICK};
 use super::paging::limit;
-use crate::service::{Caller, Creation, Stopped, WaitFor, Wanted};
+use super::queue::{LeavesWithCaller, Queueing};
+use crate::service::{Asking, Caller, Creation, Stopped, WaitFor, Wanted};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
@@ -78,6 +79,13 @@ struct CreateQuery {
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
+    /// Where there is no room, how long to wait for it in the queue: seconds, or such as `30s`, `5m`. With `wait=0` the
+    /// answer says which place it has, and does not wait.
+    #[param(pattern = "^[0-9]+(ms|s|m|h)?$")]
+    queue: Option<String>,
+    /// An id of your own for the place in the queue, so that you can look at it while this waits.
+    #[param(pattern = "^que_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    ticket: Option<String>,
 }
 
 /// Make a sandbox, and wait until it is ready.
@@ -87,7 +95,8 @@ struct CreateQuery {
     request_body = CreateSandbox,
     responses(
         (status = 201, description = "It is ready", body = Sandbox),
-        (status = 202, description = "It is being made", body = Sandbox)))]
+        (status = 202, description = "It is being made, or waits for room; `Location` says where to look",
+            body = CreatePending)))]
 async fn create(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
@@ -97,14 +106,34 @@ async fn create(
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, START_WAIT_S)?;
     let key = given_key(&headers)?;
-    let made = seen_through(async move {
-        service.create(&wish, key.as_deref().map(|key| (caller.token, key)), wait_ms).await
-    });
-    let (status, sandbox) = match made.await? {
-        Creation::Ready(sandbox) => (StatusCode::CREATED, sandbox),
-        Creation::Pending(sandbox) => (StatusCode::ACCEPTED, sandbox),
+    let queueing = Queueing { queue: query.queue.as_deref(), ticket: query.ticket.as_deref() };
+    let made = match queueing.ask(&service)? {
+        Some(queue) if wait_ms == 0 => service.create_or_queue(wish, (caller, key, queue)).await?,
+        queue => {
+            let leaving = LeavesWithCaller::of(&service, queue);
+            let made = seen_through(async move {
+                let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue };
+                service.create(&wish, asking, wait_ms).await
+            });
+            let made = made.await;
+            leaving.answered();
+            made?
+        }
     };
-    Ok((status, [(LOCATION, sandbox.links.own.clone())], Answer(sandbox)).into_response())
+    Ok(match made {
+        Creation::Ready(sandbox) => {
+            let location = [(LOCATION, sandbox.links.own.clone())];
+            (StatusCode::CREATED, location, Answer(sandbox)).into_response()
+        }
+        Creation::Pending(sandbox) => {
+            let location = [(LOCATION, sandbox.links.own.clone())];
+            (StatusCode::ACCEPTED, location, Answer(CreatePending::Starting(sandbox))).into_response()
+        }
+        Creation::Queued(place) => {
+            let location = [(LOCATION, place.location.clone())];
+            (StatusCode::ACCEPTED, location, Answer(CreatePending::Queued(place))).into_response()
+        }
+    })
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -2,23 +2,22 @@
 //! afterwards. Nothing of it is in this process's memory, so any server tells the same.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{
     self as api, AgentContext, AgentFile, AgentLinks, AgentRequest, ArtifactState, DescribedFile, ErrorCode,
 };
-use pinfold_engine::{AgentRun, CreateAsk, RunAsk, RunError, Waited};
+use pinfold_engine::{AgentRun, CreateAsk, Ids, RandomIds, RunAsk, Waited};
 use pinfold_lifecycle::profile::Wishes;
 use pinfold_lifecycle::{
     Command, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, FileContent, FileToPut, Luggage,
-    Policy, SandboxId, Spec, TokenId,
+    PlaceId, Policy, SandboxId, Spec,
 };
 use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_name};
-use pinfold_store::{CreateError, Row, Store, StoredExecution};
+use pinfold_store::{Row, Store, StoredExecution};
 
-use super::create::check_environment;
+use super::create::{Asking, check_environment};
 use super::executions::told;
 use super::words::{self, moment};
 use super::{Failure, Service, view};
@@ -29,9 +28,7 @@ const SCRIPT: &str = "/tmp/.pinfold/script";
 const LONGEST_TASK: usize = 256;
 const MOST_FILES: usize = 1_000;
 const MOST_ARTIFACTS: usize = 100;
-/// Between two looks whether there is room now.
-const ROOM_AGAIN: Duration = Duration::from_millis(200);
-/// How long a run waits for room at the most, where its caller waits for it.
+/// How long a run waits for room, where its caller waits for it and does not say otherwise.
 const ROOM_MS: u64 = 30_000;
 
 /// A run that was asked for.
@@ -42,32 +39,26 @@ pub struct Run {
 }
 
 impl Service {
-    /// Writes the wish down. It goes on by itself from there, whoever waits. Where there is no room it waits for some,
-    /// as long as its caller would.
+    /// Writes the wish down. It goes on by itself from there, whoever waits. Where there is no room it waits in the
+    /// queue, as long as it was told to or as its caller would.
     pub async fn run_agent(
         &self,
         request: &AgentRequest,
-        key: Option<(TokenId, &str)>,
+        asking: Asking<'_>,
         wait_ms: u64,
     ) -> Result<Run, Failure> {
         let (spec, policy) = self.agent(request)?;
-        let key = key.map(|(owner, key)| self.key(owner, key, request)).transpose()?;
-        let ask = CreateAsk { spec, policy, key };
+        let spec = Spec { asked_by: asking.asker(), ..spec };
+        let key = self.key_of(asking, request)?;
+        let room_ms = wait_ms.min(ROOM_MS);
+        let patient = || self.queue_for(PlaceId(RandomIds.fresh(self.now())), room_ms);
+        let queue = asking.queue.or_else(|| (room_ms > 0).then(patient));
+        let ask = CreateAsk { spec, policy, key, queue };
         let limits = ExecutionLimits::default();
         let run = RunAsk { command: command(&request.context)?, kind: ExecutionKind::Run, limits };
-        let until = self.now().after_ms(wait_ms.min(ROOM_MS));
-        loop {
-            match self.host.engine.run_agent(ask.clone(), run.clone()).await {
-                Ok((sandbox, execution)) => return Ok(Run { sandbox, execution }),
-                Err(RunError::Create(CreateError::Scarce(_))) if self.now() < until => {
-                    tokio::time::sleep(ROOM_AGAIN).await;
-                }
-                Err(error) => {
-                    self.note_refused_run(&error);
-                    return Err(error.into());
-                }
-            }
-        }
+        let begun = self.host.engine.run_agent(ask, run).await;
+        let (sandbox, execution) = begun.inspect_err(|error| self.note_refused_run(error))?;
+        Ok(Run { sandbox, execution })
     }
 
     /// Waits so long until it has ended and its last body is proven gone, and tells what there is.

@@ -1,18 +1,19 @@
 //! A wish for a sandbox, from what the API says to what the engine is asked.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use pinfold_api::{CreateSandbox, ErrorCode, LimitsWish, Sandbox};
-use pinfold_engine::{CreateAsk, Waited};
+use pinfold_api::{CreateSandbox, ErrorCode, LimitsWish, QueuePlace, Sandbox};
+use pinfold_engine::{CreateAsk, QueueAsk, Waited};
 use pinfold_images::{FindError, HOST, Image};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, Wishes};
-use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, SandboxId, Spec, TokenId};
+use pinfold_lifecycle::{Asker, Cause, ExecutionLimits, Fact, Limits, Policy, SandboxId, Spec, TokenId};
 use pinfold_store::{IdempotencyKey, Seq, Store};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Failure, Service, words};
+use super::{Caller, Failure, Service, words};
 
 const LONGEST_NAME: usize = 128;
 const LONGEST_KEY: usize = 255;
@@ -26,26 +27,66 @@ pub enum Creation {
     Ready(Box<Sandbox>),
     /// It goes on by itself.
     Pending(Box<Sandbox>),
+    /// It waits for room, and goes on by itself when there is some.
+    Queued(Box<QueuePlace>),
+}
+
+/// Who asks, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asking<'a> {
+    /// None: a process on this very host.
+    pub caller: Option<&'a Caller>,
+    /// A key is its caller's own: nobody gets another's sandbox with it.
+    pub key: Option<&'a str>,
+    /// Where there is no room, wait for it.
+    pub queue: Option<QueueAsk>,
+}
+
+impl Asking<'_> {
+    pub(super) fn asker(&self) -> Option<Asker> {
+        self.caller.map(|caller| Asker { token: caller.token, name: caller.name.to_string() })
+    }
 }
 
 impl Service {
-    /// Makes a sandbox, and waits so long until it is ready. A key is its owner's own: nobody gets another's sandbox
-    /// with it.
+    /// Makes a sandbox, and waits so long until it is ready. Time in the queue comes before that.
     pub async fn create(
         &self,
         wish: &CreateSandbox,
-        key: Option<(TokenId, &str)>,
+        asking: Asking<'_>,
         wait_ms: u64,
     ) -> Result<Creation, Failure> {
         let (spec, policy) = self.ask(wish)?;
-        let key = key.map(|(owner, key)| self.key(owner, key, wish)).transpose()?;
-        let created = self.host.engine.create(CreateAsk { spec, policy, key }).await;
+        let spec = Spec { asked_by: asking.asker(), ..spec };
+        let key = self.key_of(asking, wish)?;
+        let created = self.host.engine.create(CreateAsk { spec, policy, key, queue: asking.queue }).await;
         let id = created.inspect_err(|error| self.note_refusal(error))?;
         let until = self.now().after_ms(wait_ms);
         match self.host.engine.wait_ready(id, until).await? {
             Waited::Met(Ok(())) => Ok(Creation::Ready(Box::new(self.sandbox(id).await?))),
             Waited::DeadlinePassed => Ok(Creation::Pending(Box::new(self.sandbox(id).await?))),
             Waited::Met(Err(cause)) => self.ended_early(id, cause).await,
+        }
+    }
+
+    /// The same, but tells whoever would not wait for it of its place in the queue.
+    pub async fn create_or_queue(
+        self: Arc<Self>,
+        wish: CreateSandbox,
+        (caller, key, queue): (Caller, Option<String>, QueueAsk),
+    ) -> Result<Creation, Failure> {
+        if self.host.engine.place(queue.id).await?.is_some() {
+            return Err(Failure::bad_input("ticket", "it was used before"));
+        }
+        let service = self.clone();
+        let mut made = tokio::spawn(async move {
+            let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue: Some(queue) };
+            service.create(&wish, asking, 0).await
+        });
+        tokio::select! {
+            biased;
+            made = &mut made => made.unwrap_or_else(|error| Err(Failure::internal(error))),
+            place = self.until_queued(queue.id) => Ok(Creation::Queued(Box::new(place))),
         }
     }
 
@@ -74,13 +115,17 @@ impl Service {
         })
     }
 
-    /// It is good for this very wish.
-    pub(super) fn key(
+    pub(super) fn key_of(
         &self,
-        owner: TokenId,
-        key: &str,
+        asking: Asking<'_>,
         wish: &impl Serialize,
-    ) -> Result<IdempotencyKey, Failure> {
+    ) -> Result<Option<IdempotencyKey>, Failure> {
+        let given = asking.caller.zip(asking.key);
+        given.map(|(owner, key)| self.key(owner.token, key, wish)).transpose()
+    }
+
+    /// It is good for this very wish.
+    fn key(&self, owner: TokenId, key: &str, wish: &impl Serialize) -> Result<IdempotencyKey, Failure> {
         let is_plain =
             !key.is_empty() && key.len() <= LONGEST_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_plain {
@@ -116,6 +161,7 @@ impl Service {
             image: image.map(|image| image.id.to_string()),
             limits: given.limits,
             execution: given.execution,
+            asked_by: None,
         };
         Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
     }

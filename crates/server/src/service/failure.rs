@@ -161,7 +161,9 @@ impl From<CreateError> for Failure {
         match error {
             CreateError::Scarce(scarcity) => scarcity.into(),
             reused @ CreateError::KeyReused { .. } => Self::new(ErrorCode::KeyReused, reused.to_string()),
-            exists @ CreateError::Exists { .. } => Self::internal(exists),
+            internal @ (CreateError::Exists { .. } | CreateError::NotWaiting { .. }) => {
+                Self::internal(internal)
+            }
             CreateError::Store(error) => error.into(),
         }
     }
@@ -169,7 +171,7 @@ impl From<CreateError> for Failure {
 
 impl From<Scarcity> for Failure {
     fn from(scarcity: Scarcity) -> Self {
-        let details = match serde_json::to_value(scarcity) {
+        let details = match serde_json::to_value(&scarcity) {
             Ok(Value::Object(details)) => details,
             Ok(_) | Err(_) => Map::new(),
         };

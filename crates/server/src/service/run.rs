@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pinfold_api::{OutputEvent, RunRequest};
 use pinfold_engine::{CreateAsk, RunAsk};
-use pinfold_lifecycle::{Cause, ExecutionId, ExecutionKind, Policy, SandboxId};
+use pinfold_lifecycle::{Cause, ExecutionId, ExecutionKind, Policy, SandboxId, Spec};
 use pinfold_store::Seq;
 use tokio::sync::mpsc;
 
 use super::executions::{Started, check, command, limits};
 use super::following::{AHEAD, FollowEnd};
-use super::{Failure, Service};
+use super::{Asking, Failure, Service};
 
 /// A run and the one who waits for it.
 pub struct Attached {
@@ -23,14 +23,15 @@ pub struct Attached {
 impl Service {
     /// The sandbox is this process's own too: its keeper ends it when the process is gone. So it outlives neither who
     /// asked nor who was asked.
-    pub async fn run(self: &Arc<Self>, request: RunRequest) -> Result<Attached, Failure> {
+    pub async fn run(self: &Arc<Self>, request: RunRequest, asking: Asking<'_>) -> Result<Attached, Failure> {
         let RunRequest { sandbox: wish, exec } = request;
         check(&exec)?;
         let (spec, policy) = self.ask(&wish)?;
+        let spec = Spec { asked_by: asking.asker(), ..spec };
         let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
         let limits = limits(&exec, &policy)?;
         let run = RunAsk { command: command(&exec), kind: ExecutionKind::Run, limits };
-        let ask = CreateAsk { spec, policy, key: None };
+        let ask = CreateAsk { spec, policy, key: None, queue: asking.queue };
         let created = self.host.engine.create_and_execute(ask, run).await;
         let (sandbox, execution) = created.inspect_err(|error| self.note_refused_run(error))?;
         if exec.stdin.is_some() {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pinfold_engine::{
-    Beside, Census, Cleaner, Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts,
-    RandomIds, Schedule,
+    Census, Cleaner, Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, RandomIds,
+    Schedule,
 };
 use pinfold_lifecycle::{
     Command, Context, Execution, ExecutionKind, ExecutionLimits, ExecutionState, Lease, Limits, NodeId,
@@ -14,7 +14,7 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
 use pinfold_provider::Provider;
-use pinfold_store::{NewSandbox, Row, SqliteStore, Store, Stored};
+use pinfold_store::{Bid, NewSandbox, Row, SqliteStore, Store, Stored};
 
 use crate::aged::Aged;
 use crate::time::MovedClock;
@@ -91,13 +91,13 @@ impl Herd {
         config.cleanup.reconcile = on_leap_days;
         let engine = Engine::begin(parts, config).await.unwrap();
         let began_at = clock.now();
-        let cleaner = engine.keep_clean(store.clone(), Beside::default());
+        let cleaner = engine.keep_clean(store.clone(), None);
         Self { began_at, engine, cleaner, store, provider, clock, broken, data }
     }
 
     async fn live(&self, policy: Policy) -> SandboxId {
         let limits = Limits { memory_mb: Some(32), ..Limits::default() };
-        let ask = CreateAsk { spec: Spec { limits, ..Spec::default() }, policy, key: None };
+        let ask = CreateAsk { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None };
         let id = self.engine.create(ask).await.unwrap();
         self.until(id, |stored| matches!(stored.sandbox.lease, Lease::Live(_))).await;
         id
@@ -128,6 +128,7 @@ impl Herd {
             policy: Arc::new(policy.clone()),
             key: None,
             commands: Vec::new(),
+            bid: Bid::default(),
         };
         self.store.create(new, *self.engine.admission()).await.unwrap();
         id

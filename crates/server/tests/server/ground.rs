@@ -96,6 +96,15 @@ where
     on_ground(Ground::begin_under(data, ServerConfig::default(), rules).await, test).await;
 }
 
+/// The same with an engine of another kind, and where the test wants it.
+pub(crate) async fn on_engine<F, Fut>(data: tempfile::TempDir, engine: Config, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    on_ground(Ground::begin_with(data, ServerConfig::default(), engine).await, test).await;
+}
+
 async fn on_ground<F, Fut>(ground: Ground, test: F)
 where
     F: FnOnce(Arc<Ground>) -> Fut,
@@ -146,6 +155,7 @@ async fn service_with(data: &std::path::Path, engine: Config, rules: Rules) -> (
         engine,
         objects: ObjectsPlace::default(),
         keep: Keep::default(),
+        stale_after_ms: Keep::default().logs_ms,
     };
     let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules));
     service.ensure_first_token().await.unwrap();
@@ -220,6 +230,11 @@ impl Ground {
             left.is_empty() && strays.is_empty(),
             "{test}: {left:?} was there at the end, and no record spoke of {strays:?}: {history:#?}"
         );
+    }
+
+    /// Where the rows of the store disagree with each other.
+    pub(crate) fn disagreements(&self) -> Vec<String> {
+        self.service.host().store.disagreements().unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {

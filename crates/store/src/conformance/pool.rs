@@ -9,13 +9,13 @@ use pinfold_lifecycle::{
 
 use super::Subject;
 use super::world::{MEMORY_MB, OTHER_NODE, World, change, spec};
-use crate::{Claim, ClaimError, Created, FillError, Filter, IdempotencyKey, NewSandbox, Row, Stored};
+use crate::{Bid, Claim, ClaimError, Created, FillError, Filter, IdempotencyKey, NewSandbox, Row, Stored};
 
 const NO_LIMITS: AdmissionLimits =
     AdmissionLimits { sandboxes: None, memory_mb: None, disk_mb: None, processes: None };
 
 impl World {
-    fn pooled(&self, id: u128) -> NewSandbox {
+    pub(super) fn pooled(&self, id: u128) -> NewSandbox {
         let shape = spec(id).shape();
         NewSandbox {
             transition: create_pooled(SandboxId(id), shape.clone(), self.ctx()),
@@ -23,11 +23,12 @@ impl World {
             policy: Arc::new(self.policy.clone()),
             key: None,
             commands: Vec::new(),
+            bid: Bid::default(),
         }
     }
 
     /// A body that waits in the pool and is proven.
-    async fn waits(&self, id: u128) {
+    pub(super) async fn waits(&self, id: u128) {
         self.store.fill(self.pooled(id), u64::MAX, NO_LIMITS).await.unwrap();
         let ticket = self.ticket(id).await;
         self.step(id, Event::Launched { ticket }).await;
@@ -36,7 +37,7 @@ impl World {
     }
 
     /// What whoever calls himself `name` hands over to be given this body.
-    async fn claim_of(&self, id: u128, name: &str, key: Option<&str>) -> Claim {
+    pub(super) async fn claim_of(&self, id: u128, name: &str, key: Option<&str>) -> Claim {
         let Stored { sandbox, version, .. } = self.load(id).await;
         let wanted = Spec { name: Some(name.into()), ..spec(id) };
         let policy = Policy { max_life_ms: 7_000_000, ..self.policy.clone() };
@@ -47,7 +48,14 @@ impl World {
             request: name.into(),
             expires_at: self.now.after_ms(1_000),
         });
-        Claim { change: change(turn, version), spec: Arc::new(wanted), policy: Arc::new(policy), key }
+        Claim {
+            change: change(turn, version),
+            spec: Arc::new(wanted),
+            policy: Arc::new(policy),
+            key,
+            bid: Bid::default(),
+            limits: AdmissionLimits::default(),
+        }
     }
 
     async fn ids(&self, filter: Filter) -> Vec<u128> {

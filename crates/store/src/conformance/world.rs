@@ -9,7 +9,7 @@ use pinfold_lifecycle::{
 };
 
 use super::Subject;
-use crate::{Change, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Store, Stored, Version};
+use crate::{Bid, Change, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Store, Stored, Version};
 
 pub const NOON: Timestamp = Timestamp(1_800_000_000_000);
 pub const NODE: NodeId = NodeId(1);
@@ -51,6 +51,7 @@ impl World {
             policy: Arc::new(self.policy.clone()),
             key: None,
             commands: Vec::new(),
+            bid: Bid::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::failure::{Refused, WriteError};
 use super::ledger::{Ledger, Share, is_attested, signed, unsigned};
-use super::{executions, text, unreadable};
+use super::{executions, quotas, text, unreadable};
 use crate::{Change, Version};
 
 /// What is kept of a sandbox beside its state, to be found and summed without reading it.
@@ -160,7 +160,7 @@ fn update(
     before: &Before,
     version: Version,
     columns: &Columns,
-) -> rusqlite::Result<()> {
+) -> Result<(), WriteError> {
     let mut statement = connection.prepare_cached(
         "UPDATE sandboxes SET version = ?3, generation = ?4, next_deadline = ?5, bodies = ?6, attested = ?7, state = ?8
          WHERE id = ?1 AND version = ?2",
@@ -177,12 +177,17 @@ fn update(
     ])?;
     // The version was read in this very transaction, so this cannot miss.
     if changed != 1 {
-        return Err(rusqlite::Error::StatementChangedRows(changed));
+        return Err(rusqlite::Error::StatementChangedRows(changed).into());
     }
     if before.owner != columns.owner || before.settled_at != columns.settled_at {
         connection
             .prepare_cached("UPDATE sandboxes SET owner = ?2, settled_at = ?3 WHERE id = ?1")?
             .execute((id, &columns.owner, columns.settled_at))?;
+    }
+    match (before.settled_at, columns.settled_at) {
+        (None, Some(_)) => quotas::free(connection, id)?,
+        (Some(_), None) => quotas::take_again(connection, id)?,
+        (None, None) | (Some(_), Some(_)) => {}
     }
     if before.pooled != columns.pooled || before.waits_in != columns.waits_in {
         connection

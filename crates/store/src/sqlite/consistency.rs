@@ -1,8 +1,10 @@
 //! Whether the rows agree with each other: sums with sandboxes, effects and columns with states. Tests ask here
 //! after every crash; the program itself relies on it.
 
-use pinfold_lifecycle::{Demand, Effect, Execution, ExecutionState, Sandbox};
-use rusqlite::Connection;
+use std::collections::BTreeSet;
+
+use pinfold_lifecycle::{Demand, Effect, Execution, ExecutionState, QuotaKey, Sandbox, Spec};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::ledger::{Ledger, Share, is_attested, signed, unsigned};
 use super::text;
@@ -32,6 +34,7 @@ pub(super) fn disagreements(connection: &Connection) -> rusqlite::Result<Vec<Str
             stored.compare(&sandbox, &mut found);
             compare_effects(&moment, &stored.id, &sandbox, &mut found)?;
         }
+        compare_quotas(&moment, &stored, &mut found)?;
     }
     let gone = Share {
         created: ledger.gone,
@@ -138,6 +141,34 @@ fn going_on(
         }
     }
     Ok(Some(executions))
+}
+
+/// It is counted by exactly the keys of its spec as long as it is not proven gone, and by none after.
+fn compare_quotas(
+    connection: &Connection,
+    stored: &Columns,
+    found: &mut Vec<String>,
+) -> rusqlite::Result<()> {
+    let mut uses = connection.prepare_cached("SELECT key FROM quota_uses WHERE sandbox_id = ?1")?;
+    let uses: BTreeSet<QuotaKey> =
+        uses.query_map([&stored.id], |row| text::read(row, 0))?.collect::<rusqlite::Result<_>>()?;
+    let mut spec = connection.prepare_cached("SELECT spec FROM specs WHERE sandbox_id = ?1")?;
+    let spec = spec.query_row([&stored.id], |row| Ok(text::read::<Spec>(row, 0).ok())).optional()?;
+    let wanted = match spec.flatten() {
+        _ if stored.settled => BTreeSet::new(),
+        Some(spec) => spec.quota_keys().into_iter().collect(),
+        None => return Ok(()),
+    };
+    // One that was lost takes its places until it is proven gone, although its spec does not say so any more.
+    let mut lost =
+        connection.prepare_cached("SELECT 1 FROM unreadable WHERE sandbox_id = ?1 AND was = 'spec'")?;
+    if !stored.settled && lost.exists([&stored.id])? {
+        return Ok(());
+    }
+    if uses != wanted {
+        found.push(format!("{}: it is counted by {uses:?} and should be by {wanted:?}", stored.id));
+    }
+    Ok(())
 }
 
 fn compare_effects(

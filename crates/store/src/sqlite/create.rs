@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::commit::{self, Columns};
 use super::failure::{Refused, WriteError};
 use super::ledger::{Ledger, Share, signed};
-use super::{executions, text};
+use super::{executions, queue, quotas, text};
 use crate::{Created, IdempotencyKey, NewSandbox, Version};
 
 pub(super) fn run(
@@ -24,6 +24,7 @@ pub(super) fn run(
     refuse_a_second_one(connection, sandbox.id)?;
     let demand = new.spec.demand();
     admit(&ledger.totals(), &demand, limits).map_err(Refused::Scarce)?;
+    queue::let_in(connection, ledger, demand, limits, (&new.bid, sandbox.id, sandbox.created_at))?;
 
     let version = insert(connection, ledger, new)?;
     if let Some(key) = &new.key {
@@ -71,6 +72,9 @@ pub(super) fn insert(
     connection
         .prepare_cached("INSERT INTO specs (sandbox_id, spec, policy) VALUES (?1, ?2, ?3)")?
         .execute((&id, spec, policy))?;
+    if columns.settled_at.is_none() {
+        quotas::take(connection, &id, &new.spec)?;
+    }
     executions::write(connection, &id, &new.transition, &new.commands, version)?;
     commit::write_effects(connection, &id, &[], sandbox)?;
     Ok(version)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pinfold_lifecycle::{SandboxId, Scarcity};
+use pinfold_lifecycle::{PlaceId, SandboxId, Scarcity};
 use rusqlite::{ErrorCode, ffi};
 
 use crate::{ClaimError, CommitError, CreateError, FillError, StoreError, Version};
@@ -105,6 +105,9 @@ pub(super) enum Refused {
     Missing,
     PoolFull,
     NotPooled,
+    NeverFits(Scarcity),
+    PlaceExists { id: PlaceId },
+    NotWaiting { place: PlaceId },
     Unfit { doing: &'static str, why: Unfit },
 }
 
@@ -162,6 +165,7 @@ impl From<WriteError> for CreateError {
             WriteError::Refused(Refused::Scarce(scarcity)) => Self::Scarce(scarcity),
             WriteError::Refused(Refused::KeyReused { key }) => Self::KeyReused { key },
             WriteError::Refused(Refused::Exists { id }) => Self::Exists { id },
+            WriteError::Refused(Refused::NotWaiting { place }) => Self::NotWaiting { place },
             other => Self::Store(other.into()),
         }
     }
@@ -193,6 +197,8 @@ impl From<WriteError> for ClaimError {
             WriteError::Refused(Refused::Conflict { .. } | Refused::Missing | Refused::NotPooled) => {
                 Self::Taken
             }
+            WriteError::Refused(Refused::Scarce(scarcity)) => Self::Scarce(scarcity),
+            WriteError::Refused(Refused::NotWaiting { place }) => Self::NotWaiting { place },
             WriteError::Refused(Refused::KeyReused { key }) => Self::KeyReused { key },
             other => Self::Store(other.into()),
         }

@@ -1,12 +1,12 @@
 //! Bodies that wait in the pool: how many there may be is decided in the transaction that adds one, and who is
 //! given one in the transaction that takes it out.
 
-use pinfold_lifecycle::{AdmissionLimits, Shape, admit_to_pool};
+use pinfold_lifecycle::{AdmissionLimits, Scarcity, Shape, admit_to_pool};
 use rusqlite::Connection;
 
 use super::failure::{Refused, WriteError};
 use super::ledger::Ledger;
-use super::{commit, create, text};
+use super::{commit, create, queue, quotas, text};
 use crate::{Claim, Created, NewSandbox, Version};
 
 const WAITING: &str = "SELECT count(*) FROM sandboxes WHERE waits_in = ?1";
@@ -24,6 +24,9 @@ pub(super) fn fill(
     if waiting(connection, shape)? >= size {
         return Err(Refused::PoolFull.into());
     }
+    if queue::anybody_waits(connection)? {
+        return Err(Refused::Scarce(Scarcity::Queue { ahead: 1 }).into());
+    }
     admit_to_pool(&ledger.totals(), &new.spec.demand(), limits).map_err(Refused::Scarce)?;
     create::insert(connection, ledger, new)
 }
@@ -34,7 +37,7 @@ fn waiting(connection: &Connection, shape: &Shape) -> Result<u64, WriteError> {
     Ok(super::ledger::unsigned(count))
 }
 
-/// Its place is taken already, and by a body of the same shape, so there is nothing to admit.
+/// Its place is taken already, and by a body of the same shape. So only quotas and those who wait have a say.
 pub(super) fn claim(
     connection: &Connection,
     ledger: &mut Ledger,
@@ -50,6 +53,9 @@ pub(super) fn claim(
     if sandbox.pooled.is_some() || !is_in_pool_of(connection, &id, &claim.spec.shape())? {
         return Err(Refused::NotPooled.into());
     }
+    let demand = claim.spec.demand();
+    let who = (&claim.bid, sandbox.id, sandbox.created_at);
+    queue::let_in(connection, ledger, demand, &claim.limits, who)?;
     let version = commit::run(connection, ledger, &claim.change)?;
     connection
         .prepare_cached("UPDATE sandboxes SET created_at = ?2 WHERE id = ?1")?
@@ -59,6 +65,7 @@ pub(super) fn claim(
         text::write(claim.spec.as_ref())?,
         text::write(claim.policy.as_ref())?,
     ))?;
+    quotas::take(connection, &id, &claim.spec)?;
     if let Some(key) = &claim.key {
         create::remember(connection, key, &id)?;
     }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use super::failure::WriteError;
 use super::ledger::{Ledger, Share};
 use super::text;
-use super::{alerts, audit};
+use super::{alerts, audit, queue};
 use crate::Retention;
 
 /// So many records and keys go in one transaction, that nobody waits long behind it.
@@ -34,6 +34,7 @@ pub(super) fn run(
              (SELECT key FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
         )?
         .execute((retention.now.0, ROWS_AT_ONCE))?;
+    queue::prune(connection, retention.records_before, ROWS_AT_ONCE)?;
     audit::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
     alerts::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
     Ok(settled.len())

@@ -289,6 +289,7 @@ mod tests {
     use super::*;
     use crate::sqlite::connect;
     use crate::sqlite::measures::{MEASURED, UP_TO};
+    use crate::sqlite::quotas;
     use crate::sqlite::schema::MIGRATIONS;
 
     #[test]
@@ -327,7 +328,10 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&MIGRATIONS.concat()).unwrap();
 
-        for sql in [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING, MEASURED, UP_TO] {
+        let of_others = [MEASURED, UP_TO, quotas::COUNT];
+        for sql in
+            [CHANGED_ROWS, CHANGED_RECORDS, DUE, LAST_RECORD, LEFT_BY, WAITING].into_iter().chain(of_others)
+        {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let parameters = vec![0; plan.parameter_count()];
             let mut steps = plan.query(rusqlite::params_from_iter(parameters)).unwrap();

@@ -5,7 +5,8 @@
 pub(super) const APPLICATION_ID: i64 = 0x504e_4644;
 
 /// In their order; the place in the list, counted from one, is the version of the schema.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES, MEASURES, ALERTS];
+pub(super) const MIGRATIONS: &[&str] =
+    &[FIRST, WARM_POOL, TRIES, TOKENS, AUDIT, CHORES, MEASURES, ALERTS, QUOTAS, QUEUE];
 
 // Every change of a sandbox takes the next number of the one row in `ledger` as its version, so a version is
 // never used again, not even for a sandbox that is forgotten and found once more. Records of history take
@@ -234,4 +235,35 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_by_time  ON deliveries (at);
 CREATE INDEX deliveries_waiting  ON deliveries (target, moment) WHERE state = 'waiting';
 CREATE INDEX deliveries_claimed  ON deliveries (claim) WHERE claim IS NOT NULL;
+";
+
+// One row for each thing that a sandbox is counted by, as long as it is not proven gone.
+const QUOTAS: &str = "
+CREATE TABLE quota_uses (
+    sandbox_id TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+    key        TEXT NOT NULL,
+    PRIMARY KEY (sandbox_id, key)
+) WITHOUT ROWID;
+CREATE INDEX quota_uses_by_key ON quota_uses (key);
+INSERT INTO quota_uses
+    SELECT s.id, json_object('label', json_object('name', l.key, 'value', l.value))
+    FROM sandboxes s JOIN specs p ON p.sandbox_id = s.id,
+    json_each(CASE WHEN json_valid(p.spec) THEN p.spec ELSE '{}' END, '$.labels') l
+    WHERE s.settled_at IS NULL;
+";
+
+// Places are numbered in the order of arrival, and a number is never used again.
+const QUEUE: &str = "
+CREATE TABLE queue (
+    seq      INTEGER PRIMARY KEY AUTOINCREMENT,
+    id       TEXT NOT NULL UNIQUE,
+    node     TEXT NOT NULL,
+    until    INTEGER NOT NULL,
+    passed   INTEGER NOT NULL,
+    place    TEXT NOT NULL,
+    ended_at INTEGER,
+    ended    TEXT
+);
+CREATE INDEX queue_waiting ON queue (seq) WHERE ended_at IS NULL;
+CREATE INDEX queue_ended   ON queue (ended_at) WHERE ended_at IS NOT NULL;
 ";

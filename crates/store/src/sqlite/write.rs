@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use pinfold_lifecycle::{AdmissionLimits, NodeId, Timestamp, TokenId};
+use pinfold_lifecycle::{AdmissionLimits, NodeId, PlaceId, Timestamp, TokenId};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, signed};
-use super::{alerts, audit, chores, commit, create, measures, pool, prune, read, tokens};
+use super::{alerts, audit, chores, commit, create, measures, pool, prune, queue, read, tokens};
 use crate::{
-    AlertChange, CameTo, Change, Claim, Count, Created, DeliveryClaim, DeliverySettled, NewRun, NewSandbox,
-    Node, Note, Retention, RunId, TakeTurn, Token, Turn, Version,
+    AlertChange, CameTo, Change, Claim, Count, Created, DeliveryClaim, DeliverySettled, NewPlace, NewRun,
+    NewSandbox, Node, Note, PlaceEnd, Retention, RunId, TakeTurn, Token, Turn, Version,
 };
 
 #[derive(Debug)]
@@ -36,6 +36,9 @@ pub(super) enum Write {
     ChangeAlerts(Box<AlertChange>),
     ClaimDeliveries(Box<DeliveryClaim>),
     SettleDelivery(Box<DeliverySettled>),
+    Join { new: Box<NewPlace>, limits: AdmissionLimits },
+    EndPlace { id: PlaceId, end: PlaceEnd, now: Timestamp },
+    EndOverdue { now: Timestamp },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(super) enum Wrote {
     AlertsChanged,
     DeliveriesClaimed,
     DeliverySettled(bool),
+    Joined,
+    PlacesEnded(usize),
 }
 
 impl Write {
@@ -99,6 +104,11 @@ impl Write {
                 alerts::claim(connection, claim).map(|()| Wrote::DeliveriesClaimed)
             }
             Self::SettleDelivery(settled) => alerts::settle(connection, settled).map(Wrote::DeliverySettled),
+            Self::Join { new, limits } => queue::join(connection, new, limits).map(|()| Wrote::Joined),
+            Self::EndPlace { id, end, now } => {
+                queue::end(connection, *id, *end, *now).map(Wrote::PlacesEnded)
+            }
+            Self::EndOverdue { now } => queue::end_overdue(connection, *now).map(Wrote::PlacesEnded),
         }
     }
 }

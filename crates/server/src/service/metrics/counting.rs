@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use pinfold_engine::RunError;
+use pinfold_engine::{AdmitError, RunError};
 use pinfold_lifecycle::{Life, Record, SandboxId, Timestamp, Used};
 use pinfold_metrics::{AgentLabel, AgentTypes, OTHER, Sums, Told, fold};
 use pinfold_store::{
@@ -76,9 +76,12 @@ impl Service {
     }
 
     /// Somebody was told that there is no room.
-    pub(in crate::service) fn note_refusal(&self, error: &CreateError) {
-        if let CreateError::Scarce(scarcity) = error {
-            self.host.meter.refused(scarcity);
+    pub(in crate::service) fn note_refusal(&self, error: &AdmitError) {
+        match error {
+            AdmitError::Create(CreateError::Scarce(scarcity)) => self.host.meter.refused(scarcity.word()),
+            AdmitError::NoRoom(short) => self.host.meter.refused(short.word()),
+            AdmitError::Waited(in_vain) => self.note_refusal(&in_vain.why),
+            AdmitError::Create(_) | AdmitError::PlaceExists { .. } => {}
         }
     }
 

@@ -1,0 +1,182 @@
+//! A disk of its own that fills up under load: nobody new is let in, what runs goes on, nothing is lost, and service
+//! resumes when there is room again.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use pinfold_api::ErrorCode;
+use pinfold_engine::Config;
+use pinfold_lifecycle::Reserve;
+use rustix::fs::statvfs;
+use serde_json::{Value, json};
+
+use crate::ground::{Ground, on_engine, sh};
+
+const DISK_MB: u64 = 192;
+const KEEP_MB: u64 = 64;
+
+/// A small filesystem. It is gone with this, also if something in it is still open.
+struct SmallDisk {
+    at: PathBuf,
+    _below: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let below = tempfile::tempdir().unwrap();
+        let at = below.path().join("disk");
+        std::fs::create_dir(&at).unwrap();
+        let size = format!("size={DISK_MB}m,mode=755");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).status();
+        assert!(mounted.unwrap().success(), "could not mount a filesystem of the test's own");
+        Self { at, _below: below }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.at).status();
+    }
+}
+
+fn left_mb(path: &Path) -> u64 {
+    let found = statvfs(path).unwrap();
+    (found.f_bavail * found.f_frsize) >> 20
+}
+
+/// Writes until so much is left, or nothing at all.
+fn fill(file: &Path, leave_mb: u64) {
+    let mut open = File::options().create(true).append(true).open(file).unwrap();
+    let block = vec![7_u8; 64 << 10];
+    while left_mb(file) > leave_mb || leave_mb == 0 {
+        if open.write_all(&block).is_err() {
+            return;
+        }
+    }
+}
+
+/// What was answered to those who kept asking.
+#[derive(Default)]
+struct Tally {
+    made: AtomicU64,
+    refused: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Makes, uses and ends sandboxes until it is told that it is over.
+async fn load(ground: Arc<Ground>, tally: Arc<Tally>) {
+    while !tally.over.load(Ordering::Relaxed) {
+        let made = ground.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        if made.status != 201 {
+            tally.refused.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        }
+        tally.made.fetch_add(1, Ordering::Relaxed);
+        let id = made.json()["id"].as_str().unwrap().to_owned();
+        ground.post(&format!("/api/sandbox/{id}/exec"), sh("echo work")).await;
+        ground.delete(&format!("/api/sandbox/{id}")).await;
+    }
+}
+
+/// Asks until a create is answered in this way.
+async fn until_create(ground: &Ground, what: &str, met: impl Fn(u16, &Value) -> bool) -> Value {
+    for _ in 0..300 {
+        let answer = ground.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        let told = answer.json();
+        if met(answer.status, &told) {
+            return told;
+        }
+        if answer.status == 201 {
+            ground.delete(&format!("/api/sandbox/{}", told["id"].as_str().unwrap())).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
+}
+
+fn is_short_of_disk(status: u16, told: &Value) -> bool {
+    let details = &told["error"]["details"];
+    status == 503
+        && told["error"]["code"] == json!(ErrorCode::LowCapacity)
+        && details["resource"] == "disk"
+        && details["needed_mb"] == KEEP_MB
+        && details["available_mb"].as_u64().is_some_and(|left| left < KEEP_MB)
+        && details["cleaned"].is_u64()
+        && details["skipped"].is_u64()
+}
+
+async fn ticks(ground: &Ground, execution: &str) -> u64 {
+    let page = ground.get(&format!("/api/executions/{execution}")).await.json();
+    assert_eq!(page["state"], "running", "{page:#}");
+    let events = ground.get(&format!("/api/executions/{execution}/output?after=0")).await.json();
+    events["events"].as_array().unwrap().len() as u64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fills_up_refuses_creates_and_nothing_else_and_service_resumes_by_itself() {
+    let disk = SmallDisk::mount();
+    let ballast = disk.at.join("ballast");
+    let data = tempfile::tempdir_in(&disk.at).unwrap();
+    let keep = Reserve { disk_mb: KEEP_MB, ..Config::default().keep };
+    on_engine(data, Config { keep, ..Config::default() }, |ground| async move {
+        let old = ground.sandbox().await;
+        let job = ground.sh_in_background(&old, sh("while :; do echo tick; sleep 0.2; done")).await;
+        let tally = Arc::new(Tally::default());
+        let crowd: Vec<_> = (0..3).map(|_| tokio::spawn(load(ground.clone(), tally.clone()))).collect();
+        ground
+            .until("some were made", "/api/sandbox/stats", |stats| {
+                (stats["total_created"].as_u64() > Some(4)).then_some(())
+            })
+            .await;
+
+        // Short: who comes is refused with the figures, and what is there goes on.
+        fill(&ballast, KEEP_MB / 2);
+        until_create(&ground, "a refusal with the figures", is_short_of_disk).await;
+        let before = ticks(&ground, &job).await;
+        let ran = ground.sh(&old, "echo still here").await;
+        assert_eq!((&ran["exit_code"], &ran["stdout"]), (&json!(0), &json!("still here\n")));
+        assert!(tally.refused.load(Ordering::Relaxed) > 0 || tally.made.load(Ordering::Relaxed) > 4);
+
+        // Full to the last byte: it is refused in the same way.
+        fill(&ballast, 0);
+        until_create(&ground, "a refusal on a full disk", is_short_of_disk).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+
+        // Room again: nobody has to do anything.
+        std::fs::remove_file(&ballast).unwrap();
+        let made_so_far = tally.made.load(Ordering::Relaxed);
+        let new = until_create(&ground, "one is let in again", |status, _| status == 201).await;
+        let new = new["id"].as_str().unwrap();
+        assert_eq!(ground.sh(new, "echo hello > x && cat x").await["stdout"], "hello\n");
+        assert_eq!(ground.sh(&old, "echo still here").await["exit_code"], 0);
+        let more = || tally.made.load(Ordering::Relaxed) > made_so_far;
+        for _ in 0..400 {
+            if more() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(more(), "those who kept asking get in again");
+        assert!(ticks(&ground, &job).await > before, "what ran all the time has gone on");
+
+        tally.over.store(true, Ordering::Relaxed);
+        for one in crowd {
+            one.await.unwrap();
+        }
+        for id in [old.as_str(), new] {
+            let receipt = ground.delete(&format!("/api/sandbox/{id}")).await;
+            let checks = receipt.json()["checks"].as_array().unwrap().clone();
+            assert!(checks.iter().all(|check| check["result"] == "absent"), "{:?}", receipt.bytes);
+        }
+        let stats = ground.get("/api/sandbox/stats").await.json();
+        assert_eq!(stats["total_created"], stats["total_destroyed"], "{stats:#}");
+        assert_eq!(ground.disagreements(), [] as [String; 0]);
+    })
+    .await;
+}
