@@ -15,7 +15,6 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Standing, diagnose};
-use pinfold_logs::Keep;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::service::moment;
 use pinfold_server::{Host, ObjectsPlace, Service};

@@ -43,7 +43,7 @@ async fn begin_with(stage: &Stage, config: Config) -> (Engine, Arc<Cleaner>) {
 }
 
 async fn working(stage: &Stage, engine: &Engine, spec: Spec, command: &str) -> SandboxId {
-    let ask = CreateAsk { spec, policy: patient(), key: None };
+    let ask = CreateAsk { spec, policy: patient(), key: None, queue: None };
     let id = engine.create(ask).await.unwrap();
     stage.wait_ready(engine, id).await.unwrap();
     stage.run(engine, id, command).await;
@@ -234,7 +234,7 @@ async fn where_something_runs_short_the_oldest_that_do_nothing_go_until_there_is
     let admission = AdmissionLimits { sandboxes: Some(10), ..AdmissionLimits::default() };
     let config = Config { poll_ms: 10 * SECOND, admission, ..Config::default() };
     let (engine, cleaner) = begin_with(&stage, config).await;
-    let kept = CreateAsk { spec: critical(), policy: patient(), key: None };
+    let kept = CreateAsk { spec: critical(), policy: patient(), key: None, queue: None };
     let kept = engine.create(kept).await.unwrap();
     let busy = silent(&stage, &engine).await;
     let mut idle = Vec::new();

@@ -20,6 +20,7 @@ fn left(disk_mb: u64) -> Capacity {
         processes_left: Some(1_000),
         ids_left: None,
         disk_unusable: None,
+        ..Capacity::default()
     }
 }
 
