@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 
-use rustix::process::{getpid, getsid, setpriority_process, setsid};
+use rustix::process::{setpriority_process, setsid};
 
 /// As the kernel counts it: nine times the share of anybody else.
 const OURS: i32 = -10;
@@ -21,9 +21,17 @@ pub(crate) fn take_apart() {
 /// For a process that leads its session, as a service does. Anybody else shares it with a shell, whose business it is
 /// who goes first there.
 pub fn take_if_alone() {
-    if getsid(None).is_ok_and(|leader| leader == getpid()) {
+    if session() == Some(std::process::id()) {
         take();
     }
+}
+
+/// Who leads our session: nobody that has a number here, in a namespace whose first process was started in the session
+/// of somebody outside. The system call says zero then, which rustix takes for impossible.
+fn session() -> Option<u32> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name is in brackets and may hold anything, brackets too.
+    stat[stat.rfind(')')? + 1..].split_whitespace().nth(3)?.parse().ok()
 }
 
 /// An ordinary user may not go first, and a host may share by other rules.
@@ -36,4 +44,16 @@ fn take() {
 pub(crate) fn give_up() -> io::Result<()> {
     setsid()?;
     Ok(setpriority_process(None, ANYBODY)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_session_is_the_one_that_the_kernel_names() {
+        let told = rustix::process::getsid(None).unwrap();
+
+        assert_eq!(session().and_then(|leader| i32::try_from(leader).ok()), Some(told.as_raw_nonzero().get()));
+    }
 }

@@ -38,6 +38,15 @@ const CLIENTS: u64 = 3;
 /// How long it may take until everything is as it should be. A machine that is busy takes its time.
 const SETTLE: Duration = Duration::from_secs(45);
 
+const LINES: usize = 20;
+
+/// What there is to say of a round, however far it came.
+#[derive(Default)]
+struct Report {
+    told: String,
+    complaints: Vec<Complaint>,
+}
+
 pub(crate) struct Round<'a> {
     pub(super) ground: &'a Ground,
     pub(super) fault: Fault,
@@ -48,19 +57,32 @@ pub(crate) struct Round<'a> {
     front: &'a Front,
 }
 
-/// What is told of a round on its last line.
+/// Whether it held. What it prints tells the rest.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let begun = Stopwatch::start();
     let ground = Ground::prepare(&options.directory, &format!("pinfold-chaos.{}", unique(&options.directory)))?;
-    let (told, complaints) = play(options, &ground)?;
+    let mut report = Report::default();
+    let played = play(options, &ground, &mut report);
+    let Report { told, complaints } = report;
+    println!("{told}; {:.1} s", begun.elapsed().as_secs_f32());
     for complaint in &complaints {
         println!("  {complaint}");
     }
-    if let Some(keep) = options.keep.as_ref().filter(|_| !complaints.is_empty()) {
+    if let Err(error) = &played {
+        println!("  {error:#}\n{}", end_of_log(&ground));
+    }
+    let held = played.is_ok() && complaints.is_empty();
+    if let Some(keep) = options.keep.as_ref().filter(|_| !held) {
         keep_evidence(&ground, &keep.join(options.seed.to_string()))?;
     }
-    println!("{told}; {:.1} s", begun.elapsed().as_secs_f32());
-    Ok(complaints.is_empty())
+    Ok(held)
+}
+
+/// How a server that failed took its leave.
+fn end_of_log(ground: &Ground) -> String {
+    let log = std::fs::read_to_string(ground.directory.join("log")).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 fn unique(directory: &Path) -> String {
@@ -79,7 +101,7 @@ fn keep_evidence(ground: &Ground, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn play(options: &Options, ground: &Ground) -> Result<(String, Vec<Complaint>)> {
+fn play(options: &Options, ground: &Ground, report: &mut Report) -> Result<()> {
     let program = match (&options.pinfold, options.fault.needs_gates() || options.without.is_some()) {
         (Some(pinfold), false) => Program::Real(pinfold.clone()),
         _ => Program::Gated(without(options.without)),
@@ -96,7 +118,7 @@ fn play(options: &Options, ground: &Ground) -> Result<(String, Vec<Complaint>)> 
         front: &front,
     };
     let (struck, mut promises) = round.load(options.seed)?;
-    let told = format!(
+    report.told = format!(
         "{struck}; {} sandboxes, {} executions, {} files, {} deletes, {} answered and {} not",
         promises.sandboxes.len(),
         promises.executions.len(),
@@ -109,8 +131,8 @@ fn play(options: &Options, ground: &Ground) -> Result<(String, Vec<Complaint>)> 
         round.start_again()?;
     }
     let server = round.server.take().context("there is no server")?;
-    let complaints = round.judge.all(server, &mut promises).with_context(|| told.clone())?;
-    Ok((told, complaints))
+    report.complaints = round.judge.all(server, &mut promises)?;
+    Ok(())
 }
 
 fn without(guard: Option<Guard>) -> Vec<String> {
