@@ -45,8 +45,8 @@ pub(crate) struct Options {
 pub(crate) enum Guard {
     /// A lease is freed when a look has found nothing, and not before.
     Look,
-    /// What a dead node has left is taken over.
-    Adoption,
+    /// A deadline is a row, and somebody enforces it.
+    Deadlines,
 }
 
 /// How long sandboxes have to end before the server does.

@@ -6,6 +6,7 @@ pub(crate) mod enclosed;
 mod fault;
 mod ground;
 mod judge;
+mod leftovers;
 mod mix;
 pub(crate) mod points;
 pub(crate) mod round;
@@ -114,7 +115,12 @@ impl Storm<'_> {
         if let Some(guard) = self.options.without.and_then(|guard| guard.to_possible_value()) {
             role.extend(["--without".to_owned(), guard.get_name().to_owned()]);
         }
-        enclosed_within(&role, LONGEST)
+        let (is_good, mut told) = enclosed_within(&role, LONGEST)?;
+        let left = leftovers::clear(directory.path());
+        if !left.is_empty() {
+            told.push_str(&format!("\n  left and cleared away: {left:?}"));
+        }
+        Ok((is_good && left.is_empty(), told))
     }
 }
 
@@ -127,6 +133,9 @@ pub(crate) fn walk(operation: Option<points::Operation>) -> Result<ExitCode> {
     }
     let (is_good, told) = enclosed_within(&role, LONGEST_WALK)?;
     println!("{told}");
+    for left in leftovers::clear(directory.path()) {
+        println!("left and cleared away: {left}");
+    }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

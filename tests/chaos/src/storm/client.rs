@@ -1,6 +1,7 @@
 //! One of those who ask: makes sandboxes, works in them and ends them, and notes what was acknowledged to it and
 //! nothing else.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -42,13 +43,16 @@ pub(crate) struct Client<'a> {
     rng: fastrand::Rng,
     asked: u64,
     live: Vec<String>,
+    /// Whether the last request came to anybody.
+    reached: bool,
     promises: Promises,
 }
 
 impl<'a> Client<'a> {
     pub(crate) fn new(front: &'a Front, number: u64, seed: u64) -> Self {
         let rng = fastrand::Rng::with_seed(seed ^ (number << 32));
-        Self { front, name: format!("c{number}"), rng, asked: 0, live: Vec::new(), promises: Promises::default() }
+        let (name, promises) = (format!("c{number}"), Promises::default());
+        Self { front, name, rng, asked: 0, live: Vec::new(), reached: false, promises }
     }
 
     /// Until it is over. What was promised.
@@ -79,12 +83,20 @@ impl<'a> Client<'a> {
 
     /// What came back, if anything did.
     fn ask(&mut self, method: &str, path: &str, key: Option<&str>, payload: &Payload) -> Option<Answer> {
-        let answer = self.front.api().ask(method, path, key, payload, ANSWER).ok();
+        let answer = self.front.api().ask(method, path, key, payload, ANSWER);
         match &answer {
-            Some(answer) if answer.is_good() => self.promises.answered += 1,
+            Ok(answer) if answer.is_good() => self.promises.answered += 1,
             _ => self.promises.refused += 1,
         }
-        answer
+        self.reached = !answer.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        answer.ok()
+    }
+
+    /// A wish that somebody has heard, and not answered.
+    fn leave_unanswered(&mut self, wish: Wish) {
+        if self.reached {
+            self.promises.unanswered.push(wish);
+        }
     }
 
     fn forget_if_gone(&mut self, id: &str, answer: Option<&Answer>) {
@@ -103,7 +115,7 @@ impl<'a> Client<'a> {
     fn create(&mut self) {
         // Some have more disk than fits into their memory, and get one in a file.
         let limits = match self.rng.u8(0..6) {
-            0 => json!({ "memory_mb": 32, "disk_mb": 24 }),
+            0 => json!({ "memory_mb": 64, "disk_mb": 64 }),
             1 | 2 => json!({}),
             _ => json!({ "memory_mb": 64 }),
         };
@@ -116,7 +128,7 @@ impl<'a> Client<'a> {
                     self.promises.sandboxes.push(Sandbox { id, wish });
                 }
             }
-            _ => self.promises.unanswered.push(wish),
+            _ => self.leave_unanswered(wish),
         }
     }
 
@@ -126,7 +138,7 @@ impl<'a> Client<'a> {
             "files": { "seed": "fresh\n" } });
         let what = json!({ "taskId": self.name, "agentType": "VALIDATION", "context": context });
         let (answer, wish) = self.wish(AGENT, what);
-        let Some(answer) = answer.filter(Answer::is_good) else { return self.promises.unanswered.push(wish) };
+        let Some(answer) = answer.filter(Answer::is_good) else { return self.leave_unanswered(wish) };
         if let (Some(sandbox), Some(id)) = (answer.text("/sandbox_id"), answer.text("/execution_id")) {
             self.promises.sandboxes.push(Sandbox { id: sandbox.clone(), wish });
             let exit_code = (answer.status == 200).then(|| answer.json()["exit_code"].as_i64());

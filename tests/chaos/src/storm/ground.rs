@@ -12,7 +12,7 @@ use pinfold_checker::Patience;
 
 use crate::served::settings;
 
-const SIZE_MB: u64 = 160;
+const SIZE_MB: u64 = 256;
 
 pub(crate) struct Ground {
     pub(crate) directory: PathBuf,

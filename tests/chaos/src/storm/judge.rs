@@ -1,5 +1,6 @@
 //! The judgement, in its order: while sandboxes are there, when all were asked to end, and when the server has ended.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use pinfold_checker::{
 };
 
 use super::ground::Ground;
+use super::leftovers;
 use super::server::Server;
 
 const ANSWER: Duration = Duration::from_secs(40);
@@ -31,17 +33,18 @@ impl Judge {
         // Ourselves, and process 1 of the enclosure.
         let audience = [i32::try_from(std::process::id())?, 1];
         let kernel = Kernel::new(&ground.data, &rows.instance, &audience);
+        fs::write(ground.directory.join(leftovers::INSTANCE), &rows.instance)?;
         Ok(Self { kernel, clock: Clock::of(&ground.data)?, data: ground.data.clone(), settle })
     }
 
     /// The first of these that does not hold in time has to explain itself: what comes later would only follow from it.
     pub(super) fn all(&self, server: Server, promises: &mut Promises) -> Result<Vec<Complaint>> {
-        let found = self.while_live(&server, promises);
-        if !found.is_empty() {
-            return Ok(found);
+        let mut found = self.while_live(&server, promises);
+        if found.is_empty() {
+            found = self.when_all_ended(&server, promises);
         }
-        let found = self.when_all_ended(&server, promises);
         if !found.is_empty() {
+            self.note_threads(server.pid())?;
             return Ok(found);
         }
         let status = server.end()?;
@@ -68,6 +71,17 @@ impl Judge {
             &|| nothing_is_lost(api, promises),
         ]);
         if found.is_empty() { keys_hold(api, promises) } else { found }
+    }
+
+    /// What each thread of the server waits for, beside the round's own log.
+    fn note_threads(&self, pid: i32) -> Result<()> {
+        let mut told = String::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+            let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let words = ["comm", "wchan", "syscall"].map(|name| read(name).trim().to_owned());
+            told.push_str(&format!("{}: {}\n", task.file_name().display(), words.join(" ")));
+        }
+        fs::write(self.data.with_file_name("threads"), told).context("could not note the threads")
     }
 
     fn in_time(&self, look: impl FnMut() -> Vec<Complaint>) -> Vec<Complaint> {

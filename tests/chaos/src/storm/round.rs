@@ -37,6 +37,8 @@ pub(crate) struct Options {
 const CLIENTS: u64 = 3;
 /// How long it may take until everything is as it should be. A machine that is busy takes its time.
 const SETTLE: Duration = Duration::from_secs(45);
+/// The same where it is not going to be so.
+const SETTLE_IN_VAIN: Duration = Duration::from_secs(12);
 
 const LINES: usize = 20;
 
@@ -91,12 +93,10 @@ fn unique(directory: &Path) -> String {
 
 fn keep_evidence(ground: &Ground, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
-    std::fs::copy(ground.directory.join("log"), to.join("log"))?;
-    for name in ["pinfold.db", "pinfold.db-wal", "pinfold.db-shm"] {
-        let from = ground.data.join("store").join(name);
-        if from.exists() {
-            std::fs::copy(from, to.join(name))?;
-        }
+    let own = ["log", "threads"].map(|name| ground.directory.join(name));
+    let rows = ["pinfold.db", "pinfold.db-wal", "pinfold.db-shm"].map(|name| ground.data.join("store").join(name));
+    for from in own.iter().chain(&rows).filter(|from| from.exists()) {
+        std::fs::copy(from, to.join(from.file_name().unwrap_or_default()))?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ fn play(options: &Options, ground: &Ground, report: &mut Report) -> Result<()> {
         ground,
         fault: options.fault,
         rng: fastrand::Rng::with_seed(options.seed),
-        judge: Judge::of(ground, SETTLE)?,
+        judge: Judge::of(ground, if options.without.is_some() { SETTLE_IN_VAIN } else { SETTLE })?,
         program,
         server: Some(server),
         front: &front,

@@ -96,9 +96,10 @@ impl Round<'_> {
         let body = self.some_body()?;
         let mut command = Command::new("nsenter");
         command.args(["--target", &body.keeper.to_string(), "--mount", "umount", "--lazy", "/dev/shm"]);
-        let status = command.stderr(Stdio::null()).status().context("could not run `nsenter`")?;
+        let output = command.stdin(Stdio::null()).output().context("could not run `nsenter`")?;
         // One that was ended meanwhile has nothing to lose.
-        Ok(format!("{} {}", body.mark, if status.success() { "lost /dev/shm" } else { "was gone" }))
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Ok(format!("{} {}", body.mark, if output.status.success() { "lost /dev/shm" } else { &said }))
     }
 
     fn lose_directory(&mut self) -> Result<String> {
