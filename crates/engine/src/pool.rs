@@ -47,7 +47,9 @@ impl Pool {
 
     /// None: somebody else here has reached for it.
     pub(crate) fn reach_for(&self, id: SandboxId) -> Option<Reach<'_>> {
-        self.claiming().insert(id).then_some(Reach { pool: self, id })
+        // Made only by the first, and not while the lock is held: what is made here and not given out lets go at once.
+        let is_first = self.claiming().insert(id);
+        is_first.then(|| Reach { pool: self, id })
     }
 }
 
@@ -257,4 +259,29 @@ impl Inner {
 
 fn never_started(cause: Cause) -> bool {
     matches!(cause, Cause::StartDeadline | Cause::StartFailed | Cause::ProbeFailed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn whoever_reaches_second_for_a_body_goes_without_at_once_and_takes_nothing_from_the_first() {
+        let pool = Arc::new(Pool::default());
+        let first = pool.reach_for(SandboxId(1));
+        let (answers, answer) = channel();
+        let others = pool.clone();
+
+        std::thread::spawn(move || {
+            let refused = [1, 2].map(|_| others.reach_for(SandboxId(1)).is_none());
+            answers.send(refused)
+        });
+
+        assert_eq!(answer.recv_timeout(Duration::from_secs(10)), Ok([true, true]), "it waits for itself");
+        drop(first);
+        assert!(pool.reach_for(SandboxId(1)).is_some());
+    }
 }
