@@ -134,6 +134,15 @@ impl DiskPlan {
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_smallest_image_can_be_made_however_many_files_are_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+
+        let made = image::template(directory.path(), SMALLEST_IMAGE_MB, DEFAULT_INODES);
+
+        assert!(image::obstacle().is_some() || made.is_ok(), "{made:?}");
+    }
+
     const HOST: DiskChoice =
         DiskChoice { forced: None, images: true, memory_holds_marks: true, host_memory_mb: 16_384 };
 

@@ -92,7 +92,8 @@ pub fn what_is_there_is_wanted(kernel: &Kernel, data: &Path, server: i32) -> Vec
         }
     }
     for open in rows.open_executions.iter().filter(|open| open.is_running) {
-        let Some(row) = present.get(open.sandbox.as_str()) else { continue };
+        // Of one that does not answer nobody knows better, and it is not said to be well.
+        let Some(row) = present.get(open.sandbox.as_str()).filter(|row| is_well(row)) else { continue };
         let processes = things.get(&row.mark()).into_iter().flatten().filter(|it| it.starts_with("process "));
         // Its keeper is one.
         if processes.count() <= 1 {
@@ -101,6 +102,11 @@ pub fn what_is_there_is_wanted(kernel: &Kernel, data: &Path, server: i32) -> Vec
         }
     }
     complaints
+}
+
+fn is_well(row: &crate::Row) -> bool {
+    let health = &row.state["lease"]["live"]["health"];
+    health["verdict"] == json!("healthy") && health["doubt_since"].is_null()
 }
 
 /// Every row that is not final has a deadline, and somebody enforces it.

@@ -33,8 +33,12 @@ fn mke2fs() -> Option<PathBuf> {
     PLACES_OF_PROGRAMS.iter().map(|place| Path::new(place).join("mke2fs")).find(|path| path.exists())
 }
 
-/// The empty image of this size.
+/// The tables of inodes take half of an image at the most.
+const BYTES_FOR_EACH_INODE: u64 = 512;
+
+/// The empty image of this size. A small one holds fewer files.
 pub(super) fn template(directory: &Path, mb: u64, inodes: u64) -> io::Result<PathBuf> {
+    let inodes = inodes.min(mb.saturating_mul((1 << 20) / BYTES_FOR_EACH_INODE));
     let ready = directory.join(format!("ext4-{mb}-{inodes}"));
     if ready.exists() {
         return Ok(ready);

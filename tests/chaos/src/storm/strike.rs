@@ -95,7 +95,8 @@ impl Round<'_> {
     fn lose_mount(&mut self) -> Result<String> {
         let body = self.some_body()?;
         let mut command = Command::new("nsenter");
-        command.args(["--target", &body.keeper.to_string(), "--mount", "umount", "--lazy", "/dev/shm"]);
+        command.args(["--target", &body.keeper.to_string(), "--mount", "--root", "--wd=/"]);
+        command.args(["umount", "--lazy", "/dev/shm"]);
         let output = command.stdin(Stdio::null()).output().context("could not run `nsenter`")?;
         // One that was ended meanwhile has nothing to lose.
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
