@@ -54,6 +54,9 @@ mod tests {
     fn the_session_is_the_one_that_the_kernel_names() {
         let told = rustix::process::getsid(None).unwrap();
 
-        assert_eq!(session().and_then(|leader| i32::try_from(leader).ok()), Some(told.as_raw_nonzero().get()));
+        assert_eq!(
+            session().and_then(|leader| i32::try_from(leader).ok()),
+            Some(told.as_raw_nonzero().get())
+        );
     }
 }

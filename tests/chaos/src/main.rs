@@ -21,7 +21,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "pinfold-chaos", about = "Makes things go wrong around sandboxes, and looks at what is left")]
+#[command(
+    name = "pinfold-chaos",
+    about = "Makes things go wrong around sandboxes, and looks at what is left"
+)]
 struct Arguments {
     #[command(subcommand)]
     role: Role,

@@ -68,7 +68,8 @@ struct Storm<'a> {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let begun = Stopwatch::start();
-    let storm = Storm { options, next: AtomicU64::new(0), failed: AtomicBool::new(false), mix: Mutex::default() };
+    let storm =
+        Storm { options, next: AtomicU64::new(0), failed: AtomicBool::new(false), mix: Mutex::default() };
     std::thread::scope(|scope| {
         for _ in 0..options.side_by_side.max(1) {
             scope.spawn(|| storm.go_on());
@@ -106,7 +107,8 @@ impl Storm<'_> {
     /// Whether it held, and what it has to say.
     fn one(&self, seed: u64, fault: Fault) -> Result<(bool, String)> {
         let directory = tempfile::Builder::new().prefix("pinfold-storm-").tempdir()?;
-        let mut role = vec!["round".to_owned(), "--seed".into(), seed.to_string(), "--fault".into(), fault.name()];
+        let mut role =
+            vec!["round".to_owned(), "--seed".into(), seed.to_string(), "--fault".into(), fault.name()];
         role.extend(["--directory".to_owned(), directory.path().display().to_string()]);
         let places = [("--pinfold", &self.options.pinfold), ("--keep", &self.options.keep)];
         for (name, place) in places {

@@ -69,7 +69,8 @@ fn kept_its_outcome(api: &Api, execution: &Execution, told: &Value) -> Option<St
     if page["ended"] != json!(true) {
         return Some(format!("the output of {id} has no end: {page}"));
     }
-    let written: String = page["events"].as_array().into_iter().flatten().filter_map(|event| event["text"].as_str()).collect();
+    let written: String =
+        page["events"].as_array().into_iter().flatten().filter_map(|event| event["text"].as_str()).collect();
     // What came to its own end has said all it had to say.
     (state == "exited" && !written.contains(&command.says))
         .then(|| format!("{id} said `{}`, and this can be read: {page}", command.says))
@@ -135,7 +136,10 @@ mod tests {
     fn only_a_receipt_with_nothing_but_absence_is_proof() {
         assert_eq!(ended_with_proof("sbx_a", &ended("absent")), None);
         assert!(ended_with_proof("sbx_a", &ended("unknown")).is_some());
-        assert!(ended_with_proof("sbx_a", &json!({ "status": { "state": "terminated" }, "cause": "idle" })).is_some());
+        assert!(
+            ended_with_proof("sbx_a", &json!({ "status": { "state": "terminated" }, "cause": "idle" }))
+                .is_some()
+        );
     }
 
     #[test]

@@ -71,7 +71,11 @@ impl Kernel {
     pub fn in_memory() -> BTreeSet<PathBuf> {
         let homes = IN_MEMORY.iter().filter_map(|home| fs::read_dir(home).ok());
         let names = homes.flat_map(|entries| entries.flatten().map(|entry| entry.path()));
-        names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pinfold-"))).collect()
+        names
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pinfold-"))
+            })
+            .collect()
     }
 
     /// With the server's own processes, if it is there.
@@ -97,7 +101,8 @@ impl Kernel {
     fn processes(&self, server: Option<i32>) -> io::Result<Vec<Process>> {
         let mut processes = all_processes()?;
         let is_servers = |process: &Process| {
-            server.is_some_and(|server| process.pid == server || process.parent == server) && !process.is_in(&self.base)
+            server.is_some_and(|server| process.pid == server || process.parent == server)
+                && !process.is_in(&self.base)
         };
         processes.retain(|process| !self.audience.contains(&process.pid) && !is_servers(process));
         Ok(processes)
@@ -112,7 +117,11 @@ impl Kernel {
             for entry in entries {
                 let path = entry?.path();
                 // A range of ids is a file that says whose it is.
-                let whose = if place == "ids" { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+                let whose = if place == "ids" {
+                    fs::read_to_string(&path).unwrap_or_default()
+                } else {
+                    String::new()
+                };
                 note(things, "directory", &format!("{} {whose}", path.display()));
             }
         }
@@ -155,7 +164,10 @@ impl Kernel {
         let Ok(handles) = fs::read_dir(format!("/proc/{server}/fd")) else { return };
         let targets = handles.flatten().filter_map(|handle| fs::read_link(handle.path()).ok());
         for target in targets.map(|target| target.display().to_string()) {
-            if ["mnt:[", "net:[", "pid:[", "user:[", "ipc:[", "uts:["].iter().any(|kind| target.starts_with(kind)) {
+            if ["mnt:[", "net:[", "pid:[", "user:[", "ipc:[", "uts:["]
+                .iter()
+                .any(|kind| target.starts_with(kind))
+            {
                 note(things, "namespace", &target);
             }
         }
@@ -168,7 +180,10 @@ impl Kernel {
 
 /// Under its mark, the word `v1.` and what follows, or under none.
 fn note(things: &mut Things, kind: &str, text: &str) {
-    things.entry(mark_in(text).unwrap_or(NO_MARK).to_owned()).or_default().insert(format!("{kind}: {}", text.trim()));
+    things
+        .entry(mark_in(text).unwrap_or(NO_MARK).to_owned())
+        .or_default()
+        .insert(format!("{kind}: {}", text.trim()));
 }
 
 /// The last mark that a text names.

@@ -17,7 +17,7 @@ pub use complaint::{Broken, Complaint};
 pub use http::{Answer, Api, Payload};
 pub use kept::{keys_hold, nothing_is_lost};
 pub use kernel::{Body, Kernel};
-pub use live::{nothing_is_a_lie, nothing_is_stuck, what_is_there_is_wanted};
+pub use live::{deadlines_are_kept, nothing_is_a_lie, nothing_is_stuck, what_is_there_is_wanted};
 pub use patience::{Patience, Stopwatch};
 pub use promises::{Command, Execution, File, Promises, Sandbox, Wish};
 pub use rows::{OpenExecution, Row, Rows, RowsError};

@@ -8,11 +8,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::kernel::NO_MARK;
-use crate::{Api, Broken, Clock, Complaint, Kernel, Promises, Rows};
+use crate::{Api, Broken, Clock, Complaint, Kernel, Patience, Promises, Rows};
 
 const ANSWER: Duration = Duration::from_secs(15);
 /// A deadline that is past by more is one that nobody enforces.
 const PAST_MS: i64 = 5_000;
+/// One that is further away is not waited for.
+const LONGEST_WAIT_MS: u64 = 5_000;
 
 /// Sandboxes that are said to work must work, and what was put into them must be in them.
 #[must_use]
@@ -39,7 +41,8 @@ fn claims_to_work(sandbox: &Value) -> bool {
 fn works(api: &Api, id: &str) -> Option<Complaint> {
     let wish = json!({ "command": ["true"], "timeout_ms": 10_000 });
     let told = api.post(&format!("/api/sandbox/{id}/exec?wait=12"), None, wish, ANSWER);
-    let works = told.as_ref().is_ok_and(|answer| answer.status == 200 && answer.json()["exit_code"] == json!(0));
+    let works =
+        told.as_ref().is_ok_and(|answer| answer.status == 200 && answer.json()["exit_code"] == json!(0));
     (!works && still_claims_to_work(api, id)).then(|| {
         let told = told.map(|answer| String::from_utf8_lossy(&answer.body).into_owned());
         Complaint::new(Broken::Lie, format!("{id} is said to be ready, and runs no command: {told:?}"))
@@ -76,7 +79,9 @@ pub fn what_is_there_is_wanted(kernel: &Kernel, data: &Path, server: i32) -> Vec
     for (mark, things) in &things {
         if mark == NO_MARK {
             let strays = things.iter().filter(|thing| !thing.starts_with("cgroup: "));
-            complaints.extend(strays.map(|thing| Complaint::new(Broken::Leak, format!("it carries no mark: {thing}"))));
+            complaints.extend(
+                strays.map(|thing| Complaint::new(Broken::Leak, format!("it carries no mark: {thing}"))),
+            );
         } else if !present.contains_key(mark.split('.').nth(1).unwrap_or_default()) {
             complaints.push(Complaint::new(Broken::Leak, format!("nobody wants {mark}: {things:?}")));
         }
@@ -88,7 +93,10 @@ pub fn what_is_there_is_wanted(kernel: &Kernel, data: &Path, server: i32) -> Vec
         }
         let is_live = row.state.pointer("/lease/live").is_some();
         if is_live && !own.iter().any(|body| body.mark == row.mark()) {
-            complaints.push(Complaint::new(Broken::Lie, format!("{} is live by its row, and has no process", row.mark())));
+            complaints.push(Complaint::new(
+                Broken::Lie,
+                format!("{} is live by its row, and has no process", row.mark()),
+            ));
         }
     }
     for open in rows.open_executions.iter().filter(|open| open.is_running) {
@@ -97,11 +105,36 @@ pub fn what_is_there_is_wanted(kernel: &Kernel, data: &Path, server: i32) -> Vec
         let processes = things.get(&row.mark()).into_iter().flatten().filter(|it| it.starts_with("process "));
         // Its keeper is one.
         if processes.count() <= 1 {
-            let text = format!("{} of {} runs by its row, and no process of it is there", open.id, open.sandbox);
+            let text =
+                format!("{} of {} runs by its row, and no process of it is there", open.id, open.sandbox);
             complaints.push(Complaint::new(Broken::Lie, text));
         }
     }
     complaints
+}
+
+/// The next deadline of all is waited for, and somebody must have seen to it then.
+#[must_use]
+pub fn deadlines_are_kept(data: &Path, clock: Clock, patience: Patience) -> Vec<Complaint> {
+    let earliest = Rows::read(data).ok().and_then(|rows| {
+        let open = rows.sandboxes.into_iter().filter(|row| !row.is_settled);
+        open.filter_map(|row| Some((row.next_deadline?, row.id))).min()
+    });
+    let Some((at, id)) = earliest else { return Vec::new() };
+    let wait_ms = u64::try_from(at - clock.now_ms()).unwrap_or(0).min(LONGEST_WAIT_MS);
+    if wait_ms == LONGEST_WAIT_MS {
+        return Vec::new();
+    }
+    std::thread::sleep(Duration::from_millis(wait_ms));
+    patience.until_none(|| match Rows::read(data) {
+        Ok(rows) => {
+            let still = |row: &&crate::Row| !row.is_settled && row.id == id && row.next_deadline == Some(at);
+            let left = rows.sandboxes.iter().find(still);
+            let told = left.map(|row| format!("nobody sees to the deadline of {id}: {}", row.state));
+            told.map(|text| Complaint::new(Broken::Stuck, text)).into_iter().collect()
+        }
+        Err(error) => vec![Complaint::new(Broken::Stuck, error.to_string())],
+    })
 }
 
 fn is_well(row: &crate::Row) -> bool {
@@ -119,7 +152,9 @@ pub fn nothing_is_stuck(data: &Path, clock: Clock) -> Vec<Complaint> {
     let now_ms = clock.now_ms();
     let open = rows.sandboxes.iter().filter(|row| !row.is_settled);
     open.filter_map(|row| match row.next_deadline {
-        None => Some(Complaint::new(Broken::Stuck, format!("{} waits without a deadline: {}", row.id, row.state))),
+        None => {
+            Some(Complaint::new(Broken::Stuck, format!("{} waits without a deadline: {}", row.id, row.state)))
+        }
         Some(at) if at < now_ms - PAST_MS => {
             let text = format!("{} is overdue by {} ms: {}", row.id, now_ms - at, row.state);
             Some(Complaint::new(Broken::Stuck, text))

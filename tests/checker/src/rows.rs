@@ -55,11 +55,10 @@ impl Rows {
         connection.execute_batch("BEGIN")?;
         let instance =
             connection.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
-        let (created, destroyed, pooled, gone) = connection.query_row(
-            "SELECT created, destroyed, pooled, gone FROM ledger",
-            [],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
-        )?;
+        let (created, destroyed, pooled, gone) =
+            connection.query_row("SELECT created, destroyed, pooled, gone FROM ledger", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?;
         let mut statement = connection.prepare(
             "SELECT id, generation, next_deadline, settled_at IS NOT NULL, pooled, state FROM sandboxes",
         )?;
@@ -75,7 +74,8 @@ impl Rows {
             })
         })?;
         let sandboxes = sandboxes.collect::<Result<Vec<_>, _>>()?;
-        let mut statement = connection.prepare("SELECT id, sandbox_id, state FROM executions WHERE ended = 0")?;
+        let mut statement =
+            connection.prepare("SELECT id, sandbox_id, state FROM executions WHERE ended = 0")?;
         let open_executions = statement.query_map([], |row| {
             let state: String = row.get(2)?;
             let state: Value = serde_json::from_str(&state).unwrap_or_default();

@@ -21,18 +21,24 @@ pub fn nothing_is_left(kernel: &Kernel, data: &Path, server: i32) -> Vec<Complai
         }
     };
     let mut complaints = Vec::new();
-    let pooled = |mark: &str| rows.sandboxes.iter().any(|row| row.is_pooled && !row.is_settled && row.mark() == mark);
+    let pooled =
+        |mark: &str| rows.sandboxes.iter().any(|row| row.is_pooled && !row.is_settled && row.mark() == mark);
     for (mark, things) in &things {
-        let left: Vec<_> = things.iter().filter(|thing| mark != NO_MARK || !thing.starts_with("cgroup: ")).collect();
+        let left: Vec<_> =
+            things.iter().filter(|thing| mark != NO_MARK || !thing.starts_with("cgroup: ")).collect();
         if !left.is_empty() && !pooled(mark) {
             complaints.push(Complaint::new(Broken::Leak, format!("left of {mark}: {left:?}")));
         }
     }
     for row in rows.sandboxes.iter().filter(|row| !row.is_settled && !row.is_pooled) {
-        complaints.push(Complaint::new(Broken::Stuck, format!("{} was to end, and has not: {}", row.id, row.state)));
+        complaints.push(Complaint::new(
+            Broken::Stuck,
+            format!("{} was to end, and has not: {}", row.id, row.state),
+        ));
     }
     for open in &rows.open_executions {
-        complaints.push(Complaint::new(Broken::Stuck, format!("{} of {} has no outcome", open.id, open.sandbox)));
+        complaints
+            .push(Complaint::new(Broken::Stuck, format!("{} of {} has no outcome", open.id, open.sandbox)));
     }
     complaints
 }
@@ -58,14 +64,23 @@ fn wrong_sums(rows: &Rows, stats: &Value) -> Vec<Complaint> {
     let told = |name: &str| stats[name].as_i64().unwrap_or(-1);
     let sums = [
         ("created − destroyed", rows.created - rows.destroyed, "rows that are present", present),
-        ("created", rows.created, "rows, strays and what is forgotten", count(&|row| !row.is_pooled) + rows.strays + rows.gone),
+        (
+            "created",
+            rows.created,
+            "rows, strays and what is forgotten",
+            count(&|row| !row.is_pooled) + rows.strays + rows.gone,
+        ),
         ("pooled", rows.pooled, "rows in the pool", count(&|row| !row.is_settled && row.is_pooled)),
         ("created, as told", told("total_created"), "created", rows.created),
         ("destroyed, as told", told("total_destroyed"), "destroyed", rows.destroyed),
         ("present, as told", told("present"), "rows that are present", present),
     ];
     let wrong = sums.into_iter().filter(|(_, left, _, right)| left != right);
-    wrong.map(|(what, left, than, right)| Complaint::new(Broken::Sum, format!("{what}: {left}; {than}: {right}"))).collect()
+    wrong
+        .map(|(what, left, than, right)| {
+            Complaint::new(Broken::Sum, format!("{what}: {left}; {than}: {right}"))
+        })
+        .collect()
 }
 
 /// The server has ended in order: nothing at all is there but its records, and those are sound.
@@ -129,8 +144,12 @@ mod tests {
     #[test]
     fn each_sum_that_is_off_by_one_is_found() {
         let stats = json!({ "total_created": 4, "total_destroyed": 3, "present": 1 });
-        let wrong: [fn(&mut Rows); 4] =
-            [|rows| rows.created += 1, |rows| rows.destroyed -= 1, |rows| rows.pooled += 1, |rows| rows.gone += 1];
+        let wrong: [fn(&mut Rows); 4] = [
+            |rows| rows.created += 1,
+            |rows| rows.destroyed -= 1,
+            |rows| rows.pooled += 1,
+            |rows| rows.gone += 1,
+        ];
         for change in wrong {
             let mut rows = rows();
             change(&mut rows);

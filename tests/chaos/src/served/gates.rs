@@ -144,7 +144,9 @@ impl Gates {
     /// Where it is the one that was named, this is the last thing that the process does.
     fn pass(&self, point: Point) {
         let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(death) = armed.as_mut().filter(|death| death.at.is_none_or(|at| at == point)) else { return };
+        let Some(death) = armed.as_mut().filter(|death| death.at.is_none_or(|at| at == point)) else {
+            return;
+        };
         death.passing = death.passing.saturating_sub(1);
         if death.passing == 0 {
             println!("died {point}");

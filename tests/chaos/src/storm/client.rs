@@ -148,10 +148,12 @@ impl<'a> Client<'a> {
     }
 
     fn exec(&mut self, sandbox: &str, background: bool) {
-        let command = Command { says: format!("said-{}-{}", self.name, self.asked), exits_with: self.rng.i64(0..3) };
+        let command =
+            Command { says: format!("said-{}-{}", self.name, self.asked), exits_with: self.rng.i64(0..3) };
         let takes = if background { self.rng.u8(0..9) } else { self.rng.u8(0..2) };
         let script = format!("echo {}; sleep 0.{takes}; exit {}", command.says, command.exits_with);
-        let what = json!({ "command": ["sh", "-c", script], "background": background, "timeout_ms": 300_000 });
+        let what =
+            json!({ "command": ["sh", "-c", script], "background": background, "timeout_ms": 300_000 });
         let answer = self.ask("POST", &format!("{CREATE}/{sandbox}/exec?wait=8"), None, &Payload::Json(what));
         self.forget_if_gone(sandbox, answer.as_ref());
         if let Some(answer) = answer.filter(Answer::is_good)

@@ -10,7 +10,16 @@ use rustix::process::{Pid, WaitOptions, wait};
 pub(crate) fn command(role: &[String]) -> Result<Command> {
     let own = std::env::current_exe().context("could not find this program's own file")?;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
+    command.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+    ]);
     command.arg(own).arg("first").args(role);
     Ok(command)
 }

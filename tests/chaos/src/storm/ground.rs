@@ -54,12 +54,14 @@ fn mount_memory(at: &Path, size_mb: u64) -> Result<()> {
 fn counted_group(name: &str) -> Option<PathBuf> {
     let homes = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(Path::new);
     let group = homes.into_iter().filter(|home| home.is_dir()).map(|home| home.join(name));
-    group.into_iter().find(|group| fs::create_dir(group).is_ok() && {
-        let counts = group.join("pids.max").exists();
-        if !counts {
-            let _ = fs::remove_dir(group);
+    group.into_iter().find(|group| {
+        fs::create_dir(group).is_ok() && {
+            let counts = group.join("pids.max").exists();
+            if !counts {
+                let _ = fs::remove_dir(group);
+            }
+            counts
         }
-        counts
     })
 }
 

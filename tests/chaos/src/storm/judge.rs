@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pinfold_checker::{
-    Answer, Api, Clock, Complaint, Kernel, Patience, Promises, Rows, keys_hold, nothing_is_a_lie, nothing_is_left,
-    nothing_is_lost, nothing_is_stuck, nothing_outlives_the_server, sums_are_right, what_is_there_is_wanted,
+    Answer, Api, Clock, Complaint, Kernel, Patience, Promises, Rows, deadlines_are_kept, keys_hold,
+    nothing_is_a_lie, nothing_is_left, nothing_is_lost, nothing_is_stuck, nothing_outlives_the_server,
+    sums_are_right, what_is_there_is_wanted,
 };
 
 use super::ground::Ground;
@@ -49,13 +50,15 @@ impl Judge {
         }
         let status = server.end()?;
         ensure!(status.success(), "the server ended with {status}");
-        Ok(Patience::of(AFTER_THE_SERVER).until_none(|| nothing_outlives_the_server(&self.kernel, &self.data)))
+        Ok(Patience::of(AFTER_THE_SERVER)
+            .until_none(|| nothing_outlives_the_server(&self.kernel, &self.data)))
     }
 
     pub(super) fn while_live(&self, server: &Server, promises: &mut Promises) -> Vec<Complaint> {
         let (api, pid) = (&server.api, server.pid());
         let found = first_of(&[
             &|| self.in_time(|| nothing_is_stuck(&self.data, self.clock)),
+            &|| deadlines_are_kept(&self.data, self.clock, Patience::of(self.settle)),
             &|| self.in_time(|| what_is_there_is_wanted(&self.kernel, &self.data, pid)),
             &|| self.in_time(|| nothing_is_a_lie(api, promises)),
         ]);
@@ -110,7 +113,8 @@ fn end_all(api: &Api) {
 }
 
 fn listed(api: &Api) -> Result<Vec<String>> {
-    let list = api.get("/api/sandbox/list", ANSWER).ok().filter(Answer::is_good).context("the list is not told")?;
+    let list =
+        api.get("/api/sandbox/list", ANSWER).ok().filter(Answer::is_good).context("the list is not told")?;
     let list = list.json();
     let list = list.as_array().context("the list is none")?;
     Ok(list.iter().filter_map(|sandbox| Some(sandbox["id"].as_str()?.to_owned())).collect())

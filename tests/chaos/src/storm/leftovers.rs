@@ -20,7 +20,9 @@ pub(crate) fn clear(directory: &Path) -> Vec<String> {
         left.extend(tops.cloned());
     }
     for home in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
-        left.extend(["pinfold-chaos", "pinfold-points"].map(|kind| Path::new(home).join(format!("{kind}.{own}"))));
+        left.extend(
+            ["pinfold-chaos", "pinfold-points"].map(|kind| Path::new(home).join(format!("{kind}.{own}"))),
+        );
     }
     left.retain(|group| group.exists());
     left.iter().for_each(|group| remove_groups(group));

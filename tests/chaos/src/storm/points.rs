@@ -52,7 +52,8 @@ struct Deaths(BTreeMap<String, (u64, u64)>);
 
 /// Runs in an enclosure.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let name = options.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name =
+        options.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let ground = Ground::prepare(&options.directory, &format!("pinfold-points.{name}"))?;
     let mut deaths = Deaths::default();
     let wanted = Operation::ALL.into_iter().filter(|one| options.operation.is_none_or(|asked| asked == *one));
@@ -63,7 +64,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             killed += 1;
         }
         ensure!(killed < MOST, "{operation:?} has no end of points");
-        println!("{operation:?} was killed at each of its {killed} points, in {:.1} s", begun.elapsed().as_secs_f32());
+        println!(
+            "{operation:?} was killed at each of its {killed} points, in {:.1} s",
+            begun.elapsed().as_secs_f32()
+        );
     }
     println!("{:<18} {:>10} {:>10}", "point", "operation", "recovery");
     for (point, (operations, recoveries)) in &deaths.0 {
@@ -84,8 +88,11 @@ impl Deaths {
     /// What concerns the pool is left to chance.
     fn are_complete(&self) -> Result<()> {
         let is_walked = |point: &Point| !matches!(point.call, Call::Fill | Call::Claim | Call::Extend);
-        let missed: Vec<String> =
-            Point::all().filter(is_walked).map(|point| point.to_string()).filter(|name| !self.0.contains_key(name)).collect();
+        let missed: Vec<String> = Point::all()
+            .filter(is_walked)
+            .map(|point| point.to_string())
+            .filter(|name| !self.0.contains_key(name))
+            .collect();
         ensure!(missed.is_empty(), "nobody died at {missed:?}");
         Ok(())
     }
@@ -148,7 +155,9 @@ fn replace(ground: &Ground, mut server: Server) -> Result<Server> {
     server.kill()?;
     drop(server);
     let server = Server::start(ground, &gated(None))?;
-    Patience::of(SETTLE).until(|| is_settled(&ground.data).then_some(())).context("it does not settle again")?;
+    Patience::of(SETTLE)
+        .until(|| is_settled(&ground.data).then_some(()))
+        .context("it does not settle again")?;
     Ok(server)
 }
 
@@ -156,7 +165,8 @@ fn replace(ground: &Ground, mut server: Server) -> Result<Server> {
 fn is_settled(data: &Path) -> bool {
     Rows::read(data).is_ok_and(|rows| {
         let open = rows.sandboxes.iter().filter(|row| !row.is_settled);
-        let are_live = open.into_iter().all(|row| row.state.pointer("/lease/live/check") == Some(&json!(null)));
+        let are_live =
+            open.into_iter().all(|row| row.state.pointer("/lease/live/check") == Some(&json!(null)));
         are_live && rows.open_executions.is_empty()
     })
 }
@@ -204,7 +214,8 @@ impl Subject {
             Operation::Exec => exec(api, id, "short", false, promises)?.is_some(),
             Operation::Cancel => {
                 let execution = self.execution.as_deref().unwrap_or_default();
-                api.delete(&format!("/api/executions/{execution}?wait=15"), ANSWER).is_ok_and(|it| it.is_good())
+                api.delete(&format!("/api/executions/{execution}?wait=15"), ANSWER)
+                    .is_ok_and(|it| it.is_good())
             }
             Operation::Stop => {
                 let answer = api.delete(&format!("{SANDBOX}/{id}?wait=15"), ANSWER).ok();
@@ -242,7 +253,13 @@ fn create(api: &Api, key: String, promises: &mut Promises) -> Result<Option<Stri
     }
 }
 
-fn exec(api: &Api, sandbox: &str, says: &str, is_long: bool, promises: &mut Promises) -> Result<Option<String>> {
+fn exec(
+    api: &Api,
+    sandbox: &str,
+    says: &str,
+    is_long: bool,
+    promises: &mut Promises,
+) -> Result<Option<String>> {
     let script = format!("echo {says}; sleep {}", if is_long { "300" } else { "0.1" });
     let what = json!({ "command": ["sh", "-c", script], "background": is_long });
     let answer = api.post(&format!("{SANDBOX}/{sandbox}/exec?wait=15"), None, what, ANSWER).ok();

@@ -62,7 +62,8 @@ pub(crate) struct Round<'a> {
 /// Whether it held. What it prints tells the rest.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let begun = Stopwatch::start();
-    let ground = Ground::prepare(&options.directory, &format!("pinfold-chaos.{}", unique(&options.directory)))?;
+    let ground =
+        Ground::prepare(&options.directory, &format!("pinfold-chaos.{}", unique(&options.directory)))?;
     let mut report = Report::default();
     let played = play(options, &ground, &mut report);
     let Report { told, complaints } = report;
@@ -88,13 +89,17 @@ fn end_of_log(ground: &Ground) -> String {
 }
 
 fn unique(directory: &Path) -> String {
-    directory.file_name().map(|name| name.to_string_lossy().trim_start_matches('.').to_owned()).unwrap_or_default()
+    directory
+        .file_name()
+        .map(|name| name.to_string_lossy().trim_start_matches('.').to_owned())
+        .unwrap_or_default()
 }
 
 fn keep_evidence(ground: &Ground, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     let own = ["log", "threads"].map(|name| ground.directory.join(name));
-    let rows = ["pinfold.db", "pinfold.db-wal", "pinfold.db-shm"].map(|name| ground.data.join("store").join(name));
+    let rows =
+        ["pinfold.db", "pinfold.db-wal", "pinfold.db-shm"].map(|name| ground.data.join("store").join(name));
     for from in own.iter().chain(&rows).filter(|from| from.exists()) {
         std::fs::copy(from, to.join(from.file_name().unwrap_or_default()))?;
     }
@@ -159,8 +164,9 @@ impl Round<'_> {
     fn load(&mut self, seed: u64) -> Result<(String, Promises)> {
         let front = self.front;
         std::thread::scope(|scope| {
-            let clients: Vec<_> =
-                (0..CLIENTS).map(|number| scope.spawn(move || Client::new(front, number, seed).work())).collect();
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|number| scope.spawn(move || Client::new(front, number, seed).work()))
+                .collect();
             let has_begun = || front.has_begun.load(Ordering::Relaxed).then_some(());
             Patience::of(Duration::from_secs(20)).until(has_begun);
             std::thread::sleep(Duration::from_millis(self.rng.u64(100..900)));

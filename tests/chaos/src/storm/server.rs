@@ -155,7 +155,8 @@ fn command(ground: &Ground, program: &Program) -> Result<Command> {
 
 /// Where the server of this number says that it is.
 fn announced(ground: &Ground, pid: u32) -> Option<Api> {
-    let said: serde_json::Value = serde_json::from_slice(&fs::read(ground.data.join("server.json")).ok()?).ok()?;
+    let said: serde_json::Value =
+        serde_json::from_slice(&fs::read(ground.data.join("server.json")).ok()?).ok()?;
     if said["pid"].as_u64() != Some(pid.into()) {
         return None;
     }

@@ -95,7 +95,7 @@ impl Round<'_> {
     fn lose_mount(&mut self) -> Result<String> {
         let body = self.some_body()?;
         let mut command = Command::new("nsenter");
-        command.args(["--target", &body.keeper.to_string(), "--mount", "--root", "--wd=/"]);
+        command.args(["--target", &body.keeper.to_string(), "--mount", "--pid", "--root", "--wd=/"]);
         command.args(["umount", "--lazy", "/dev/shm"]);
         let output = command.stdin(Stdio::null()).output().context("could not run `nsenter`")?;
         // One that was ended meanwhile has nothing to lose.
@@ -137,7 +137,9 @@ impl Round<'_> {
     }
 
     fn exhaust_pids(&mut self) -> Result<String> {
-        let Some(group) = self.ground.counted.clone() else { return Ok("nothing counts processes here".into()) };
+        let Some(group) = self.ground.counted.clone() else {
+            return Ok("nothing counts processes here".into());
+        };
         let (limit, time) = (group.join("pids.max"), Duration::from_millis(300) + self.up_to(2_000));
         let now: u64 = read_number(&group.join("pids.current"))?;
         let allowed = now + self.rng.u64(0..4);
@@ -155,8 +157,9 @@ impl Round<'_> {
         let open = fs::read_dir(format!("/proc/{number}/fd")).context("could not count its handles")?.count();
         let allowed = u64::try_from(open)? + more;
         // Whoever starts it gives it what we have ourselves, and it asks for more if it may.
-        let before = prlimit(pid, Resource::Nofile, Rlimit { current: Some(allowed), ..getrlimit(Resource::Nofile) })
-            .context("could not limit its handles")?;
+        let before =
+            prlimit(pid, Resource::Nofile, Rlimit { current: Some(allowed), ..getrlimit(Resource::Nofile) })
+                .context("could not limit its handles")?;
         std::thread::sleep(time);
         prlimit(pid, Resource::Nofile, before).context("could not lift the limit of its handles")?;
         Ok(format!("{open} and no more than {allowed} for {} ms", time.as_millis()))
@@ -188,9 +191,11 @@ impl Round<'_> {
         server.tell(&format!("die {}", Death { at: Some(Point { side, call }), passing: 1 }))?;
         let died = server.dies_within(Duration::from_secs(10));
         let letters = b"0123456789abcdefghjkmnpqrstvwxyz";
-        let letters: String = (0..25).map(|_| char::from(letters[self.rng.usize(0..letters.len())])).collect();
+        let letters: String =
+            (0..25).map(|_| char::from(letters[self.rng.usize(0..letters.len())])).collect();
         let mark = format!("v1.sbx_0{letters}.1");
-        fs::create_dir(self.ground.data.join("linux/control").join(&mark)).context("could not leave a stray")?;
+        fs::create_dir(self.ground.data.join("linux/control").join(&mark))
+            .context("could not leave a stray")?;
         if let Some(base) = self.judge.kernel.groups().into_iter().find(|group| is_base(group)) {
             fs::create_dir(base.join(&mark)).context("could not leave a stray group")?;
         }
