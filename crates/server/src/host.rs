@@ -28,11 +28,14 @@ pub struct HostConfig {
     pub objects: ObjectsPlace,
 }
 
+/// Puts something in front of what it is given.
+pub type InFrontOf<T> = Box<dyn FnOnce(T) -> T + Send>;
+
 /// Where a test can stand between an engine and the world. Nobody does by default.
 pub struct Seams {
-    pub clock: Box<dyn FnOnce(Arc<dyn Clock>) -> Arc<dyn Clock> + Send>,
+    pub clock: InFrontOf<Arc<dyn Clock>>,
     /// What the engine alone works with; the clock among it is the one from above.
-    pub parts: Box<dyn FnOnce(Parts) -> Parts + Send>,
+    pub parts: InFrontOf<Parts>,
 }
 
 impl Default for Seams {

@@ -133,11 +133,16 @@ pub(crate) fn walk(operation: Option<points::Operation>) -> Result<ExitCode> {
     if let Some(operation) = operation.and_then(|operation| operation.to_possible_value()) {
         role.extend(["--operation".to_owned(), operation.get_name().to_owned()]);
     }
-    let (is_good, told) = enclosed_within(&role, LONGEST_WALK)?;
-    println!("{told}");
-    for left in leftovers::clear(directory.path()) {
-        println!("left and cleared away: {left}");
+    let mut child =
+        enclosed::command(&role)?.stdin(Stdio::null()).spawn().context("could not run `unshare`")?;
+    let ended = Patience::of(LONGEST_WALK).until(|| child.try_wait().ok().flatten());
+    if ended.is_none() {
+        child.kill().context("could not end the enclosure")?;
+        child.wait().context("could not wait for the enclosure")?;
     }
+    let left = leftovers::clear(directory.path());
+    left.iter().for_each(|left| println!("left and cleared away: {left}"));
+    let is_good = ended.is_some_and(|status| status.success()) && left.is_empty();
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

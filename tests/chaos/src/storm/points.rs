@@ -107,11 +107,11 @@ fn one(ground: &Ground, operation: Operation, passing: u64, deaths: &mut Deaths)
     let is_done = subject.undergo(&server.api, ground, operation, passing, &mut promises)?;
     let within = if is_done { AFTERWARDS } else { ANSWER };
     let killed = server.dies_within(within);
-    if !killed {
+    if killed {
+        deaths.note(&server, false);
+    } else {
         ensure!(is_done, "{operation:?} does not get through, and nobody was killed");
         server.kill()?;
-    } else {
-        deaths.note(&server, false);
     }
     drop(server);
     let server = recover(ground, killed, deaths)?;
@@ -141,7 +141,7 @@ fn recover(ground: &Ground, is_killed: bool, deaths: &mut Deaths) -> Result<Serv
         });
         match settled {
             None => bail!("it is not settled after {SETTLE:?}"),
-            Some(false) if !server.dies_within(AFTERWARDS) => return Ok(replace(ground, server)?),
+            Some(false) if !server.dies_within(AFTERWARDS) => return replace(ground, server),
             Some(_) => {}
         }
         ensure!(server.dies_within(ANSWER), "it did not die");
