@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 impl Deaths {
     fn note(&mut self, server: &Server, in_recovery: bool) {
-        let count = self.0.entry(server.died_at().unwrap_or_else(|| "unknown".into())).or_default();
+        let count = self.0.entry(server.last_word().unwrap_or_else(|| "unknown".into())).or_default();
         if in_recovery { count.1 += 1 } else { count.0 += 1 }
     }
 
@@ -161,13 +161,13 @@ fn replace(ground: &Ground, mut server: Server) -> Result<Server> {
     Ok(server)
 }
 
-/// Nothing is on its way: bodies are live or gone, and nothing runs.
+/// Nothing is on its way: bodies are live or gone, and executions have ended or run.
 fn is_settled(data: &Path) -> bool {
     Rows::read(data).is_ok_and(|rows| {
         let open = rows.sandboxes.iter().filter(|row| !row.is_settled);
         let are_live =
             open.into_iter().all(|row| row.state.pointer("/lease/live/check") == Some(&json!(null)));
-        are_live && rows.open_executions.is_empty()
+        are_live && rows.open_executions.iter().all(|open| open.is_running)
     })
 }
 

@@ -18,6 +18,7 @@ use super::ground::Ground;
 const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(5);
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// How a server is started, now and whenever it has died.
 #[derive(Debug, Clone)]
@@ -112,7 +113,12 @@ impl Server {
         Patience::of(time).until(|| self.is_dead().then_some(())).is_some()
     }
 
-    pub(crate) fn died_at(&self) -> Option<String> {
+    /// What it has said last may be read a little later than its death is seen.
+    pub(crate) fn last_word(&self) -> Option<String> {
+        Patience::of(LAST_WORD).until(|| self.died_at())
+    }
+
+    fn died_at(&self) -> Option<String> {
         self.said.died_at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

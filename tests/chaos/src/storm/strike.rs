@@ -62,7 +62,7 @@ impl Round<'_> {
         if !server.dies_within(Duration::from_secs(5)) {
             return Ok(format!("lived past {death}"));
         }
-        let point = server.died_at().unwrap_or_else(|| "an unknown point".into());
+        let point = server.last_word().unwrap_or_else(|| "an unknown point".into());
         self.start_again()?;
         Ok(point)
     }
