@@ -1,4 +1,8 @@
-//! The killing of makers of real sandboxes, with the program as it is built for the tests.
+//! Faults around real sandboxes, with the program as it is built for the tests: a server under load with one fault in
+//! each round, the walk along all points at which it can die, and the killing of makers without a server.
+
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -8,12 +12,24 @@ const BUILD: &[&str] = &["build", "--locked", "--package", "pinfold-cli", "--pac
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How many makers are killed
-    #[arg(long, default_value_t = 100)]
+    /// How many rounds
+    #[arg(long, default_value_t = 30)]
     rounds: u64,
-    /// The seed of the first round
+    /// The seed of the first round; it decides the fault, its moment and the load
     #[arg(long)]
     seed: Option<u64>,
+    /// Kill makers of sandboxes that have no server, and let `pinfold reconcile` clean up
+    #[arg(long, conflicts_with = "points")]
+    makers: bool,
+    /// Kill create, exec, cancel, stop and reconcile at each of their points, and whoever takes over
+    #[arg(long)]
+    points: bool,
+    /// Go on after a round that failed
+    #[arg(long)]
+    go_on: bool,
+    /// Where to put the store and the log of rounds that failed
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<bool> {
@@ -21,23 +37,43 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         return Ok(false);
     }
     let programs = programs()?;
-    let mut command = std::process::Command::new(programs.join("pinfold-chaos"));
-    command.arg("run").arg("--pinfold").arg(programs.join("pinfold"));
+    let mut command = Command::new(programs.join("pinfold-chaos"));
+    if options.points {
+        command.arg("points");
+        return succeeds(&mut command);
+    }
+    command.arg(if options.makers { "run" } else { "storm" }).arg("--pinfold").arg(programs.join("pinfold"));
     command.args(["--rounds", &options.rounds.to_string()]);
     if let Some(seed) = options.seed {
         command.args(["--seed", &seed.to_string()]);
     }
+    if !options.makers {
+        command.args(options.go_on.then_some("--go-on"));
+        command.args(options.keep.iter().flat_map(|keep| ["--keep".into(), keep.clone()]));
+    }
+    succeeds(&mut command)
+}
+
+fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("could not run {command:?}"))?;
     Ok(status.success())
 }
 
-/// As a stage of the test run.
-pub(crate) fn hundred_rounds() -> Result<bool> {
-    run(&Options { rounds: 100, seed: None })
+/// As stages of the test run.
+pub(crate) fn hundred_makers() -> Result<bool> {
+    run(&Options { makers: true, ..some(100) })
+}
+
+pub(crate) fn thirty_rounds() -> Result<bool> {
+    run(&some(30))
+}
+
+fn some(rounds: u64) -> Options {
+    Options { rounds, seed: None, makers: false, points: false, go_on: false, keep: None }
 }
 
 /// Cargo puts what it builds beside what runs here.
-fn programs() -> Result<std::path::PathBuf> {
+fn programs() -> Result<PathBuf> {
     let own = std::env::current_exe().context("could not find this program's own file")?;
     Ok(own.parent().context("this program is nowhere")?.to_owned())
 }

@@ -43,7 +43,7 @@ enum Task {
     Bench(bench::Options),
     /// Simulate a store, nodes, users and misfortunes, all decided by a seed
     Sim(sim::Options),
-    /// Kill the makers of real sandboxes at random moments, and look at what is left
+    /// Make things go wrong around a real server with real sandboxes, and look at what is left
     Chaos(chaos::Options),
 }
 

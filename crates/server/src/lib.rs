@@ -15,7 +15,7 @@ pub mod service;
 mod stale;
 mod watches;
 
-pub use host::{Host, HostConfig, HostError};
+pub use host::{Host, HostConfig, HostError, InFrontOf, Seams};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
 pub use rules::Rules;
 pub use service::{Failure, Service, receipt};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_engine::{Clock, HostClock, StaleData};
+use pinfold_engine::{Clock, StaleData};
 use pinfold_lifecycle::Cleared;
 use pinfold_logs::{Artifacts, Keep, Logs};
 
 pub(crate) struct OldFiles {
     pub(crate) logs: Logs,
     pub(crate) artifacts: Artifacts,
-    pub(crate) clock: Arc<HostClock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// How long they stay even then.
     pub(crate) keep: Keep,
 }

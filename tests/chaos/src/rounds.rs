@@ -68,7 +68,7 @@ impl Rounds<'_> {
             if let Err(error) = self.one(seed) {
                 self.failed.store(true, Ordering::Relaxed);
                 println!("seed {seed}, round {}: {error:#}", number + 1);
-                println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
+                println!("to see it again: cargo xtask chaos --makers --rounds 1 --seed {seed}");
             }
         }
     }

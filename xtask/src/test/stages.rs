@@ -59,5 +59,6 @@ pub(super) const STAGES: &[Stage] = &[
             "2000",
         ]),
     },
-    Stage { name: "chaos", when: When::Always, what: What::Check(chaos::hundred_rounds) },
+    Stage { name: "chaos", when: When::Always, what: What::Check(chaos::hundred_makers) },
+    Stage { name: "chaos under load", when: When::Always, what: What::Check(chaos::thirty_rounds) },
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State;
 use pinfold_api::QueuePlace;
-use pinfold_engine::{Clock as _, Ids, QueueAsk, RandomIds};
+use pinfold_engine::{Ids, QueueAsk, RandomIds};
 use pinfold_lifecycle::PlaceId;
 use pinfold_store::Role;
 use serde::Deserialize;

@@ -1,0 +1,52 @@
+//! How servers are set up here: quick to notice and to try again, so that a round does not wait. The program reads the
+//! same from its file.
+
+use pinfold_engine::{Config, PoolPlan};
+use pinfold_lifecycle::profile::DEFAULT;
+use pinfold_lifecycle::{Policy, Spec};
+use pinfold_server::Rules;
+
+const HEARTBEAT_MS: u64 = 500;
+const RECONCILE_MS: u64 = 3_000;
+const GRACE_MS: u64 = 300;
+const START_MS: u64 = 30_000;
+const STOP_ATTEMPT_MS: u64 = 10_000;
+const PROBE_MS: u64 = 3_000;
+const PROBE_EVERY_MS: u64 = 2_000;
+const EVIDENCE_MS: u64 = 5_000;
+const QUEUED_MS: u64 = 20_000;
+
+pub(crate) const FILE: &str = "pinfold.toml";
+
+/// For the program.
+pub(crate) fn file() -> String {
+    format!(
+        "[sandboxes]\ngrace = \"{GRACE_MS}ms\"\nstart = \"{START_MS}ms\"\nstop_attempt = \"{STOP_ATTEMPT_MS}ms\"\n\
+         probe = \"{PROBE_MS}ms\"\nprobe_every = \"{PROBE_EVERY_MS}ms\"\nevidence = \"{EVIDENCE_MS}ms\"\n\
+         queued = \"{QUEUED_MS}ms\"\n\
+         [engine]\nheartbeat = \"{HEARTBEAT_MS}ms\"\nreconcile_every = \"{RECONCILE_MS}ms\"\n\
+         [warm]\nsizes = {{ default = 1 }}\n"
+    )
+}
+
+/// Without a pool nothing happens but what is asked for.
+pub(crate) fn engine(is_cold: bool) -> Config {
+    let shape = Spec { limits: DEFAULT.limits, ..Spec::default() }.shape();
+    let plan = PoolPlan { shape, policy: rules().policy, size: 1 };
+    let pool = if is_cold { Vec::new() } else { vec![plan] };
+    Config { heartbeat_ms: HEARTBEAT_MS, reconcile_every_ms: RECONCILE_MS, pool, ..Config::default() }
+}
+
+pub(crate) fn rules() -> Rules {
+    let policy = Policy {
+        grace_ms: GRACE_MS,
+        start_ms: START_MS,
+        stop_attempt_ms: STOP_ATTEMPT_MS,
+        probe_ms: PROBE_MS,
+        probe_every_ms: PROBE_EVERY_MS,
+        evidence_ms: EVIDENCE_MS,
+        queued_ms: QUEUED_MS,
+        ..Policy::default()
+    };
+    Rules { policy, ..Rules::default() }
+}
