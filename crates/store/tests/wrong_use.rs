@@ -98,6 +98,7 @@ fn a_store_from_before_the_warm_pool_is_brought_forward() {
          DROP TABLE tokens; DROP TABLE audit; DROP TABLE chores; DROP TABLE chore_runs;
          DROP TABLE counted; DROP TABLE measured;
          DROP TABLE alerts; DROP TABLE alert_history; DROP TABLE deliveries;
+         DROP TABLE quota_uses; DROP TABLE queue;
          DELETE FROM schema_migrations WHERE version >= 2; PRAGMA user_version = 1",
     );
 
