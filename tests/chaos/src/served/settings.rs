@@ -3,7 +3,7 @@
 
 use pinfold_engine::{Config, PoolPlan};
 use pinfold_lifecycle::profile::DEFAULT;
-use pinfold_lifecycle::{Policy, Spec};
+use pinfold_lifecycle::{Policy, Reserve, Spec};
 use pinfold_server::Rules;
 
 const HEARTBEAT_MS: u64 = 500;
@@ -15,6 +15,8 @@ const PROBE_MS: u64 = 3_000;
 const PROBE_EVERY_MS: u64 = 2_000;
 const EVIDENCE_MS: u64 = 5_000;
 const QUEUED_MS: u64 = 20_000;
+/// The disk of a round is small.
+const KEEP_DISK_MB: u64 = 16;
 
 pub(crate) const FILE: &str = "pinfold.toml";
 
@@ -25,6 +27,7 @@ pub(crate) fn file() -> String {
          probe = \"{PROBE_MS}ms\"\nprobe_every = \"{PROBE_EVERY_MS}ms\"\nevidence = \"{EVIDENCE_MS}ms\"\n\
          queued = \"{QUEUED_MS}ms\"\n\
          [engine]\nheartbeat = \"{HEARTBEAT_MS}ms\"\nreconcile_every = \"{RECONCILE_MS}ms\"\n\
+         [admission]\nkeep_disk_mb = {KEEP_DISK_MB}\n\
          [warm]\nsizes = {{ default = 1 }}\n"
     )
 }
@@ -34,7 +37,9 @@ pub(crate) fn engine(is_cold: bool) -> Config {
     let shape = Spec { limits: DEFAULT.limits, ..Spec::default() }.shape();
     let plan = PoolPlan { shape, policy: rules().policy, size: 1 };
     let pool = if is_cold { Vec::new() } else { vec![plan] };
-    Config { heartbeat_ms: HEARTBEAT_MS, reconcile_every_ms: RECONCILE_MS, pool, ..Config::default() }
+    let usual = Config::default();
+    let keep = Reserve { disk_mb: KEEP_DISK_MB, ..usual.keep };
+    Config { heartbeat_ms: HEARTBEAT_MS, reconcile_every_ms: RECONCILE_MS, pool, keep, ..usual }
 }
 
 pub(crate) fn rules() -> Rules {
