@@ -16,6 +16,7 @@ struct Need {
 
 const NEEDS: &[Need] = &[
     Need { program: "strace", package: "strace" },
+    Need { program: "systemd-analyze", package: "systemd" },
     // A terminal with somebody in front of it.
     Need { program: "tmux", package: "tmux" },
     // A whole system in one file, for images.

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod alert;
-mod api_guide;
 mod cleanup;
 mod config;
 mod console;
@@ -12,6 +11,7 @@ mod create;
 mod demo;
 mod doctor;
 mod ground;
+mod guides;
 mod image;
 mod input;
 mod limits;
