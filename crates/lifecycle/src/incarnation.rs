@@ -43,7 +43,7 @@ impl Turn<'_> {
         let health = Health {
             verdict: Verdict::Healthy,
             verified_at: proven_at,
-            next_check: self.policy.next_check(proven_at),
+            next_check: self.policy.first_check(self.sandbox.id, proven_at),
             doubt_since: None,
             hold_until: self.now,
         };

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Guards, Recovery, Timestamp};
+use crate::{Guards, Recovery, SandboxId, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,13 +92,27 @@ impl Default for Policy {
 
 /// All routine probes of one round fall on so many moments.
 const MOMENTS: u64 = 32;
+/// Bodies that were made at once are first probed at so many of them, and keep theirs.
+const FIRST_MOMENTS: u128 = 8;
 
 impl Policy {
     /// When a body that was proven sound then is probed again. That is a little early, at a moment that many bodies have
     /// in common: so a thousand of them share wake-ups and commits.
     #[must_use]
     pub fn next_check(&self, proven_at: Timestamp) -> Timestamp {
-        let latest = proven_at.after_ms(self.probe_every_ms);
+        self.moment_before(proven_at.after_ms(self.probe_every_ms))
+    }
+
+    /// The same of a body that is new. It may be earlier by a quarter: otherwise a herd would be probed at one moment, for
+    /// as long as it lives.
+    #[must_use]
+    pub fn first_check(&self, id: SandboxId, proven_at: Timestamp) -> Timestamp {
+        let moments = u64::try_from(id.0 % FIRST_MOMENTS).unwrap_or(0);
+        let early_ms = self.probe_every_ms / MOMENTS * moments;
+        self.moment_before(proven_at.after_ms(self.probe_every_ms - early_ms))
+    }
+
+    fn moment_before(&self, latest: Timestamp) -> Timestamp {
         let between = i64::try_from(self.probe_every_ms / MOMENTS).unwrap_or(i64::MAX).max(1);
         Timestamp(latest.0.saturating_sub(latest.0.rem_euclid(between)))
     }
@@ -132,10 +146,29 @@ mod tests {
     }
 
     #[test]
+    fn a_herd_that_was_made_at_once_is_not_probed_at_once_and_nobody_too_late() {
+        let policy = Policy { probe_every_ms: 15_000, ..Policy::default() };
+        let proven_at = Timestamp(1_000_007);
+
+        let firsts: Vec<_> = (0..1_000).map(|id| policy.first_check(SandboxId(id), proven_at)).collect();
+
+        for first in &firsts {
+            assert!((11_000..=15_000).contains(&first.ms_since(proven_at)), "{first:?}");
+            // A probe takes a moment, and the next one is at the same moment of its round all the same.
+            assert_eq!(policy.next_check(first.after_ms(20)).ms_since(*first), 14_976);
+        }
+        for moment in &firsts {
+            assert_eq!(firsts.iter().filter(|first| *first == moment).count(), 125);
+        }
+    }
+
+    #[test]
     fn a_check_is_never_at_the_moment_of_its_proof() {
+        let now = Timestamp(65_535);
         for probe_every_ms in [1, 2, 31, 33, 1_000] {
             let policy = Policy { probe_every_ms, ..Policy::default() };
-            assert!(policy.next_check(Timestamp(65_535)) > Timestamp(65_535));
+            assert!(policy.next_check(now) > now);
+            assert!((0..8).all(|id| policy.first_check(SandboxId(id), now) > now));
         }
     }
 }

@@ -211,7 +211,7 @@ async fn a_routine_ping_that_passes_is_one_commit() {
     let stage = Stage::new();
     let engine = stage.begin().await;
     let id = stage.ready(&engine, Policy::default()).await;
-    let checked = first_check_ms();
+    let checked = first_check_ms(id);
     stage.pass_ms(checked - 100).await;
     let (before, version) = (stage.store.counts().requests, stage.stored(id).await.version);
 
@@ -232,12 +232,12 @@ async fn a_routine_ping_that_takes_its_time_is_written_as_asked_and_asked_once()
     let id = stage.ready(&engine, Policy::default()).await;
     stage.weather.next(Call::Ping, answered_after(3 * SECOND));
 
-    stage.pass_ms(16 * SECOND).await;
+    stage.pass_ms(first_check_ms(id) + SECOND).await;
     let Lease::Live(asked) = stage.sandbox(id).await.lease else { panic!("it lives") };
     stage.pass_ms(3 * SECOND).await;
     let Lease::Live(answered) = stage.sandbox(id).await.lease else { panic!("it lives") };
 
-    let checked = first_check_ms();
+    let checked = first_check_ms(id);
     assert_eq!(asked.check.unwrap().duty.asked_at.ms_since(DAWN), checked);
     assert_eq!(stage.weather.calls(Call::Ping), 1);
     assert_eq!((answered.check, answered.health.verified_at.ms_since(DAWN)), (None, checked));

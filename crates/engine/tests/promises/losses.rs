@@ -37,7 +37,10 @@ async fn an_idle_body_that_disappears_is_missed_by_the_next_routine_probe() {
     stage.world.kill_body(body_of(&stage.sandbox(id).await), false);
     stage.until(id, MINUTE, |sandbox| sandbox.is_settled()).await;
 
-    assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost }).await, [first_check_ms()]);
+    assert_eq!(
+        stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::Lost }).await,
+        [first_check_ms(id)]
+    );
 }
 
 #[tokio::test(start_paused = true)]

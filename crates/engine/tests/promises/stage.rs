@@ -259,8 +259,8 @@ impl StartPermit for Anything {
 }
 
 /// When a body that became ready at dawn is probed again by routine.
-pub(crate) fn first_check_ms() -> u64 {
-    Policy::default().next_check(DAWN).ms_since(DAWN)
+pub(crate) fn first_check_ms(id: SandboxId) -> u64 {
+    Policy::default().first_check(id, DAWN).ms_since(DAWN)
 }
 
 pub(crate) fn words(command: &str) -> Command {

@@ -148,7 +148,7 @@ fn silence_is_judged_by_a_look() {
 #[test]
 fn an_execution_that_was_seen_to_be_active_goes_on() {
     let mut scene = Scene::running(Policy::default(), FIRST, silent_for(8_000));
-    let next_check = Policy::default().next_check(scene.now);
+    let next_check = Policy::default().first_check(scene.sandbox.id, scene.now);
 
     scene.wait_ms(8_000);
     let active = Seen::Running { last_activity_at: scene.now };
