@@ -24,3 +24,4 @@ mod seams;
 mod stage;
 mod stops;
 mod stuck_stops;
+mod traps;
