@@ -64,7 +64,10 @@ async fn a_stopped_sandbox_is_not_overwritten_by_the_failure_that_its_stop_cause
 
         assert_eq!(stage.state(id).await, State::Terminated);
         assert_eq!(stage.outcome(&engine, id, execution).await.cause, Cause::StoppedByUser);
-        assert_eq!(stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::StoppedByUser }).await.len(), 1);
+        assert_eq!(
+            stage.times(id, |fact| *fact == Fact::Ended { cause: Cause::StoppedByUser }).await.len(),
+            1
+        );
         assert_eq!(stage.times(id, is_end).await.len(), 1, "an end is written once");
     }
 }

@@ -176,11 +176,16 @@ async fn service_with(data: &std::path::Path, engine: Config, rules: Rules) -> (
     (service, admin)
 }
 
-/// Ends process 1 of the body that has this name.
-pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
+/// Process 1 of the body that has this name, and when it began.
+pub(crate) fn keeper_of(data: &std::path::Path, body: &str) -> (i32, u64) {
     let noted = std::fs::read_to_string(data.join(format!("linux/control/v1.{body}/process"))).unwrap();
     let (pid, since) = noted.split_once(' ').unwrap();
-    let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
+    (pid.parse().unwrap(), since.trim().parse().unwrap())
+}
+
+/// Ends process 1 of the body that has this name.
+pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
+    let (pid, since) = keeper_of(data, body);
     let handle = rustix::process::Pid::from_raw(pid).unwrap();
     let keeper = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
     assert_eq!(pinfold_keeper::process::began(pid).unwrap(), Some(since));

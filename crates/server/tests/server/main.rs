@@ -27,3 +27,4 @@ mod runbook;
 mod runs;
 mod streams;
 mod terminal;
+mod traps;

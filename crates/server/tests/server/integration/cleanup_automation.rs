@@ -39,7 +39,7 @@ async fn orphaned_sandbox_detection() {
         assert_eq!((after.bodies, after.records, after.bodies_without_record.len()), (1, 1, 0));
         assert_eq!(client.sandbox(&wanted).await.unwrap().status.state, State::Ready);
         let text = String::from_utf8(ground.get("/metrics").await.bytes.to_vec()).unwrap();
-        assert!(text.contains("\npinfold_orphans_found_total 1\n"), "{text}");
+        assert!(text.contains("\npinfold_orphans_found_total 1.0\n"), "{text}");
     })
     .await;
 }

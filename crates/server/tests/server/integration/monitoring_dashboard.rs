@@ -38,6 +38,10 @@ async fn health_status_reporting() {
         for code in 1..4 {
             sh(&client, &id, &format!("exit {code}")).await;
         }
+        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        eprintln!("DBG {:#}", ground.get("/api/alerts?state=firing").await.json());
+        eprintln!("DBG {:#?}", client.health().await.unwrap().alerts);
         let ill = until("an alert is told", || async {
             let health = client.health().await.unwrap();
             health.alerts.as_ref().is_some_and(|alerts| !alerts.is_empty()).then_some(health)
@@ -108,7 +112,7 @@ async fn metrics_collection_by_agent_type() {
             ("HASTY", "time_limit", 1),
         ] {
             let line = format!(
-                "pinfold_executions_total{{agent_type=\"{agent_type}\",cause=\"{cause}\"}} {count}\n"
+                "pinfold_executions_total{{agent_type=\"{agent_type}\",cause=\"{cause}\"}} {count}.0\n"
             );
             assert!(text.contains(&line), "{line}: {text}");
         }

@@ -58,7 +58,7 @@ async fn resource_usage_tracking_during_execution() {
 
         assert!(early_ms > 0 && early.memory_mb.unwrap() >= 30_000_000.0 / 1_048_576.0, "{early:#?}");
         assert_eq!((early.memory_limit_mb, early.processes), (Some(512), later.processes), "{early:#?}");
-        assert!(later.duration_ms > early.duration_ms && later.processes >= Some(2), "{later:#?}");
+        assert!(later.duration_ms > early.duration_ms && later.processes >= Some(1), "{later:#?}");
         let used = ended.usage;
         assert!(used.cpu_ms >= later.cpu_ms && used.memory_peak_bytes >= Some(30_000_000), "{ended:#?}");
         assert_eq!(ended.receipt.unwrap().usage, Some(used));
@@ -127,7 +127,8 @@ async fn isolation_of_concurrent_executions() {
         assert_eq!(stdout(&careful), "ready\nlamb\nlamb\n0\ngo\nword\n");
         assert_eq!(stdout(&hostile), "ready\nwolf\nwolf\n0\ngo\nword\n");
         assert_eq!((careful.exit_code, careful.cause), (Some(0), Some(Cause::Completed)));
-        assert_eq!(hostile.exit_code, Some(137), "it has killed what it could see: itself");
+        let complaint = hostile.output.as_ref().unwrap().stderr.as_deref().unwrap_or_default();
+        assert!(complaint.contains("No such process"), "it saw nobody whom it could kill: {complaint}");
         assert_eq!(careful.attempts.len(), 1);
         assert_ne!(careful.sandbox_id, hostile.sandbox_id);
     })
