@@ -35,7 +35,7 @@ async fn a_timeout_cancels_what_was_still_to_come_as_a_stop_does() {
         let running = stage.run(&engine, id, "hang").await;
         let queued = [stage.run(&engine, id, "true").await, stage.run(&engine, id, "true").await];
 
-        stage.pass_ms(20 * SECOND).await;
+        stage.pass_ms(21 * SECOND).await;
         stage.stop(&engine, id).await;
         stage.pass_ms(MINUTE).await;
 
@@ -74,18 +74,18 @@ async fn a_stopped_sandbox_is_not_overwritten_by_the_failure_that_its_stop_cause
 
 #[tokio::test(start_paused = true)]
 async fn work_that_is_said_to_have_begun_runs_or_ends_with_a_reason() {
-    for (weather, crashes, cause) in [
-        (slow(0), true, Cause::Completed),
-        (fault(Fault::AnswerLost), false, Cause::Completed),
-        (hangs(), false, Cause::StartDeadline),
-        (fault(Fault::Fails), false, Cause::StartFailed),
+    for (command, weather, crashes, cause) in [
+        ("sleep 3", slow(0), true, Cause::Completed),
+        ("sleep 3", fault(Fault::HalfDone), false, Cause::Completed),
+        ("sleep 3", hangs(), false, Cause::StartDeadline),
+        ("fly", slow(0), false, Cause::StartFailed),
     ] {
         let stage = Stage::new();
         let mut engine = stage.begin().await;
         let id = stage.ready(&engine, Policy::default()).await;
         stage.weather.next(Call::Exec, weather);
 
-        let execution = stage.run(&engine, id, "sleep 3").await;
+        let execution = stage.run(&engine, id, command).await;
         if crashes {
             stage.crash(engine);
             engine = stage.begin().await;

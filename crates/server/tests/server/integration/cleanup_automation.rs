@@ -85,14 +85,19 @@ async fn stuck_sandbox_detection() {
         // One that cannot be ended is stuck until it can.
         let mut obstacle = Obstacle::put(ground.data.path(), &format!("{at_work}.1"));
         client.stop(&at_work, true, 0).await.unwrap();
+        let subject = |id: &str, event: &str| AlertSubject { sandbox_id: id.to_owned(), event: event.into() };
+        let stuck = Some(subject(&at_work, "stuck"));
         let alerts = until("it is told", || async {
             let alerts = client.health().await.unwrap().alerts.unwrap();
-            (alerts.len() == 2).then_some(alerts)
+            alerts.iter().any(|alert| alert.subject == stuck).then_some(alerts)
         })
         .await;
         let figures = client.metrics(None).await.unwrap().health;
-        let subject = AlertSubject { sandbox_id: at_work.clone(), event: "stuck".into() };
-        assert_eq!(alerts.iter().find_map(|alert| alert.subject.as_ref()), Some(&subject), "{alerts:#?}");
+        let told: Vec<_> = alerts.iter().map(|alert| (alert.name.as_str(), alert.subject.clone())).collect();
+        let timeout = Some(subject(&silent, "timeout"));
+        let expected =
+            [("sandbox_stuck", None), ("sandbox_event", timeout), ("sandbox_event", stuck.clone())];
+        assert_eq!(told, expected);
         assert_eq!((figures.stuck, figures.indicator), (1, Indicator::Critical));
 
         obstacle.remove();

@@ -38,10 +38,6 @@ async fn health_status_reporting() {
         for code in 1..4 {
             sh(&client, &id, &format!("exit {code}")).await;
         }
-        tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-        eprintln!("DBG {:#}", ground.get("/api/alerts?state=firing").await.json());
-        eprintln!("DBG {:#?}", client.health().await.unwrap().alerts);
         let ill = until("an alert is told", || async {
             let health = client.health().await.unwrap();
             health.alerts.as_ref().is_some_and(|alerts| !alerts.is_empty()).then_some(health)
