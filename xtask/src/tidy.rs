@@ -11,6 +11,7 @@ mod purity;
 mod repository;
 mod sizes;
 mod standalone;
+mod traps;
 mod words;
 
 use std::fmt;
@@ -78,6 +79,7 @@ checks! {
     purity::what_is_pure_depends_on_nothing_impure,
     purity::what_is_pure_touches_nothing_outside,
     standalone::the_repository_stands_alone,
+    traps::every_trap_has_its_test,
 }
 
 /// Says whether every check holds, after showing what does not.

@@ -4,6 +4,8 @@
 
 #[path = "ground/config.rs"]
 mod config;
+#[path = "executions/endings.rs"]
+mod endings;
 #[path = "ground/sandbox.rs"]
 mod sandbox;
 #[path = "ground/somebody.rs"]

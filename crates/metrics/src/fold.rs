@@ -64,7 +64,8 @@ pub fn fold(sums: &mut Sums, told: &Told<'_>) {
 }
 
 /// Nobody's wish and nobody's success. A cancel is somebody's wish.
-fn has_failed(kind: OutcomeKind, cause: Cause) -> bool {
+#[must_use]
+pub fn has_failed(kind: OutcomeKind, cause: Cause) -> bool {
     match kind {
         OutcomeKind::Exited => cause != Cause::Completed,
         OutcomeKind::Failed | OutcomeKind::TimedOut | OutcomeKind::Lost => true,

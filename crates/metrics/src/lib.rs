@@ -17,7 +17,7 @@ mod sums;
 pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
 pub use cleaned::Cleaned;
 pub use exposition::{CONTENT_TYPE, Exposition};
-pub use fold::{Told, fold};
+pub use fold::{Told, fold, has_failed};
 pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
 pub use latency::{Histogram, Latency, Percentiles};
 pub use meter::{Meter, Route};

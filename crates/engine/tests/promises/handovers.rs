@@ -110,7 +110,7 @@ async fn a_shutdown_that_stops_also_ends_what_is_asked_for_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_does_not_wait_for_ever_and_leaves_the_rest_to_the_next_engine() {
+async fn a_shutdown_whose_stop_failed_says_what_is_left_and_the_next_engine_ends_it() {
     let stage = Stage::new();
     let engine = stage.begin().await;
     let id = stage.ready(&engine, Policy::default()).await;

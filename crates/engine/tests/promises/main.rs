@@ -27,3 +27,4 @@ mod seams;
 mod stage;
 mod stops;
 mod stuck_stops;
+mod traps;

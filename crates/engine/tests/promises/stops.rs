@@ -235,13 +235,3 @@ async fn work_for_a_sandbox_that_is_ending_or_has_ended_is_refused_with_the_caus
     );
     assert!(stage.store.executions(id).await.unwrap().is_empty());
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_of_what_never_was_says_so() {
-    let stage = Stage::new();
-    let engine = stage.begin().await;
-
-    let stop = engine.stop(SandboxId(7), Cause::StoppedByUser, false, MINUTE).await;
-
-    assert!(matches!(stop, Err(ApplyError::Missing)));
-}

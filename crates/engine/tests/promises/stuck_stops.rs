@@ -189,7 +189,7 @@ async fn forgetting_a_live_sandbox_completes_by_itself_and_a_second_wish_drives_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forget_that_a_crash_interrupts_is_finished_by_the_next_engine() {
+async fn a_second_delete_after_a_crash_in_the_first_drives_it_to_its_proof() {
     let stage = Stage::new();
     let engine = stage.begin_patient().await;
     let id = stage.ready(&engine, Policy::default()).await;

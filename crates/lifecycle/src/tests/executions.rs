@@ -115,6 +115,26 @@ fn an_execution_past_its_time_limit_is_ended() {
 }
 
 #[test]
+fn a_timeout_is_known_by_its_cause_whatever_its_words_say() {
+    let policy = Policy { one_shot: true, ..Policy::default() };
+    let timed_out = Outcome::ended_for(Cause::TimeLimit);
+    let failed = Outcome::exited(1);
+    for (told, timeouts) in [(timed_out, 1), (failed, 0)] {
+        for words in ["Task execution timed out", "timed out after 9 s", "exited with 1", ""] {
+            let mut scene = Scene::running(policy.clone(), FIRST, no_limits());
+            let outcome = Outcome { detail: Some(words.into()), ..told.clone() };
+            let ticket = scene.duty(|work| work == Work::Watch { execution: FIRST }).ticket;
+
+            scene.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome });
+
+            assert_eq!(scene.outcome(FIRST), Some((told.kind, told.cause)), "{words}");
+            assert_eq!((scene.cause(), scene.sandbox.timeouts), (Some(told.cause), timeouts), "{words}");
+            assert!(matches!(scene.work()[..], [Work::Stop { .. }]), "{words}: it is cleaned up");
+        }
+    }
+}
+
+#[test]
 fn an_execution_that_a_limit_ended_shows_the_same_whoever_was_first() {
     let limits = ExecutionLimits { timeout_ms: Some(9_000), ..no_limits() };
     let killed = Outcome { exit_code: Some(137), ..Outcome::ended_for(Cause::TimeLimit) };

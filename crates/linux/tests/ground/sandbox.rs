@@ -26,7 +26,7 @@ pub(crate) struct Sandbox {
     pub(crate) data: tempfile::TempDir,
 }
 
-struct Granted;
+pub(crate) struct Granted;
 
 #[async_trait]
 impl StartPermit for Granted {

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use pinfold_lifecycle::{Cause, Fact, OutcomeKind, SandboxId, Timestamp};
+use pinfold_lifecycle::{Cause, Fact, SandboxId, Timestamp};
+use pinfold_metrics::has_failed;
 use pinfold_store::{HistoryRow, Seq, Store, StoreError};
 
 /// Read at a time.
@@ -95,8 +96,8 @@ fn counted(row: &HistoryRow) -> Option<Counted> {
             let end = match (outcome.kind, outcome.cause) {
                 (_, Cause::TimeLimit) => End::TimeLimit,
                 (_, Cause::Inactivity) => End::Inactivity,
-                (OutcomeKind::Failed | OutcomeKind::Lost, _) => End::Failed,
-                (OutcomeKind::Exited | OutcomeKind::Cancelled | OutcomeKind::TimedOut, _) => End::Fine,
+                (kind, cause) if has_failed(kind, cause) => End::Failed,
+                _ => End::Fine,
             };
             Some(Counted::Execution { of, end })
         }

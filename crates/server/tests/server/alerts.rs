@@ -19,7 +19,7 @@ use crate::ground::rules;
 const SECRET: &str = "nobody but the two of us knows this";
 
 /// Looks often, and hurries; nothing fires but what the test lets fire.
-fn hasty(let_fire: &[(Alert, Rule)]) -> AlertsConfig {
+pub(crate) fn hasty(let_fire: &[(Alert, Rule)]) -> AlertsConfig {
     let mut own = AlertRules::default();
     for alert in Alert::ALL {
         own.put(*alert, Rule { threshold: f64::MAX, sustained_ms: 0, minimum: 0 });
@@ -42,7 +42,7 @@ fn hasty(let_fire: &[(Alert, Rule)]) -> AlertsConfig {
 /// It holds from the first look on.
 const ALWAYS: Rule = Rule { threshold: -1.0, sustained_ms: 0, minimum: 0 };
 /// Above none.
-const ANY: Rule = Rule { threshold: 0.0, sustained_ms: 0, minimum: 0 };
+pub(crate) const ANY: Rule = Rule { threshold: 0.0, sustained_ms: 0, minimum: 0 };
 
 fn to_webhook(mut config: AlertsConfig, url: &str) -> AlertsConfig {
     let webhook = Webhook { url: Hidden(url.to_owned()), secret: Some(Hidden(SECRET.to_owned())) };
@@ -51,6 +51,6 @@ fn to_webhook(mut config: AlertsConfig, url: &str) -> AlertsConfig {
     config
 }
 
-fn under(alerts: AlertsConfig) -> Rules {
+pub(crate) fn under(alerts: AlertsConfig) -> Rules {
     Rules { alerts, ..rules() }
 }

@@ -1,11 +1,13 @@
 //! One server for one test, on a port and a data directory of its own. It ends with its sandboxes when the test does,
 //! however that ends.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -18,10 +20,10 @@ use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
-use pinfold_lifecycle::{ExecutionLimits, Fact, Limits};
+use pinfold_lifecycle::{Command, ExecutionId, ExecutionLimits, Fact, Generation, Limits, SandboxId, Spec};
 use pinfold_linux::NurseryProgram;
 use pinfold_logs::Keep;
-use pinfold_provider::Provider;
+use pinfold_provider::{Body, Exec, Provider, Start, StartPermit};
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
 use pinfold_store::{Seq, Store};
@@ -42,11 +44,22 @@ pub(crate) struct Ground {
     service: Arc<Service>,
     connections: Connections<HttpConnector, Full<Bytes>>,
     running: Mutex<Option<Running>>,
+    /// Bodies that a test has made behind the server's back.
+    orphans: Mutex<BTreeSet<SandboxId>>,
 }
 
 struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
+}
+
+struct Granted;
+
+#[async_trait]
+impl StartPermit for Granted {
+    async fn still_wanted(&self) -> bool {
+        true
+    }
 }
 
 /// An answer, read to its end.
@@ -94,6 +107,16 @@ where
 {
     let data = tempfile::tempdir().unwrap();
     on_ground(Ground::begin_under(data, ServerConfig::default(), rules).await, test).await;
+}
+
+pub(crate) async fn on_server_of<F, Fut>(engine: Config, rules: Rules, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let data = tempfile::tempdir().unwrap();
+    let service = service_with(data.path(), engine, rules).await;
+    on_ground(Ground::on(service, data, ServerConfig::default()).await, test).await;
 }
 
 /// The same with an engine of another kind, and where the test wants it.
@@ -163,11 +186,16 @@ async fn service_with(data: &std::path::Path, engine: Config, rules: Rules) -> (
     (service, admin)
 }
 
-/// Ends process 1 of the body that has this name.
-pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
+/// Process 1 of the body that has this name, and when it began.
+pub(crate) fn keeper_of(data: &std::path::Path, body: &str) -> (i32, u64) {
     let noted = std::fs::read_to_string(data.join(format!("linux/control/v1.{body}/process"))).unwrap();
     let (pid, since) = noted.split_once(' ').unwrap();
-    let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
+    (pid.parse().unwrap(), since.trim().parse().unwrap())
+}
+
+/// Ends process 1 of the body that has this name.
+pub(crate) fn kill_keeper(data: &std::path::Path, body: &str) {
+    let (pid, since) = keeper_of(data, body);
     let handle = rustix::process::Pid::from_raw(pid).unwrap();
     let keeper = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
     assert_eq!(pinfold_keeper::process::began(pid).unwrap(), Some(since));
@@ -201,7 +229,8 @@ impl Ground {
         });
         let connections = Connections::builder(TokioExecutor::new()).build(HttpConnector::new());
         let running = Mutex::new(Some(Running { stop, task }));
-        Self { address, admin, data, service, connections, running }
+        let orphans = Mutex::default();
+        Self { address, admin, data, service, connections, running, orphans }
     }
 
     pub(crate) async fn end(&self) {
@@ -222,8 +251,13 @@ impl Ground {
             host.provider.stop(found.body, 0).await;
         }
         let history = host.store.history(None, Seq::default(), usize::MAX).await.unwrap();
-        let strays: Vec<_> =
-            history.iter().filter(|row| matches!(row.record.fact, Fact::StrayFound { .. })).collect();
+        let orphans = self.orphans.lock().unwrap().clone();
+        let strays: Vec<_> = history
+            .iter()
+            .filter(|row| {
+                matches!(row.record.fact, Fact::StrayFound { .. }) && !orphans.contains(&row.sandbox)
+            })
+            .collect();
         let current = std::thread::current();
         let test = current.name().unwrap_or("a test");
         assert!(
@@ -235,6 +269,24 @@ impl Ground {
     /// Where the rows of the store disagree with each other.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         self.service.host().store.disagreements().unwrap()
+    }
+
+    /// A body with the server's mark that no record speaks of, in which a script runs.
+    pub(crate) async fn orphan(&self, script: &str) -> String {
+        let host = self.service.host();
+        let body = Body { sandbox: SandboxId(77), generation: Generation(1) };
+        self.orphans.lock().unwrap().insert(body.sandbox);
+        let limits = Limits { memory_mb: Some(64), ..Limits::default() };
+        let spec = Spec { limits, ..Spec::default() };
+        let ends_at = host.clock.now().after_ms(120_000);
+        let start = Start { body, spec: &spec, ends_at, ends_with_caller: false, permit: &Granted };
+        host.provider.start(start).await.unwrap();
+        let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let command = Command { argv, ..Command::default() };
+        let limits = ExecutionLimits::default();
+        let exec = Exec { execution: ExecutionId(1), command: &command, limits };
+        host.provider.exec(body, exec).await.unwrap();
+        body.sandbox.to_string()
     }
 
     pub(crate) fn client(&self) -> Client {

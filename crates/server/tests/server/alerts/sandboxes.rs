@@ -1,41 +1,14 @@
 //! Alerts that real sandboxes set off, and that end with their cause.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pinfold_alerts::{Alert, Rule};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
 use super::{ANY, hasty, to_webhook, under};
 use crate::ground::{Ground, on_server_under};
-
-/// Something foreign in the directory of a body, because of which it cannot be removed.
-struct Obstacle(Option<PathBuf>);
-
-impl Obstacle {
-    fn put(data: &Path, body: &str) -> Self {
-        let place = data.join(format!("linux/control/v1.{body}/obstacle"));
-        std::fs::create_dir(&place).unwrap();
-        mount("none", &place, "tmpfs", MountFlags::empty(), None).unwrap();
-        Self(Some(place))
-    }
-
-    fn remove(&mut self) {
-        if let Some(place) = self.0.take() {
-            unmount(&place, UnmountFlags::DETACH).unwrap();
-        }
-    }
-}
-
-impl Drop for Obstacle {
-    fn drop(&mut self) {
-        if let Some(place) = self.0.take() {
-            let _ = unmount(&place, UnmountFlags::DETACH);
-        }
-    }
-}
+use crate::obstacle::Obstacle;
 
 async fn until_it_is(ground: &Ground, alert: &str, state: &str) -> Value {
     let found = |answer: &Value| {
