@@ -113,7 +113,14 @@ impl Stopping {
             let failed =
                 |error| StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
             let in_memory = if ending.places.body.exists() { 0 } else { told.disk_bytes.unwrap_or(0) };
-            let ended = ending.end().map_err(failed)?;
+            let ended = match ending.end() {
+                Ok(ended) => ended,
+                Err(error) if found == self.body => {
+                    let left = what_is_left(&self.places, &self.cgroups, &error);
+                    return Err(left.unwrap_or_else(|| failed(error)));
+                }
+                Err(error) => return Err(failed(error)),
+            };
             freed_bytes += in_memory + ended.freed_bytes;
             if found == self.body {
                 used = Some(best_of(&ended.counted, &told));
@@ -144,6 +151,14 @@ impl Stopping {
         }
         Ok(Stopped { used, freed_bytes, checks })
     }
+}
+
+/// Whoever could not be ended is told by what is seen to be left, as far as that can be seen.
+fn what_is_left(places: &Places, cgroups: &Cgroups, error: &std::io::Error) -> Option<StopOutcome> {
+    let checks = look::checks(places, &group_note::groups_of(cgroups, places));
+    let left = checks.into_iter().find(|check| check.result == Finding::Present)?;
+    let what = format!("{}: {} ({error})", left.kind, left.detail.unwrap_or_default());
+    Some(StopOutcome::StillPresent { what })
 }
 
 impl Stopped {
