@@ -35,7 +35,8 @@ async fn what_is_gone_is_told_by_its_code_and_never_by_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mount_that_cannot_be_released_is_told_by_its_kind_and_the_sandbox_stays_terminating() {
+async fn a_mount_that_cannot_be_released_keeps_a_dead_sandbox_terminating_until_every_kind_is_proven_absent()
+{
     let mut rules = rules();
     rules.policy.stop_backoff_ms = vec![200];
     rules.policy.stop_attempts = 1_000;
@@ -56,9 +57,11 @@ async fn a_mount_that_cannot_be_released_is_told_by_its_kind_and_the_sandbox_sta
         assert_ne!(alive, Some(began), "its processes are dead");
         assert_eq!(meanwhile.status.state, State::Terminating, "neither gone nor alive again");
         let failed = events.iter().find(|event| event.event == "stop_failed").unwrap();
-        let left = failed.details.values().map(ToString::to_string).collect::<String>();
-        assert!(left.contains("still_present") && !left.contains("processes"), "{failed:#?}");
+        assert!(json!(failed.details).to_string().contains("busy"), "{failed:#?}");
         let Answered::Done(receipt) = gone else { panic!("{gone:?}") };
+        let kinds: Vec<_> = receipt.checks.iter().map(|check| check.kind.as_str()).collect();
+        let all = ["processes", "cgroups", "mounts", "devices", "namespaces", "directories", "sockets"];
+        assert_eq!(kinds, all);
         assert!(receipt.checks.iter().all(|check| check.result == Finding::Absent), "{receipt:#?}");
     })
     .await;
