@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pinfold_engine::{Clock, Config, CreateAsk, OnExit, RunAsk, RunError, Stop, Waited};
+use pinfold_engine::{Config, CreateAsk, OnExit, RunAsk, RunError, Stop, Waited};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pinfold_api::SandboxSummary;
-use pinfold_engine::Clock;
 use pinfold_lifecycle::{State, Timestamp, status};
 use pinfold_store::{Filter, Row};
 

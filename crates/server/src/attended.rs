@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pinfold_engine::{Clock, HostClock};
+use pinfold_engine::Clock;
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, ExecutionState, FileContent, FileToPut, Outcome, Probed,
     SandboxId, Seen, StopOutcome, Timestamp,
@@ -29,7 +29,7 @@ pub(crate) struct Attended {
     pub(crate) inner: Arc<LinuxProvider>,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) collection: Collection,
-    pub(crate) clock: Arc<HostClock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) meter: Arc<Meter>,
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_engine::{Attic, Clock, HostClock};
+use pinfold_engine::{Attic, Clock};
 use pinfold_logs::{Artifacts, Keep, Logs, RetentionError};
 
 pub(crate) struct OldLogs {
     pub(crate) logs: Logs,
     pub(crate) artifacts: Artifacts,
-    pub(crate) clock: Arc<HostClock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keep: Keep,
 }
 

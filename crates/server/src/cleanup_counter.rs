@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use pinfold_engine::{Clock, HostClock, Layer, Witness};
+use pinfold_engine::{Clock, Layer, Witness};
 use pinfold_metrics::{Cleaned, Meter};
 use pinfold_store::CameTo;
 
 pub(crate) struct CleanupCounter {
     pub(crate) meter: Arc<Meter>,
-    pub(crate) clock: Arc<HostClock>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Reasons for which something was found that no record spoke of, or of which only a record was left.

@@ -34,11 +34,27 @@ pub struct HostConfig {
     pub keep: Keep,
 }
 
+/// Puts something in front of what it is given.
+pub type InFrontOf<T> = Box<dyn FnOnce(T) -> T + Send>;
+
+/// Where a test can stand between an engine and the world. Nobody does by default.
+pub struct Seams {
+    pub clock: InFrontOf<Arc<dyn Clock>>,
+    /// What the engine alone works with; the clock among it is the one from above.
+    pub parts: InFrontOf<Parts>,
+}
+
+impl Default for Seams {
+    fn default() -> Self {
+        Self { clock: Box::new(|clock| clock), parts: Box::new(|parts| parts) }
+    }
+}
+
 pub struct Host {
     pub engine: Engine,
     pub provider: Arc<LinuxProvider>,
     pub store: Arc<SqliteStore>,
-    pub clock: Arc<HostClock>,
+    pub clock: Arc<dyn Clock>,
     pub data: PathBuf,
     /// What sandboxes and the control plane wrote, also after their end.
     pub logs: Logs,
@@ -74,11 +90,15 @@ const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
+        Self::begin_with(config, Seams::default()).await
+    }
+
+    pub async fn begin_with(config: HostConfig, seams: Seams) -> Result<Self, HostError> {
         let HostConfig { data, nursery, unpacker, engine, objects, keep } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
         let census = HostCensus::take()?;
-        let clock = Arc::new(HostClock::anchored(&data, census.boot_id())?);
+        let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, census.boot_id())?));
         let store = Arc::new(SqliteStore::open(&data.join("store"))?);
         let now = clock.clone();
         let provider = LinuxProvider::open(LinuxConfig {
@@ -107,7 +127,7 @@ impl Host {
             ids: Arc::new(RandomIds),
             census: Arc::new(census),
         };
-        let engine = Engine::begin(parts, engine).await?;
+        let engine = Engine::begin((seams.parts)(parts), engine).await?;
         let attic = OldLogs {
             logs: logs.clone(),
             artifacts: collection.artifacts.clone(),

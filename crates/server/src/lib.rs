@@ -15,7 +15,7 @@ mod rules;
 pub mod service;
 mod watches;
 
-pub use host::{Host, HostConfig, HostError};
+pub use host::{Host, HostConfig, HostError, InFrontOf, Seams};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
 pub use rules::Rules;
 pub use service::{Failure, Service, receipt};

@@ -36,7 +36,7 @@ mod words;
 
 use std::path::Path;
 
-use pinfold_engine::{ApplyError, Clock, OnExit};
+use pinfold_engine::{ApplyError, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_provider::Body;
 use pinfold_store::{Row, Store, Stored};

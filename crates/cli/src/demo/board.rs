@@ -5,7 +5,6 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use pinfold_engine::Clock;
 use pinfold_lifecycle::{SandboxId, State, Timestamp, status};
 use pinfold_provider::Usage;
 use pinfold_server::Host;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pinfold_engine::{Census, Clock, Config, Fate, HostCensus};
+use pinfold_engine::{Census, Config, Fate, HostCensus};
 use pinfold_lifecycle::{Lease, NodeId, Verdict};
 use pinfold_store::{Filter, Row, Store};
 
