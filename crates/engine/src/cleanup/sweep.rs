@@ -26,8 +26,8 @@ impl Cleaner {
         let layer = report.layer;
         let mut after = None;
         while let Some(page) = self.page(Filter::Present, &mut after, report).await? {
-            let judged =
-                stream::iter(page).map(|row| async move { (row.id(), self.judge_patiently(&row, layer).await) });
+            let judged = stream::iter(page)
+                .map(|row| async move { (row.id(), self.judge_patiently(&row, layer).await) });
             let judged: Vec<_> = judged.buffered(LOOKS).collect().await;
             for (id, judged) in judged {
                 match judged {
