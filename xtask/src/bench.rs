@@ -16,6 +16,7 @@ const BENCHES: &[Bench] = &[
     ("neighbour", SANDBOX, &["neighbour"]),
     ("api", SANDBOX, &["api"]),
     ("stop-across", SANDBOX, &["stop-across"]),
+    ("cleanup", "pinfold-crowd", &["bench"]),
 ];
 
 /// It also runs the program as users have it, which it finds beside itself.

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use pinfold_provider::Body;
 
+use crate::cgroup::BodyCgroup;
 use crate::hold::{self, Keeper};
+use crate::places::Places;
 use crate::provider::LinuxProvider;
 
 /// One process inside.
@@ -49,6 +51,30 @@ impl LinuxProvider {
         let inside = descendants(&parents, keeper);
         Some(inside.into_iter().take(MOST).filter_map(|pid| look(Path::new("/proc"), pid)).collect())
     }
+}
+
+/// Whether a processor is used inside, or waited for. The keeper is left out. None: it cannot be seen who is inside.
+pub(crate) fn any_runs(places: &Places, groups: &BodyCgroup) -> Option<bool> {
+    let Ok(Keeper::Alive(keeper, _)) = hold::keeper(places) else { return None };
+    let proc = Path::new("/proc");
+    let inside = if groups.tracks() {
+        let listed = groups.processes().ok()?.into_iter().filter_map(|pid| i32::try_from(pid).ok());
+        listed.filter(|pid| *pid != keeper).collect()
+    } else {
+        descendants(&parents(proc).ok()?, keeper)
+    };
+    Some(is_one_running(proc, &inside))
+}
+
+fn is_one_running(proc: &Path, pids: &[i32]) -> bool {
+    let threads = pids.iter().flat_map(|pid| threads(proc, *pid));
+    threads.take(MOST).any(|stat| matches!(parse(&stat), Some((_, ProcessState::Running, _))))
+}
+
+/// What is told of each. Whoever computes may do so in any of them while the first one waits.
+fn threads(proc: &Path, pid: i32) -> impl Iterator<Item = String> {
+    let tasks = fs::read_dir(proc.join(pid.to_string()).join("task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
 }
 
 /// Of every process: its parent. Orphans inside are the keeper's, so that all are below it.
@@ -142,6 +168,18 @@ mod tests {
 
         assert_eq!(seen, Some(("x) Z 1 (y".to_owned(), ProcessState::Stopped, 12)));
         assert_eq!(parse("7 (half"), None);
+    }
+
+    #[test]
+    fn a_process_runs_if_any_of_its_threads_does() {
+        let proc = tempfile::tempdir().unwrap();
+        for (task, state) in [("7/task/7", "S"), ("7/task/8", "R"), ("9/task/9", "S"), ("9/task/10", "D")] {
+            fs::create_dir_all(proc.path().join(task)).unwrap();
+            fs::write(proc.path().join(task).join("stat"), format!("7 (R) {state} 1 7 7 0 -1")).unwrap();
+        }
+
+        assert!(is_one_running(proc.path(), &[9, 7]));
+        assert!(!is_one_running(proc.path(), &[9, 11]));
     }
 
     #[test]

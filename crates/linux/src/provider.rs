@@ -24,6 +24,7 @@ use crate::control::{ControlError, ask, ask_patiently};
 use crate::disk::{DiskChoice, StorageKind};
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
+use crate::inside::any_runs;
 use crate::look::outcome;
 use crate::nursery::{Nurseries, NurseryProgram};
 use crate::places::Grounds;
@@ -300,11 +301,14 @@ impl Provider for LinuxProvider {
         let unreachable =
             |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
         let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?.usage();
+        let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?;
+        let runs = any_runs(&places, &groups);
+        let groups = groups.usage();
         let told = told_by_keeper(&places, AT_ONCE).await;
         let used = best_of(&groups, &told);
         Ok(Usage {
             cpu_ms: used.cpu_ms,
+            runs,
             memory_bytes: groups.memory_bytes.or(told.counted.map(|it| it.memory_bytes)),
             memory_peak_bytes: used.memory_peak_bytes,
             processes: groups.processes.or(told.counted.map(|it| it.processes)),

@@ -250,9 +250,28 @@ async fn what_was_used_is_known_also_of_orphans() {
     assert!(used.memory_bytes.is_some() && used.processes == Some(0), "{used:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_computes_is_seen_to_run_at_any_moment_and_what_sleeps_is_not() {
+    let sandbox = Sandbox::plain().await;
+    let sleeping = sandbox.exec(&sh("exec sleep 1000"), NO_LIMITS).await;
+    let runs = || async { sandbox.provider.usage(sandbox.body).await.unwrap().runs };
+    until("it sleeps", || async { runs().await == Some(false) }).await;
+
+    let computing = sandbox.exec(&sh("echo on; while :; do :; done"), NO_LIMITS).await;
+    until("it computes", || async { sandbox.stdout(computing) == "on\n" }).await;
+
+    for _ in 0..5 {
+        assert_eq!(runs().await, Some(true));
+    }
+    sandbox.provider.kill(sandbox.body, computing).await;
+    assert_eq!(runs().await, Some(false));
+    sandbox.provider.kill(sandbox.body, sleeping).await;
+}
+
 #[test]
 fn executions_are_the_same_for_an_ordinary_user() {
     somebody::keeps(&[
+        "what_computes_is_seen_to_run_at_any_moment_and_what_sleeps_is_not",
         "what_is_fed_is_read_once_and_in_order",
         "much_is_fed_in_pieces_and_all_of_it_arrives",
         "a_terminal_echoes_is_resized_and_ends_its_input",

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Usage {
     pub cpu_ms: Option<u64>,
+    /// At this moment something inside uses a processor, or would if one were free: on a busy host the time that was
+    /// used says little. The keeper is left out.
+    pub runs: Option<bool>,
     pub memory_bytes: Option<u64>,
     pub memory_peak_bytes: Option<u64>,
     pub disk_bytes: Option<u64>,

@@ -17,6 +17,12 @@ pub(super) enum Looked {
     },
 }
 
+/// How much of it was used so far, and whether it is used or waited for right now.
+struct Processor {
+    used_ms: u64,
+    is_wanted: bool,
+}
+
 /// Of the time that is watched, as one part of so many: less than that is only what our own questions cost.
 const USED_PART: u64 = 100;
 
@@ -48,16 +54,21 @@ impl Cleaner {
     pub(super) async fn uses_processor(&self, stored: &Stored) -> Result<bool, String> {
         let clock = &self.inner.clock;
         let began_at = clock.now();
-        let before = self.cpu_ms(stored).await?;
+        let before = self.processor(stored).await?;
         clock.sleep_until(began_at.after_ms(self.inner.config.cleanup.sample_ms)).await;
-        let used = self.cpu_ms(stored).await?.saturating_sub(before);
-        // A busy host may have taken longer to answer.
-        Ok(used.saturating_mul(USED_PART) >= clock.now().ms_since(began_at))
+        let after = self.processor(stored).await?;
+        let used = after.used_ms.saturating_sub(before.used_ms);
+        // A busy host may have taken longer to answer, and given little to whoever would have used more.
+        let is_used = used.saturating_mul(USED_PART) >= clock.now().ms_since(began_at);
+        Ok(is_used || before.is_wanted || after.is_wanted)
     }
 
-    async fn cpu_ms(&self, stored: &Stored) -> Result<u64, String> {
+    async fn processor(&self, stored: &Stored) -> Result<Processor, String> {
         match self.in_time(stored, self.inner.provider.usage(body_of(stored))).await {
-            Some(Ok(usage)) => usage.cpu_ms.ok_or_else(|| "its processor time is not counted".to_owned()),
+            Some(Ok(usage)) => {
+                let used_ms = usage.cpu_ms.ok_or_else(|| "its processor time is not counted".to_owned())?;
+                Ok(Processor { used_ms, is_wanted: usage.runs == Some(true) })
+            }
             Some(Err(error)) => Err(error.to_string()),
             None => Err("there was no answer in time".into()),
         }

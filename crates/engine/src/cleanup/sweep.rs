@@ -11,6 +11,8 @@ use crate::engine::PAGE;
 
 /// So many are looked at side by side; the engine's own bound on questions holds besides.
 const LOOKS: usize = 256;
+/// So often somebody tries to look at one before it counts as not measured.
+const TRIES: usize = 3;
 
 /// What becomes of one.
 enum Judged {
@@ -24,8 +26,8 @@ impl Cleaner {
         let layer = report.layer;
         let mut after = None;
         while let Some(page) = self.page(Filter::Present, &mut after, report).await? {
-            let judged =
-                stream::iter(page).map(|row| async move { (row.id(), self.judge(&row, layer).await) });
+            let judged = stream::iter(page)
+                .map(|row| async move { (row.id(), self.judge_patiently(&row, layer).await) });
             let judged: Vec<_> = judged.buffered(LOOKS).collect().await;
             for (id, judged) in judged {
                 match judged {
@@ -64,6 +66,18 @@ impl Cleaner {
         *after = Some(last.id());
         report.scanned += page.len() as u64;
         Ok(Some(page))
+    }
+
+    /// On a busy host a body may answer too late once, and in time after that.
+    async fn judge_patiently(&self, row: &Row, layer: Layer) -> Judged {
+        let mut judged = self.judge(row, layer).await;
+        for _ in 1..TRIES {
+            if !matches!(judged, Judged::Kept(Spared::NotMeasured { .. })) {
+                break;
+            }
+            judged = self.judge(row, layer).await;
+        }
+        judged
     }
 
     async fn judge(&self, row: &Row, layer: Layer) -> Judged {

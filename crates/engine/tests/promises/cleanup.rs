@@ -124,14 +124,43 @@ async fn a_sandbox_that_cannot_be_looked_at_is_not_taken_for_silent() {
     let (engine, cleaner) = begin(&stage).await;
     let id = silent(&stage, &engine).await;
     stage.pass_ms(31 * MINUTE).await;
-    stage.weather.next(Call::Observe, fault(Fault::LookFails));
+    stage.weather.always(Call::Observe, fault(Fault::LookFails));
 
     let blind = cleaner.clean_up(Layer::Scheduled, How::Act).await.unwrap();
+    stage.weather.clear_up();
     let seeing = cleaner.clean_up(Layer::Scheduled, How::Act).await.unwrap();
 
     assert_eq!(blind.found, []);
     assert!(matches!(&blind.kept[..], [Kept { why: Spared::NotMeasured { .. }, .. }]), "{:?}", blind.kept);
     assert_eq!(found(&seeing), BTreeMap::from([(id, "silent")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_answers_too_late_once_is_looked_at_again_in_the_same_turn() {
+    let stage = Stage::new();
+    let (engine, cleaner) = begin(&stage).await;
+    let id = silent(&stage, &engine).await;
+    stage.pass_ms(31 * MINUTE).await;
+    stage.weather.next(Call::Observe, hangs());
+    stage.weather.next(Call::Observe, fault(Fault::LookFails));
+
+    let report = cleaner.clean_up(Layer::Scheduled, How::Act).await.unwrap();
+
+    assert_eq!((found(&report), report.kept), (BTreeMap::from([(id, "silent")]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_processor_all_the_time_is_not_silent() {
+    let stage = Stage::new();
+    let (engine, cleaner) = begin(&stage).await;
+    let starved = working(&stage, &engine, Spec::default(), "starve").await;
+    let silent = silent(&stage, &engine).await;
+    stage.pass_ms(31 * MINUTE).await;
+
+    let report = cleaner.clean_up(Layer::Scheduled, How::Act).await.unwrap();
+
+    assert_eq!(found(&report), BTreeMap::from([(silent, "silent")]));
+    assert_eq!(stage.sandbox(starved).await.executions.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,6 +73,11 @@ impl BodyCgroup {
         self.all_tracked().next()
     }
 
+    /// Whether its groups know which processes are its own.
+    pub(crate) fn tracks(&self) -> bool {
+        self.tracked().is_some()
+    }
+
     /// More than one only where two processes made the same body at different places.
     pub(super) fn all_tracked(&self) -> impl Iterator<Item = &Group> {
         self.places.iter().filter(|it| it.tracks).map(|it| &it.group)

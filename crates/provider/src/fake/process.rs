@@ -12,6 +12,8 @@ pub(crate) struct Process {
     chatty: bool,
     /// It uses the processor all the time.
     busy: bool,
+    /// It would, and never gets it.
+    starved: bool,
     pub(crate) killed_at: Option<Timestamp>,
     /// The first signal that ends a program, and when it came.
     signalled: Option<(Timestamp, i32)>,
@@ -37,7 +39,7 @@ const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
 
 impl Process {
     /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time), `compute` (for ever, and
-    /// prints nothing), `hang`, and `cat`, which ends when its input does.
+    /// prints nothing), `starve` (the same, and the processor is never free for it), `hang`, and `cat`, which ends when its input does.
     pub(crate) fn start(command: &Command, now: Timestamp) -> Result<Self, (Cause, String)> {
         let words: Vec<_> = command.argv.iter().map(String::as_str).collect();
         let (ends, chatty) = match words.as_slice() {
@@ -48,7 +50,7 @@ impl Process {
                 (Ends::At(now.after_ms(number::<u64>(seconds)? * 1_000), Outcome::exited(0)), false)
             }
             ["work", ms, code] => (Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)), true),
-            ["hang"] | ["compute"] => (Ends::Never, false),
+            ["hang"] | ["compute"] | ["starve"] => (Ends::Never, false),
             ["cat"] => (Ends::WithItsInput, false),
             _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
         };
@@ -62,6 +64,7 @@ impl Process {
             ends,
             chatty,
             busy: chatty || words == ["compute"],
+            starved: words == ["starve"],
             killed_at: None,
             signalled: None,
             input: (command.stdin || command.tty).then(Input::default),
@@ -124,6 +127,10 @@ impl Process {
 
     pub(crate) fn cpu_ms(&self, now: Timestamp) -> u64 {
         if self.busy && self.outcome(now).is_none() { now.ms_since(self.started_at) } else { 0 }
+    }
+
+    pub(crate) fn is_starved(&self, now: Timestamp) -> bool {
+        self.starved && self.outcome(now).is_none()
     }
 
     pub(crate) fn last_activity_at(&self, now: Timestamp) -> Timestamp {

@@ -260,6 +260,7 @@ impl Provider for FakeProvider {
             Some(anatomy) => Ok(Usage {
                 processes: Some(anatomy.running(now) as u64),
                 cpu_ms: Some(anatomy.processes.values().map(|process| process.cpu_ms(now)).sum()),
+                runs: Some(anatomy.processes.values().any(|process| process.is_starved(now))),
                 ..Usage::default()
             }),
             None => Err(AskBodyError::NoSuchBody),

@@ -2,29 +2,28 @@
 //! their probes.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
     Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, Seen, StopOutcome, Timestamp,
 };
-use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
     AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
     Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
-use crate::time::MovedClock;
+use crate::clock::MovedClock;
 
 pub(crate) struct Aged {
-    pub(crate) inner: Arc<LinuxProvider>,
+    pub(crate) inner: Arc<dyn Provider>,
     pub(crate) clock: Arc<MovedClock>,
     pub(crate) broken: Arc<Mutex<BTreeSet<SandboxId>>>,
 }
 
 impl Aged {
     fn broken(&self, body: Body) -> Option<Probed> {
-        let is_broken = self.broken.lock().unwrap().contains(&body.sandbox);
+        let is_broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&body.sandbox);
         is_broken.then(|| Probed::Failed(ProbeFailure::Files { why: "/home is not mounted".into() }))
     }
 }
@@ -47,10 +46,10 @@ impl Provider for Aged {
         let mut evidence = self.inner.observe(sandbox).await;
         if let Evidence::Present(bodies) = &mut evidence {
             for body in bodies {
-                body.last_busy_at = body.last_busy_at.map(|at| self.clock.shown(at));
+                body.last_busy_at = body.last_busy_at.map(|at| self.clock.aged(at));
                 for execution in &mut body.executions {
                     if let Seen::Running { last_activity_at } = &mut execution.seen {
-                        *last_activity_at = self.clock.shown(*last_activity_at);
+                        *last_activity_at = self.clock.aged(*last_activity_at);
                     }
                 }
             }

@@ -1,0 +1,12 @@
+//! A server with real sandboxes under a clock that can be moved: some are at work, some are stuck in each of the four
+//! ways to be, all are older than anything allows, and the first turn of cleanup is yet to come.
+
+mod aged;
+mod clock;
+mod crowd;
+mod ground;
+mod herd;
+
+pub use clock::MovedClock;
+pub use crowd::{Crowd, Size, gather};
+pub use ground::{Ground, Pace, Served};

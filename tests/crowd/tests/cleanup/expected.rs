@@ -1,0 +1,84 @@
+//! Which alerts a crowd is expected to raise, by their rules as they are written down for users.
+
+use pinfold_api::AlertSubject;
+use pinfold_crowd::Crowd;
+use pinfold_lifecycle::Cause;
+
+/// One alert, and the sandbox that it is about with what is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct About {
+    name: String,
+    subject: Option<(String, String)>,
+}
+
+impl About {
+    pub(crate) fn of(name: String, subject: Option<AlertSubject>) -> Self {
+        Self { name, subject: subject.map(|it| (it.event, it.sandbox_id)) }
+    }
+
+    fn all(name: &str) -> Self {
+        Self { name: name.to_owned(), subject: None }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) fired: Vec<About>,
+    pub(crate) resolved: Vec<About>,
+    pub(crate) firing: Vec<About>,
+}
+
+/// More than that many active ones at once, and for some minutes.
+const ACTIVE_HIGH: usize = 50;
+const LEAK: usize = 20;
+
+impl Expected {
+    /// All of them are there, and none is seen to.
+    pub(crate) fn before_the_turn(crowd: &Crowd) -> Self {
+        let mut fired = too_many(active_before(crowd));
+        fired.extend(over_after_the_turn(crowd));
+        fired.sort();
+        Self { firing: fired.clone(), resolved: Vec::new(), fired }
+    }
+
+    /// Work that had fallen silent has come to its end, and that is told of each.
+    pub(crate) fn after_the_turn(crowd: &Crowd) -> Self {
+        let (before, after) = (too_many(active_before(crowd)), too_many(crowd.at_work.len()));
+        let silent = each(crowd, Cause::Inactivity, "timeout");
+        let mut resolved: Vec<_> = before.iter().filter(|it| !after.contains(it)).cloned().collect();
+        resolved.extend(over_after_the_turn(crowd));
+        let mut fired = before;
+        fired.extend(over_after_the_turn(crowd));
+        fired.extend(silent.clone());
+        let mut firing = after;
+        firing.extend(silent);
+        for list in [&mut fired, &mut resolved, &mut firing] {
+            list.sort();
+        }
+        Self { fired, resolved, firing }
+    }
+}
+
+/// Past deadlines, and probes that fail.
+fn over_after_the_turn(crowd: &Crowd) -> Vec<About> {
+    let mut all = each(crowd, Cause::MaxLife, "stuck");
+    all.extend([About::all("sandbox_stuck"), About::all("status_disagrees_with_probe")]);
+    all
+}
+
+fn too_many(active: usize) -> Vec<About> {
+    let leak = (active > LEAK).then(|| About::all("sandbox_leak_detected"));
+    let high = (active > ACTIVE_HIGH).then(|| About::all("sandbox_active_high"));
+    leak.into_iter().chain(high).collect()
+}
+
+/// All but those that were never launched.
+fn active_before(crowd: &Crowd) -> usize {
+    crowd.at_work.len() + crowd.stuck.values().filter(|cause| **cause != Cause::StartDeadline).count()
+}
+
+fn each(crowd: &Crowd, stuck_by: Cause, event: &str) -> Vec<About> {
+    let those = crowd.stuck.iter().filter(|(_, cause)| **cause == stuck_by);
+    let about = |id: String| About { name: "sandbox_event".into(), subject: Some((event.into(), id)) };
+    those.map(|(id, _)| about(id.to_string())).collect()
+}
