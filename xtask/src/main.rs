@@ -1,5 +1,5 @@
-//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `api`, `prometheus`,
-//! `bench`, `sim` and `chaos`.
+//! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `power`, `api`,
+//! `prometheus`, `bench`, `sim` and `chaos`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
@@ -35,6 +35,8 @@ enum Task {
     Attacks(attacks::Options),
     /// Run the tests of the Linux provider on an emulated machine that has nothing but cgroup v2
     V2,
+    /// Cut the power of an emulated machine whose server is at work, start it again, and look for what is lost
+    Power(test::PowerOptions),
     /// Ask a real server everything that its description of its API allows, and much that it does not
     Api(test::ApiOptions),
     /// Have Prometheus judge the rules in `deploy/`, and read a real server
@@ -54,6 +56,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Tidy => tidy::run()?,
         Task::Attacks(options) => attacks::run(&options)?,
         Task::V2 => test::run_v2()?,
+        Task::Power(options) => test::run_power(&options)?,
         Task::Api(options) => test::run_api(&options)?,
         Task::Prometheus => test::run_prometheus()?,
         Task::Bench(options) => bench::run(&options)?,

@@ -3,7 +3,9 @@
 
 mod api;
 mod http;
+mod machine;
 mod needs;
+mod power;
 mod prometheus;
 mod skips;
 mod stages;
@@ -17,6 +19,7 @@ use anyhow::{Context, Result};
 
 use crate::cargo;
 pub(crate) use api::{Options as ApiOptions, run_with as run_api};
+pub(crate) use power::{Options as PowerOptions, run_with as run_power};
 pub(crate) use prometheus::run as run_prometheus;
 use skips::Skips;
 use stages::{STAGES, Stage, What, When};

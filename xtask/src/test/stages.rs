@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::tally::Tally;
-use super::{api, prometheus, v2};
+use super::{api, power, prometheus, v2};
 use crate::{attacks, chaos, lint, tidy};
 
 pub(super) struct Stage {
@@ -38,6 +38,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage { name: "clippy of the attacks", when: When::OnlyAll, what: What::Cargo(attacks::CLIPPY) },
     Stage { name: "attacks", when: When::Always, what: What::CountedCargo(attacks::ATTACKS) },
     Stage { name: "cgroup v2", when: When::OnlyAll, what: What::Counted(v2::run) },
+    Stage { name: "power cuts", when: When::OnlyAll, what: What::Counted(power::some_rounds) },
     Stage { name: "API against its description", when: When::OnlyAll, what: What::Check(api::run) },
     Stage { name: "Prometheus", when: When::OnlyAll, what: What::Check(prometheus::run) },
     Stage {

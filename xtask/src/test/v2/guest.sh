@@ -1,19 +1,8 @@
 #!/bin/sh
-# Process 1 of the machine: makes it a host with nothing but cgroup v2, runs what /tests lists, and powers off.
+# Process 1 of the machine: runs what /tests lists, and powers off.
 # Lines that begin with `machine:` are for who reads the console.
-export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-busybox mount -t proc proc /proc
-busybox mount -t sysfs sysfs /sys
-busybox mount -t devtmpfs devtmpfs /dev
-busybox mkdir -p /dev/pts /dev/shm
-busybox mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
-busybox mount -t tmpfs -o mode=1777 shm /dev/shm
-busybox mkdir -p -m 1777 /tmp
-busybox chmod 1777 /tmp
-busybox mount -t tmpfs -o mode=755 run /run
-busybox mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
-for module in /modules/*.ko; do busybox insmod "$module"; done
-busybox ip link set lo up
+. /usr/sbin/up
+
 # A disk such as users have.
 mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=1,nodiscard /dev/nvme0n1
 busybox mount /dev/nvme0n1 /var
@@ -22,11 +11,6 @@ mkdir -p /var/lib
 mkdir -m 700 /var/somebody
 busybox chown 54321:54321 /var/somebody
 export TMPDIR=/var/tmp
-
-# As on a user's machine, nobody but the kernel is in the root group.
-root=/sys/fs/cgroup
-mkdir $root/system
-echo $$ > $root/system/cgroup.procs
 
 export PINFOLD_SKIPPED_TESTS=/run/skipped
 : > $PINFOLD_SKIPPED_TESTS

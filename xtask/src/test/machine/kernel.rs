@@ -75,7 +75,7 @@ fn only_entry(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<PathBuf
 }
 
 /// What a program printed. One that failed is an error.
-pub(super) fn said(program: &str, arguments: &[&str], directory: &Path) -> Result<String> {
+pub(in crate::test) fn said(program: &str, arguments: &[&str], directory: &Path) -> Result<String> {
     let failed = || format!("could not run `{program} {}`", arguments.join(" "));
     let output = Command::new(program)
         .args(arguments)

@@ -1,8 +1,7 @@
-//! What the machine has in its memory when it starts: our programs, some of this host's with their libraries, and the
+//! What a machine has in its memory when it starts: our programs, some of this host's with their libraries, and the
 //! scripts that run them.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,16 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::kernel::{Kernel, said};
-use super::programs::Programs;
 
-/// This host's programs that tests run, inside of sandboxes and beside them.
-const HOST_PROGRAMS: &[&str] = &[
-    "bash", "cat", "chmod", "cmp", "cp", "cut", "dd", "df", "dirname", "du", "env", "expr", "false", "find",
-    "grep", "head", "id", "ldd", "ln", "ls", "mkdir", "mke2fs", "mkfifo", "mknod", "mktemp", "mount", "mv",
-    "nproc", "perl", "printf", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "setsid", "sh", "sleep",
-    "sort", "stat", "strace", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate",
-    "tty", "umount", "uname", "unshare", "wc", "yes",
-];
 const PLACES_OF_PROGRAMS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
 const DIRECTORIES: [(&str, u32); 10] = [
     ("dev", 0o755),
@@ -40,14 +30,20 @@ const FILES: [(&str, &str); 2] = [
     ("etc/group", "root:x:0:\ntty:x:5:\nsomebody:x:54321:\n"),
 ];
 
-pub(super) fn make(place: &Path, kernel: &Kernel, programs: &Programs) -> Result<PathBuf> {
+pub(super) fn make(
+    place: &Path,
+    kernel: &Kernel,
+    host_programs: &[&str],
+    fill: impl FnOnce(&mut Root) -> Result<()>,
+) -> Result<PathBuf> {
     let first = place.join("image");
     match fs::remove_dir_all(&first) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
         _ => fs::create_dir(&first)?,
     }
-    let root = Root { path: first.join("machine"), libraries: BTreeSet::new() };
-    fill(root, kernel, programs)?;
+    let mut root = Root { path: first.join("machine"), libraries: BTreeSet::new() };
+    furnish(&mut root, kernel, host_programs)?;
+    fill(&mut root)?;
 
     fs::create_dir(first.join("new"))?;
     fs::create_dir(first.join("bin"))?;
@@ -59,7 +55,8 @@ pub(super) fn make(place: &Path, kernel: &Kernel, programs: &Programs) -> Result
     Ok(archive)
 }
 
-fn fill(mut root: Root, kernel: &Kernel, programs: &Programs) -> Result<()> {
+/// What every machine has.
+fn furnish(root: &mut Root, kernel: &Kernel, host_programs: &[&str]) -> Result<()> {
     for (directory, mode) in DIRECTORIES {
         let path = root.path.join(directory);
         fs::create_dir_all(&path)?;
@@ -80,20 +77,12 @@ fn fill(mut root: Root, kernel: &Kernel, programs: &Programs) -> Result<()> {
         fs::copy(module, modules.join(name)).with_context(|| format!("no `{}`", module.display()))?;
     }
 
-    for name in HOST_PROGRAMS {
+    for name in host_programs {
         let program = on_this_host(name)?;
         root.add(&program, &program)?;
     }
     root.add(&on_this_host("busybox")?, Path::new("/usr/sbin/busybox"))?;
-    root.add_stripped(&programs.pinfold, Path::new("/usr/local/bin/pinfold"))?;
-    root.add_stripped(&programs.nursery, &programs.nursery)?;
-    let mut list = String::new();
-    for test in &programs.tests {
-        root.add_stripped(&test.program, &test.program)?;
-        writeln!(list, "{} {}", test.name, test.program.display())?;
-    }
-    fs::write(root.path.join("tests"), list)?;
-    write_script(&root.path.join("usr/sbin/guest"), include_str!("guest.sh"))
+    root.add_script("usr/sbin/up", include_str!("up.sh"))
 }
 
 fn on_this_host(name: &str) -> Result<PathBuf> {
@@ -108,12 +97,25 @@ fn write_script(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The machine's root as it will be.
-struct Root {
+pub(in crate::test) struct Root {
     path: PathBuf,
     libraries: BTreeSet<PathBuf>,
 }
 
 impl Root {
+    /// Process 1. It has what `up` does to do first.
+    pub(in crate::test) fn add_first_program(&mut self, text: &str) -> Result<()> {
+        self.add_script("usr/sbin/guest", text)
+    }
+
+    fn add_script(&mut self, at: &str, text: &str) -> Result<()> {
+        write_script(&self.path.join(at), text)
+    }
+
+    pub(in crate::test) fn add_text(&mut self, at: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.path.join(at), text)?)
+    }
+
     fn add(&mut self, program: &Path, at: &Path) -> Result<()> {
         let to = self.place_of(at)?;
         fs::copy(program, to).with_context(|| format!("could not copy `{}`", program.display()))?;
@@ -121,7 +123,7 @@ impl Root {
     }
 
     /// Most of a program that was built for debugging is of no use on the machine.
-    fn add_stripped(&mut self, program: &Path, at: &Path) -> Result<()> {
+    pub(in crate::test) fn add_stripped(&mut self, program: &Path, at: &Path) -> Result<()> {
         let to = self.place_of(at)?;
         let (from, into) = (program.to_string_lossy(), to.to_string_lossy());
         said("strip", &["--strip-debug", "-o", &into, &from], Path::new("/"))?;
