@@ -211,8 +211,8 @@ impl Cleaner {
         let mut pruned = 0;
         for _ in 0..PRUNE_BATCHES {
             let batch = self.inner.store.prune(self.inner.retention(), retention::BATCH).await?;
-            pruned += batch as u64;
-            if batch < retention::BATCH {
+            pruned += batch.sandboxes as u64;
+            if !batch.more {
                 break;
             }
         }

@@ -9,20 +9,27 @@ use crate::engine::Inner;
 
 /// How many records go in one transaction, so that nobody waits long behind it.
 pub(crate) const BATCH: usize = 50;
+const LOOKS_WITHIN_RETENTION: u64 = 4;
 
 impl Inner {
     pub(crate) async fn keep_tidy(self: Arc<Self>) {
         loop {
             let more_is_old = match self.store.prune(self.retention(), BATCH).await {
-                Ok(pruned) => pruned == BATCH,
+                Ok(pruned) => pruned.more,
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "old records stay for now");
                     false
                 }
             };
-            let wait_ms = if more_is_old { self.config.poll_ms } else { self.config.reconcile_every_ms };
+            let wait_ms = if more_is_old { self.config.poll_ms } else { self.tidy_every_ms() };
             self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
         }
+    }
+
+    /// What is kept for a short time only is looked at more often, so that it is not kept for much longer.
+    fn tidy_every_ms(&self) -> u64 {
+        let shortest = self.config.keep_records_ms.min(self.config.keep_history_ms);
+        self.config.reconcile_every_ms.min(shortest / LOOKS_WITHIN_RETENTION).max(self.config.poll_ms)
     }
 
     pub(crate) fn retention(&self) -> Retention {

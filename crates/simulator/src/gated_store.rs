@@ -10,7 +10,8 @@ use pinfold_lifecycle::{
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    HistoryRow, NewSandbox, Node, NodeSeen, Pruned, Retention, Row, Seq, Store, StoreError, StoredExecution,
+    Version,
 };
 
 use crate::chance::Chance;
@@ -224,7 +225,7 @@ impl Store for GatedStore {
         self.read(self.inner.forgotten_nodes()).await
     }
 
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.write(self.inner.prune(retention, limit)).await
     }
 }

@@ -30,7 +30,8 @@ pub use error::{ClaimError, CommitError, CreateError, FillError, OpenError, Stor
 pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums, step_of};
 pub use node::{Node, NodeSeen};
 pub use rows::{
-    Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
+    Changes, Due, Filter, HistoryRow, Pruned, Retention, Row, Seq, Stored, StoredExecution, Unreadable,
+    Version,
 };
 pub use sqlite::{Counts, Fault, InlineStore, Patience, SqliteStore};
 pub use store::Store;

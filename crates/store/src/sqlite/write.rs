@@ -10,7 +10,7 @@ use super::ledger::{Ledger, signed};
 use super::{alerts, audit, chores, commit, create, measures, pool, prune, read, tokens};
 use crate::{
     AlertChange, CameTo, Change, Claim, Count, Created, DeliveryClaim, DeliverySettled, NewRun, NewSandbox,
-    Node, Note, Retention, RunId, TakeTurn, Token, Turn, Version,
+    Node, Note, Pruned, Retention, RunId, TakeTurn, Token, Turn, Version,
 };
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) enum Wrote {
     Committed(Version),
     Beaten,
     Left(bool),
-    Pruned(usize),
+    Pruned(Pruned),
     TokenAdded,
     Revoked(bool),
     Noted,
