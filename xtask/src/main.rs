@@ -1,5 +1,5 @@
 //! The commands that developers and CI run: `cargo xtask test`, `lint`, `tidy`, `attacks`, `v2`, `power`, `api`,
-//! `prometheus`, `bench`, `sim` and `chaos`.
+//! `prometheus`, `bench`, `sim`, `chaos` and `soak`.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
@@ -9,6 +9,7 @@ mod cargo;
 mod chaos;
 mod lint;
 mod sim;
+mod soak;
 mod test;
 mod tidy;
 
@@ -47,6 +48,8 @@ enum Task {
     Sim(sim::Options),
     /// Make things go wrong around a real server with real sandboxes, and look at what is left
     Chaos(chaos::Options),
+    /// Watch a busy server for a long time, see whether anything grows, and draw it
+    Soak(soak::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -62,6 +65,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Sim(options) => sim::run(&options)?,
         Task::Chaos(options) => chaos::run(&options)?,
+        Task::Soak(options) => soak::run(&options)?,
     };
     Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

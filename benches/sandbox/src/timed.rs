@@ -15,8 +15,8 @@ use pinfold_provider::{
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue, Retention, Row, Seq,
-    SqliteStore, Standing, Store, StoreError, StoredExecution, Version,
+    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Pruned, Queue, Retention,
+    Row, Seq, SqliteStore, Standing, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::timeline::Timeline;
@@ -307,7 +307,7 @@ impl Store for TimedStore {
         self.real.forgotten_nodes().await
     }
 
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.real.prune(retention, limit).await
     }
 }

@@ -163,6 +163,9 @@ pub(crate) struct RetentionSettings {
     /// The history of what happened.
     #[config(default = "7d", env = "PINFOLD_RETENTION_HISTORY")]
     pub(crate) history: Time,
+    /// What an idempotency key was used for: a request that is repeated within this time is the same request.
+    #[config(default = "1d", env = "PINFOLD_RETENTION_KEYS")]
+    pub(crate) keys: Time,
     /// Logs.
     #[config(default = "7d", env = "PINFOLD_RETENTION_LOGS")]
     pub(crate) logs: Time,

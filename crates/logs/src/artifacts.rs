@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::archive::{digest, hex};
 use crate::name::{NameError, check_name, check_run};
 use crate::objects::Objects;
-use crate::retention::{Keep, RetentionError, day_before, groups};
+use crate::retention::{Expired, Group, Keep, RetentionError, day_before, groups};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
@@ -153,26 +153,36 @@ impl Artifacts {
     /// Deletes artifacts that were made so long ago and uploads that came to nothing, and says how many artifacts.
     pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
         let before = Timestamp(now.0.saturating_sub_unsigned(keep.artifacts_ms));
-        let mut expired = 0;
-        for group in groups(&self.objects, &self.objects.path(&["artifacts"])).await?.into_values() {
-            // What describes an artifact goes first, so that none is described that is not there.
-            let (described, contents): (Vec<_>, Vec<_>) =
-                group.paths.into_iter().partition(|(path, _)| is_description(path));
-            let mut kept = Vec::new();
-            for (path, at) in described {
-                if at < before {
-                    self.remove(&path).await?;
-                    expired += 1;
-                } else {
-                    kept.push(stem(&path));
-                }
+        let mut expired = Expired::default();
+        for run in groups(&self.objects, &self.objects.path(&["artifacts"])).await?.into_values() {
+            expired.take_in(self.expire_run(run, before, now).await);
+        }
+        expired.told()
+    }
+
+    async fn expire_run(
+        &self,
+        run: Group,
+        before: Timestamp,
+        now: Timestamp,
+    ) -> Result<usize, RetentionError> {
+        // What describes an artifact goes first, so that none is described that is not there.
+        let (described, contents): (Vec<_>, Vec<_>) =
+            run.paths.into_iter().partition(|(path, _)| is_description(path));
+        let (mut expired, mut kept) = (0, Vec::new());
+        for (path, at) in described {
+            if at < before {
+                self.remove(&path).await?;
+                expired += 1;
+            } else {
+                kept.push(stem(&path));
             }
-            for (path, at) in contents {
-                // One that is kept may be about to be described.
-                let is_old = at < before || (at < day_before(now) && !kept.contains(&stem(&path)));
-                if is_old {
-                    self.remove(&path).await?;
-                }
+        }
+        for (path, at) in contents {
+            // One that is kept may be about to be described.
+            let is_old = at < before || (at < day_before(now) && !kept.contains(&stem(&path)));
+            if is_old {
+                self.remove(&path).await?;
             }
         }
         Ok(expired)

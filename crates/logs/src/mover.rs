@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
+use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::StoreError;
 use rustix::fs::FlockOperation;
@@ -14,6 +15,10 @@ use crate::archive::{ArchiveError, Manifest, SEGMENT};
 use crate::limit::Left;
 use crate::logs::{Logs, ReadError};
 use crate::tail::Tail;
+
+/// Each waits for the disk several times, and the disk makes one wait of many: one after the other they would not keep up
+/// with sandboxes that come and go quickly.
+const SIDE_BY_SIDE: usize = 8;
 
 /// What became of one log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +60,10 @@ impl Logs {
         let listed = self.places.here();
         let here = listed.map_err(|source| self.files("list", PathBuf::from("logs"), source))?;
         let mut swept = Swept::default();
-        for sandbox in here {
-            match self.move_one(sandbox).await {
+        let one = |sandbox| async move { (sandbox, self.move_one(sandbox).await) };
+        let mut moves = stream::iter(here).map(one).buffered(SIDE_BY_SIDE);
+        while let Some((sandbox, moved)) = moves.next().await {
+            match moved {
                 Ok(Moved::Moved { .. }) => swept.moved.push(sandbox),
                 Ok(Moved::NotGone | Moved::Busy | Moved::Nothing) => {}
                 Err(error) => {
@@ -88,12 +95,22 @@ impl Logs {
             archive.put_manifest(&manifest).await?;
         }
         archive.verify(&manifest).await?;
-        let marked = self.places.mark_moved(sandbox);
-        marked.map_err(|source| self.files("mark as moved", directory.clone(), source))?;
-        let removed = self.places.remove_outputs(sandbox);
-        removed.map_err(|source| self.files("remove", directory, source))?;
-        drop(held);
+        self.leave(sandbox, held).await?;
         Ok(Moved::Moved { entries })
+    }
+
+    /// Readers go there from now on, and nothing is left here. Syncs take their time, and nobody else waits for them.
+    async fn leave(&self, sandbox: SandboxId, held: File) -> Result<(), MoveError> {
+        let places = self.places.clone();
+        let leaving = tokio::task::spawn_blocking(move || {
+            let marked = places.mark_moved(sandbox).map_err(|source| ("mark as moved", source));
+            let left =
+                marked.and_then(|()| places.remove_outputs(sandbox).map_err(|source| ("remove", source)));
+            drop(held);
+            left
+        });
+        let left = leaving.await.map_err(|_| ReadError::Interrupted)?;
+        left.map_err(|(doing, source)| self.files(doing, self.places.outputs_of(sandbox), source))
     }
 
     /// All that is not in the object store yet. None: there is nothing to keep.

@@ -47,6 +47,26 @@ pub(crate) struct Group {
     pub(crate) paths: Vec<(Path, Timestamp)>,
 }
 
+/// One that cannot be removed keeps nobody from removing the others.
+#[derive(Default)]
+pub(crate) struct Expired {
+    count: usize,
+    first_failure: Option<RetentionError>,
+}
+
+impl Expired {
+    pub(crate) fn take_in(&mut self, outcome: Result<usize, RetentionError>) {
+        match outcome {
+            Ok(gone) => self.count += gone,
+            Err(error) => drop(self.first_failure.get_or_insert(error)),
+        }
+    }
+
+    pub(crate) fn told(self) -> Result<usize, RetentionError> {
+        self.first_failure.map_or(Ok(self.count), Err)
+    }
+}
+
 impl Logs {
     /// Deletes logs that were moved, or last written, so long ago, and says how many. What is not proven gone stays.
     pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
@@ -55,10 +75,10 @@ impl Logs {
         // In this order: what was marked before is listed, or is not there any more.
         let marked = self.places.moved().map_err(files)?;
         let groups = groups(&self.objects, &all_logs(&self.objects)).await?;
-        let mut expired = 0;
+        let mut expired = Expired::default();
         for (name, group) in &groups {
             if let Ok(sandbox) = name.parse() {
-                expired += usize::from(self.expire_moved(sandbox, group, before, now).await?);
+                expired.take_in(self.expire_moved(sandbox, group, before, now).await.map(usize::from));
             }
         }
         for sandbox in marked {
@@ -67,9 +87,9 @@ impl Logs {
             }
         }
         for sandbox in self.places.here().map_err(files)? {
-            expired += usize::from(self.expire_here(sandbox, before).await?);
+            expired.take_in(self.expire_here(sandbox, before).await.map(usize::from));
         }
-        Ok(expired)
+        expired.told()
     }
 
     /// Without its manifest it is no log any more, so that goes first.

@@ -17,14 +17,31 @@ pub struct Housekeeping {
     pub keep: Keep,
 }
 
-impl Default for Housekeeping {
-    fn default() -> Self {
+/// Of what is kept for a short time only, nothing is kept for much longer.
+const LOOKS_WITHIN_RETENTION: u32 = 4;
+const SHORTEST: Duration = Duration::from_millis(100);
+
+impl Housekeeping {
+    #[must_use]
+    pub fn keeping(keep: Keep) -> Self {
+        let shortest = Duration::from_millis(keep.logs_ms.min(keep.artifacts_ms));
         Self {
-            move_every: Duration::from_secs(60),
-            expire_every: Duration::from_secs(3_600),
-            keep: Keep::default(),
+            move_every: often_enough(shortest, Duration::from_secs(60)),
+            expire_every: often_enough(shortest, Duration::from_secs(3_600)),
+            keep,
         }
     }
+}
+
+impl Default for Housekeeping {
+    fn default() -> Self {
+        Self::keeping(Keep::default())
+    }
+}
+
+/// How often to look for what is past its time.
+pub(crate) fn often_enough(keep: Duration, otherwise: Duration) -> Duration {
+    (keep / LOOKS_WITHIN_RETENTION).clamp(SHORTEST, otherwise)
 }
 
 /// Never ends by itself.

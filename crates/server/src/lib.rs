@@ -17,5 +17,5 @@ mod watches;
 
 pub use host::{Host, HostConfig, HostError, InFrontOf, Seams};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
-pub use rules::Rules;
+pub use rules::{KeepKeys, Rules};
 pub use service::{Failure, Service, receipt};

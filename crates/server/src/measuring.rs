@@ -9,6 +9,7 @@ use pinfold_store::StoreError;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::Service;
+use crate::housekeeping::often_enough;
 
 /// Soon, since what is forgotten before it is counted has lost its type of agent.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const THIN_OUT_EVERY: Duration = Duration::from_secs(15 * 60);
 /// Never ends by itself.
 pub(crate) async fn keep_measured(service: Arc<Service>, keep: Duration) {
     let (mut counting, mut seeing) = (every(COUNT_EVERY), every(SEEN_EVERY));
-    let (mut sampling, mut thinning) = (every(SAMPLE_EVERY), every(THIN_OUT_EVERY));
+    let (mut sampling, mut thinning) = (every(SAMPLE_EVERY), every(often_enough(keep, THIN_OUT_EVERY)));
     loop {
         tokio::select! {
             _ = counting.tick() => told(service.count_history()).await,

@@ -13,4 +13,17 @@ pub struct Rules {
     pub policy: Policy,
     /// When somebody is called, and how.
     pub alerts: AlertsConfig,
+    /// How long an idempotency key holds.
+    pub keep_keys: KeepKeys,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepKeys {
+    pub ms: u64,
+}
+
+impl Default for KeepKeys {
+    fn default() -> Self {
+        Self { ms: 24 * 3_600_000 }
+    }
 }

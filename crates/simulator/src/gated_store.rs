@@ -10,8 +10,8 @@ use pinfold_lifecycle::{
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue, Retention, Row, Seq,
-    Standing, Store, StoreError, StoredExecution, Version,
+    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Pruned, Queue, Retention,
+    Row, Seq, Standing, Store, StoreError, StoredExecution, Version,
 };
 
 use crate::chance::Chance;
@@ -252,7 +252,7 @@ impl Store for GatedStore {
         self.read(self.inner.forgotten_nodes()).await
     }
 
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.write(self.inner.prune(retention, limit)).await
     }
 }

@@ -133,6 +133,7 @@ macro_rules! conformance {
             only_what_is_settled_is_pruned,
             history_and_keys_are_pruned_by_their_own_times,
             at_most_so_many_are_pruned_at_once,
+            what_is_past_retention_is_gone_when_there_is_no_more,
             an_unreadable_row_is_shown_and_stays_due,
             an_unreadable_row_can_be_quarantined,
             an_unreadable_row_is_never_pruned,

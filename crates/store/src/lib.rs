@@ -32,7 +32,8 @@ pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums,
 pub use node::{Node, NodeSeen};
 pub use queue::{NewPlace, Place, PlaceEnd, Queue, Standing};
 pub use rows::{
-    Changes, Due, Filter, HistoryRow, Retention, Row, Seq, Stored, StoredExecution, Unreadable, Version,
+    Changes, Due, Filter, HistoryRow, Pruned, Retention, Row, Seq, Stored, StoredExecution, Unreadable,
+    Version,
 };
 pub use sqlite::{Counts, Fault, InlineStore, Patience, SqliteStore};
 pub use store::Store;

@@ -92,6 +92,15 @@ pub struct Retention {
     pub now: Timestamp,
 }
 
+/// What one turn of forgetting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Sandboxes whose records are gone.
+    pub sandboxes: usize,
+    /// There may be more that is past retention, of whatever kind: ask again.
+    pub more: bool,
+}
+
 impl Row {
     /// None where it cannot be read.
     #[must_use]

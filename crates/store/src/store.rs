@@ -5,7 +5,8 @@ use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId,
 
 use crate::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Queue, Retention, Row, Seq, StoreError, StoredExecution, Version,
+    HistoryRow, NewSandbox, Node, NodeSeen, Pruned, Queue, Retention, Row, Seq, StoreError, StoredExecution,
+    Version,
 };
 
 /// Where sandboxes are remembered. Any number of processes may use one store at once. A write that is answered
@@ -93,6 +94,6 @@ pub trait Store: Queue + Send + Sync + 'static {
     async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError>;
 
     /// Deletes what is past retention: records of settled sandboxes only, their executions, history, and
-    /// idempotency keys. At most `limit` sandboxes; says how many.
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError>;
+    /// idempotency keys. At most `limit` sandboxes, and of everything else as much as nobody has to wait for long.
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError>;
 }

@@ -85,8 +85,7 @@ impl Acknowledged {
         self.promises.executions.truncate(AGAIN);
         rng.shuffle(&mut self.artifacts);
         self.artifacts.truncate(AGAIN);
-        let kept: BTreeSet<_> =
-            self.promises.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
+        let kept: BTreeSet<_> = self.promises.sandboxes.iter().map(|sandbox| sandbox.id.clone()).collect();
         self.promises.deleted.retain(|id| kept.contains(id));
         self.receipts.retain(|id, _| kept.contains(id));
         self.ready.retain(|id| kept.contains(id));
@@ -121,7 +120,8 @@ mod tests {
     #[test]
     fn all_since_the_last_judgement_is_judged_and_some_of_what_was_before() {
         let keys: Vec<_> = (0..100).map(|number| number.to_string()).collect();
-        let lives = |keys: &[String]| keys.iter().flat_map(|key| [wished(key), made(key)]).collect::<Vec<_>>();
+        let lives =
+            |keys: &[String]| keys.iter().flat_map(|key| [wished(key), made(key)]).collect::<Vec<_>>();
         let notes = [lives(&keys[..50]), vec![Note::Judged], lives(&keys[50..])].concat();
 
         let acknowledged = Acknowledged::by(&notes, 7);

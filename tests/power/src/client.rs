@@ -72,8 +72,7 @@ impl<'a> Client<'a> {
             1 | 2 => json!({}),
             _ => json!({ "memory_mb": 64 }),
         };
-        let (key, answer) =
-            self.wish(Wished::Sandbox, json!({ "limits": limits, "task_id": self.name }))?;
+        let (key, answer) = self.wish(Wished::Sandbox, json!({ "limits": limits, "task_id": self.name }))?;
         if let Some(answer) = answer
             && let Some(id) = answer.text("/id")
         {
@@ -122,7 +121,14 @@ impl<'a> Client<'a> {
     }
 
     /// An answer with 200 is about what has ended.
-    fn note_run(&self, answer: &Answer, id: &str, sandbox: &str, says: String, exits_with: i64) -> Result<()> {
+    fn note_run(
+        &self,
+        answer: &Answer,
+        id: &str,
+        sandbox: &str,
+        says: String,
+        exits_with: i64,
+    ) -> Result<()> {
         let (has_ended, exit_code) = (answer.status == 200, answer.json()["exit_code"].as_i64());
         let (id, sandbox) = (id.to_owned(), sandbox.to_owned());
         self.ledger.note(&Note::Ran { id, sandbox, says, exits_with, has_ended, exit_code })
@@ -142,8 +148,7 @@ impl<'a> Client<'a> {
         self.ledger.note(&Note::Ending { id: sandbox.to_owned(), forget })?;
         self.live.retain(|live| live != sandbox);
         let query = format!("wait=15&force={force}&forget={}", u8::from(forget));
-        let answer =
-            self.ask("DELETE", &format!("/api/sandbox/{sandbox}?{query}"), None, &Payload::Nothing);
+        let answer = self.ask("DELETE", &format!("/api/sandbox/{sandbox}?{query}"), None, &Payload::Nothing);
         // With 202 the proof is still to come.
         if let Some(answer) = answer.filter(|answer| answer.status == 200) {
             self.ledger.note(&Note::Ended { id: sandbox.to_owned(), receipt: answer.json() })?;

@@ -46,9 +46,7 @@ impl Judge {
             |judge, server| {
                 told(in_time(|| what_is_there_is_wanted(&judge.kernel, &judge.data, server.pid())))
             },
-            |judge, server| {
-                told(in_time(|| nothing_is_a_lie(&server.api, &judge.acknowledged.promises)))
-            },
+            |judge, server| told(in_time(|| nothing_is_a_lie(&server.api, &judge.acknowledged.promises))),
             |judge, server| told(keys_hold(&server.api, &mut judge.acknowledged.promises)),
             |_, server| works_again(&server.api),
             |judge, server| {

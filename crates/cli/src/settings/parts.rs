@@ -8,7 +8,7 @@ use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
 use pinfold_lifecycle::{AdmissionLimits, LabelQuotas, Policy, QuotaRules, Reserve, Spec};
 use pinfold_logs::Keep;
 use pinfold_server::http::{Housekeeping, ServerConfig};
-use pinfold_server::{BucketPlace, ObjectsPlace, Rules};
+use pinfold_server::{BucketPlace, KeepKeys, ObjectsPlace, Rules};
 
 use super::load::{Loaded, SettingsError};
 use super::profiles::key_of;
@@ -55,8 +55,10 @@ impl Loaded {
         let ranges = [
             ("retention.records", kept.records, 1_000, 3_650 * DAY_MS),
             ("retention.history", kept.history, 1_000, 3_650 * DAY_MS),
+            ("retention.keys", kept.keys, 1_000, 3_650 * DAY_MS),
             ("retention.logs", kept.logs, 1_000, 3_650 * DAY_MS),
             ("retention.artifacts", kept.artifacts, 1_000, 3_650 * DAY_MS),
+            ("retention.metrics", kept.metrics, 1_000, 3_650 * DAY_MS),
             ("sandboxes.start", sandboxes.start, 1_000, DAY_MS),
             ("sandboxes.grace", sandboxes.grace, 0, 3_600_000),
             ("sandboxes.stop_attempt", sandboxes.stop_attempt, 1_000, 3_600_000),
@@ -255,7 +257,7 @@ impl Loaded {
             burst: requests.burst,
             connections: requests.connections.get(),
             wrong_tokens: requests.wrong_tokens,
-            housekeeping: Housekeeping { keep: self.keep(), ..Housekeeping::default() },
+            housekeeping: Housekeeping::keeping(self.keep()),
             keep_figures: Duration::from_millis(self.settings.retention.metrics.0),
         }
     }
@@ -267,7 +269,12 @@ impl Loaded {
     }
 
     pub(crate) fn rules(&self) -> Result<Rules, SettingsError> {
-        Ok(Rules { profiles: self.profiles()?, policy: self.policy(), alerts: self.alerts()? })
+        Ok(Rules {
+            profiles: self.profiles()?,
+            policy: self.policy(),
+            alerts: self.alerts()?,
+            keep_keys: KeepKeys { ms: self.settings.retention.keys.0 },
+        })
     }
 
     pub(crate) fn objects(&self) -> ObjectsPlace {

@@ -12,7 +12,7 @@ use pinfold_lifecycle::{
 use pinfold_provider::fake::Call;
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, InlineStore, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Queue,
+    HistoryRow, InlineStore, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Pruned, Queue,
     Retention, Row, Seq, Standing, Store, StoreError, StoredExecution, Version,
 };
 use tokio::time::{sleep, timeout};
@@ -269,7 +269,7 @@ impl Store for LateStore {
         self.0.forgotten_nodes().await
     }
 
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.0.prune(retention, limit).await
     }
 }

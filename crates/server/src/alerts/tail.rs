@@ -1,20 +1,22 @@
-//! What happened lately, read from the history once and kept for as long as it counts.
+//! What happened lately, read from the history once and kept for as long as it counts: as sums of seconds, so that a busy
+//! server needs no more room for it than an idle one.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use pinfold_lifecycle::{Cause, Fact, SandboxId, Timestamp};
 use pinfold_metrics::has_failed;
-use pinfold_store::{HistoryRow, Seq, Store, StoreError};
+use pinfold_store::{HistoryRow, Seq, Store, StoreError, step_of};
 
 /// Read at a time.
 const ROWS: usize = 1_000;
+const SECOND_MS: u64 = 1_000;
 
 /// The end of the history, as far as alerts go by it.
 #[derive(Default)]
 pub(super) struct Tail {
     /// None: nothing was read yet.
     read_to: Option<Seq>,
-    counted: VecDeque<(Timestamp, Counted)>,
+    seconds: BTreeMap<Timestamp, Lately>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,19 +61,24 @@ impl Tail {
         };
         loop {
             let rows = store.history(None, at, ROWS).await?;
-            self.counted.extend(rows.iter().filter_map(|row| Some((row.record.at, counted(row)?))));
+            rows.iter().for_each(|row| self.add(row));
             at = rows.last().map_or(at, |row| row.seq);
             self.read_to = Some(at);
             if rows.len() < ROWS {
                 break;
             }
         }
-        while self.counted.front().is_some_and(|(at, _)| *at < from) {
-            self.counted.pop_front();
-        }
+        // A second counts as long as any of it does.
+        self.seconds = self.seconds.split_off(&step_of(from, SECOND_MS));
         let mut lately = Lately::default();
-        self.counted.iter().filter(|(at, _)| *at >= from).for_each(|(_, counted)| lately.add(*counted));
+        self.seconds.values().for_each(|second| lately.add_all(second));
         Ok(lately)
+    }
+
+    fn add(&mut self, row: &HistoryRow) {
+        if let Some(counted) = counted(row) {
+            self.seconds.entry(step_of(row.record.at, SECOND_MS)).or_default().add(counted);
+        }
     }
 }
 
@@ -134,5 +141,60 @@ impl Lately {
             }
             Counted::Stray { of } => drop(self.strays.insert(of)),
         }
+    }
+
+    fn add_all(&mut self, other: &Self) {
+        let Self {
+            executions, failed, timed_out, inactive, starts, starts_failed, stops, stops_failed, ..
+        } = other;
+        self.executions += executions;
+        self.failed += failed;
+        self.timed_out += timed_out;
+        self.inactive += inactive;
+        self.starts += starts;
+        self.starts_failed += starts_failed;
+        self.stops += stops;
+        self.stops_failed += stops_failed;
+        self.strays.extend(&other.strays);
+        self.timeouts.extend(&other.timeouts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pinfold_lifecycle::{Generation, NodeId, Record};
+
+    use super::*;
+
+    fn row(of: u128, at: i64, fact: Fact) -> HistoryRow {
+        let record = Record { at: Timestamp(at), by: NodeId(1), fact };
+        HistoryRow { seq: Seq(at), sandbox: SandboxId(of), record }
+    }
+
+    #[test]
+    fn however_much_happens_it_takes_the_room_of_its_seconds() {
+        let mut tail = Tail::default();
+
+        for at in 0..10_000 {
+            tail.add(&row(7, at, Fact::BecameReady { generation: Generation(1) }));
+        }
+
+        assert_eq!(tail.seconds.len(), 10);
+        assert_eq!(tail.seconds.values().map(|second| second.starts).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn the_sum_of_seconds_is_what_happened_in_them_and_names_each_sandbox_once() {
+        let (ready, stray) =
+            (Fact::BecameReady { generation: Generation(1) }, Fact::StrayFound { generation: Generation(2) });
+        let mut tail = Tail::default();
+        for (of, at, fact) in [(1, 100, &ready), (2, 900, &stray), (1, 1_100, &stray), (2, 5_000, &stray)] {
+            tail.add(&row(of, at, fact.clone()));
+        }
+
+        let mut lately = Lately::default();
+        tail.seconds.values().for_each(|second| lately.add_all(second));
+
+        assert_eq!((lately.starts, lately.strays), (1, BTreeSet::from([SandboxId(1), SandboxId(2)])));
     }
 }

@@ -72,7 +72,7 @@ struct ExecuteQuery {
 /// clean up. Where the sandbox fails it is tried again, three times in all, each time in a new one.
 #[utoipa::path(post, operation_id = "execute_agent", path = "/api/agents/execute", tag = "agents",
     params(ExecuteQuery, ("Idempotency-Key" = Option<String>, Header,
-        description = "The same key with the same wish gives the same run for a day")),
+        description = "The same key with the same wish gives the same run for a day, or for as long as the server is told to remember it")),
     request_body = AgentRequest,
     responses(
         (status = 200, description = "It has ended, and its sandbox is proven gone", body = AgentRun),

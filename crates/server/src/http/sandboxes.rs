@@ -91,7 +91,7 @@ struct CreateQuery {
 /// Make a sandbox, and wait until it is ready.
 #[utoipa::path(post, operation_id = "create_sandbox", path = "/api/sandbox", tag = "sandboxes",
     params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
-        description = "The same key with the same wish gives the same sandbox for a day")),
+        description = "The same key with the same wish gives the same sandbox for a day, or for as long as the server is told to remember it")),
     request_body = CreateSandbox,
     responses(
         (status = 201, description = "It is ready", body = Sandbox),

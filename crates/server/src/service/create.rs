@@ -17,7 +17,6 @@ use super::{Caller, Failure, Service, words};
 
 const LONGEST_NAME: usize = 128;
 const LONGEST_KEY: usize = 255;
-const DAY_MS: u64 = 24 * 3_600_000;
 /// How long the proof that a failed start left nothing may take.
 const PROOF_MS: u64 = 10_000;
 
@@ -137,7 +136,7 @@ impl Service {
         Ok(IdempotencyKey {
             key: format!("{owner}:{key}"),
             request: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-            expires_at: self.now().after_ms(DAY_MS),
+            expires_at: self.now().after_ms(self.rules.keep_keys.ms),
         })
     }
 

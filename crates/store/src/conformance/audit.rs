@@ -6,6 +6,9 @@ use super::Subject;
 use super::world::NOON;
 use crate::{Note, Retention, Role};
 
+/// More than goes in one transaction.
+const MANY: u64 = 25_000;
+
 fn note(number: u64) -> Note {
     Note {
         at: NOON.after_ms(number),
@@ -46,4 +49,15 @@ pub async fn who_asked_is_kept_as_long_as_the_history(subject: &dyn Subject) {
     assert_eq!(audit.notes(0, 10).await.unwrap(), before[2..]);
     audit.note(vec![note(9)]).await.unwrap();
     assert!(audit.notes(before[3].0, 10).await.unwrap().len() == 1, "a place was used again");
+}
+
+pub async fn what_is_past_retention_is_gone_when_there_is_no_more(subject: &dyn Subject) {
+    let (audit, store) = (subject.audit(), subject.store());
+    audit.note((0..MANY).map(note).collect()).await.unwrap();
+
+    let history_before = NOON.after_ms(MANY);
+    let retention = Retention { records_before: NOON, history_before, now: history_before };
+    while store.prune(retention, 10).await.unwrap().more {}
+
+    assert_eq!(audit.notes(0, 1).await.unwrap(), []);
 }

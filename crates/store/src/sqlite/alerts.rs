@@ -141,19 +141,21 @@ pub(super) fn settle(connection: &Connection, settled: &DeliverySettled) -> Resu
     Ok(changed > 0)
 }
 
-pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<(), WriteError> {
+/// The largest number of rows that went in one statement.
+pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<usize, WriteError> {
+    let mut gone = 0;
     for table in ["alert_history", "deliveries"] {
         let old = format!(
             "DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE at < ?1 ORDER BY at LIMIT ?2)"
         );
-        connection.prepare_cached(&old)?.execute((before.0, limit))?;
+        gone = gone.max(connection.prepare_cached(&old)?.execute((before.0, limit))?);
         let many = format!(
             "DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table}
              WHERE seq <= (SELECT max(seq) FROM {table}) - ?1 ORDER BY seq LIMIT ?2)"
         );
-        connection.prepare_cached(&many)?.execute((MOST_ROWS, limit))?;
+        gone = gone.max(connection.prepare_cached(&many)?.execute((MOST_ROWS, limit))?);
     }
-    Ok(())
+    Ok(gone)
 }
 
 fn history(

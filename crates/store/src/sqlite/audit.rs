@@ -31,13 +31,13 @@ pub(super) fn add(connection: &Connection, notes: &[Note]) -> Result<(), WriteEr
     Ok(())
 }
 
-pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<(), WriteError> {
-    connection
+pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<usize, WriteError> {
+    let gone = connection
         .prepare_cached(
             "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit WHERE at < ?1 ORDER BY at LIMIT ?2)",
         )?
         .execute((before.0, limit))?;
-    Ok(())
+    Ok(gone)
 }
 
 fn list(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Vec<(i64, Note)>> {

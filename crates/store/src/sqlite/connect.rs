@@ -7,6 +7,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::log;
+
 /// A writer of another process holds the lock for milliseconds. SQLite's own waits grow to a tenth of a second,
 /// and then lose the race against everybody else.
 const STEP: Duration = Duration::from_millis(1);
@@ -35,6 +37,8 @@ pub(super) fn for_writing(path: &Path, patience: Patience) -> rusqlite::Result<C
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // The writer copies the log when nobody waits; this is for when it does not come to that.
     connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
+    // What it grew to in a hurry is given back when it begins anew.
+    connection.pragma_update(None, "journal_size_limit", log::LENGTH.cast_signed())?;
     Ok(connection)
 }
 

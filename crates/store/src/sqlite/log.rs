@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// More than is written between two copies of the log into the database; from then on it is written over.
-const LENGTH: u64 = 16 << 20;
+pub(super) const LENGTH: u64 = 16 << 20;
 const STEP: usize = 1 << 20;
 
 /// Makes the log of this database so long. Others may write to it at the same time: zeros are only ever added behind

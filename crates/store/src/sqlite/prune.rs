@@ -4,40 +4,43 @@ use pinfold_lifecycle::{Demand, Sandbox, Timestamp};
 use rusqlite::Connection;
 
 use super::failure::WriteError;
-use super::ledger::{Ledger, Share};
+use super::ledger::{Ledger, Share, signed};
 use super::text;
 use super::{alerts, audit, queue};
-use crate::Retention;
+use crate::{Pruned, Retention};
 
-/// So many records and keys go in one transaction, that nobody waits long behind it.
-const ROWS_AT_ONCE: i64 = 10_000;
+/// So many rows of each other kind go in one transaction, that nobody waits long behind it.
+const ROWS_AT_ONCE: usize = 10_000;
 
 pub(super) fn run(
     connection: &Connection,
     ledger: &mut Ledger,
     retention: Retention,
     limit: usize,
-) -> Result<usize, WriteError> {
+) -> Result<Pruned, WriteError> {
+    let at_once = signed(ROWS_AT_ONCE as u64);
     let settled = settled_before(connection, retention.records_before, limit)?;
     for (id, sandbox) in &settled {
         ledger.forget(Share::of(sandbox, Demand::default()));
         connection.prepare_cached("DELETE FROM sandboxes WHERE id = ?1")?.execute([id])?;
     }
-    connection
+    let history = connection
         .prepare_cached(
             "DELETE FROM history WHERE seq IN (SELECT seq FROM history WHERE at < ?1 ORDER BY at LIMIT ?2)",
         )?
-        .execute((retention.history_before.0, ROWS_AT_ONCE))?;
-    connection
+        .execute((retention.history_before.0, at_once))?;
+    let keys = connection
         .prepare_cached(
             "DELETE FROM idempotency_keys WHERE key IN
              (SELECT key FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
         )?
-        .execute((retention.now.0, ROWS_AT_ONCE))?;
-    queue::prune(connection, retention.records_before, ROWS_AT_ONCE)?;
-    audit::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
-    alerts::prune(connection, retention.history_before, ROWS_AT_ONCE)?;
-    Ok(settled.len())
+        .execute((retention.now.0, at_once))?;
+    let places = queue::prune(connection, retention.records_before, at_once)?;
+    let notes = audit::prune(connection, retention.history_before, at_once)?;
+    let alerts = alerts::prune(connection, retention.history_before, at_once)?;
+    let is_full = |gone: usize| gone >= ROWS_AT_ONCE;
+    let more = settled.len() == limit || [history, keys, places, notes, alerts].into_iter().any(is_full);
+    Ok(Pruned { sandboxes: settled.len(), more })
 }
 
 /// What cannot be read is not deleted, whatever its columns say.

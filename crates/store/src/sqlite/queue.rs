@@ -233,13 +233,13 @@ pub(super) fn end_overdue(connection: &Connection, now: Timestamp) -> Result<usi
     Ok(expired + abandoned)
 }
 
-pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<(), WriteError> {
-    connection
+pub(super) fn prune(connection: &Connection, before: Timestamp, limit: i64) -> Result<usize, WriteError> {
+    let gone = connection
         .prepare_cached(
             "DELETE FROM queue WHERE seq IN (SELECT seq FROM queue WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)",
         )?
         .execute((before.0, limit))?;
-    Ok(())
+    Ok(gone)
 }
 
 impl From<WriteError> for JoinError {

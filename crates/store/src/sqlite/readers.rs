@@ -1,8 +1,10 @@
 //! Read-only connections beside the writer. A read runs on the thread that asks: it takes some ten microseconds,
 //! less than to hand it to another thread.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use rusqlite::Connection;
 
@@ -10,7 +12,12 @@ use super::connect::{self, Patience};
 use super::failure::Failure;
 use crate::StoreError;
 
-const KEPT: usize = 8;
+/// More could not read at the same time, and each has pages in memory. Where one has to wait for its turn, another may
+/// be wanted for a moment.
+fn kept() -> usize {
+    const MOST: usize = 8;
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST)
+}
 
 /// At least one connection is open at all times. While one is, a transaction whose sync has failed is forgotten
 /// when the writer reopens, instead of being found again in the log.
@@ -18,6 +25,7 @@ pub(super) struct Readers {
     path: PathBuf,
     patience: Patience,
     idle: Mutex<Vec<Connection>>,
+    kept: usize,
 }
 
 impl Readers {
@@ -25,7 +33,7 @@ impl Readers {
         let first = connect::for_reading(&path, patience)?;
         // A connection takes part in the log from its first read on.
         first.query_row("SELECT seq FROM ledger", [], |_| Ok(()))?;
-        Ok(Self { path, patience, idle: Mutex::new(vec![first]) })
+        Ok(Self { path, patience, idle: Mutex::new(vec![first]), kept: kept() })
     }
 
     pub(super) fn read<T>(
@@ -41,7 +49,7 @@ impl Readers {
         };
         let answer = question(&connection).map_err(failed);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
+        if idle.len() < self.kept {
             idle.push(connection);
         }
         answer

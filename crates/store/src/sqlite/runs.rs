@@ -10,7 +10,8 @@ use super::read;
 use super::write::{Write, Wrote};
 use crate::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, NewSandbox, Node, NodeSeen, Retention, Row, Seq, Store, StoreError, StoredExecution, Version,
+    HistoryRow, NewSandbox, Node, NodeSeen, Pruned, Retention, Row, Seq, Store, StoreError, StoredExecution,
+    Version,
 };
 
 /// Runs statements: on a thread of their own, or at once.
@@ -172,9 +173,9 @@ impl<R: Runs> Store for R {
         self.read("list forgotten nodes", read::forgotten_nodes)
     }
 
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         match self.write(Write::Prune { retention, limit }).await? {
-            Wrote::Pruned(count) => Ok(count),
+            Wrote::Pruned(pruned) => Ok(pruned),
             _ => Err(mixed_up()),
         }
     }

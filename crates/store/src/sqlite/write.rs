@@ -10,7 +10,7 @@ use super::ledger::{Ledger, signed};
 use super::{alerts, audit, chores, commit, create, measures, pool, prune, queue, read, tokens};
 use crate::{
     AlertChange, CameTo, Change, Claim, Count, Created, DeliveryClaim, DeliverySettled, NewPlace, NewRun,
-    NewSandbox, Node, Note, PlaceEnd, Retention, RunId, TakeTurn, Token, Turn, Version,
+    NewSandbox, Node, Note, PlaceEnd, Pruned, Retention, RunId, TakeTurn, Token, Turn, Version,
 };
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) enum Wrote {
     Committed(Version),
     Beaten,
     Left(bool),
-    Pruned(usize),
+    Pruned(Pruned),
     TokenAdded,
     Revoked(bool),
     Noted,

@@ -26,7 +26,8 @@ pub(super) struct Disks {
 impl Disks {
     /// With nothing on them.
     pub(super) fn make(place: &Path) -> Result<Self> {
-        let [before, now, log, ledger] = ["disk", "disk.now", "disk.log", "ledger"].map(|name| place.join(name));
+        let [before, now, log, ledger] =
+            ["disk", "disk.now", "disk.log", "ledger"].map(|name| place.join(name));
         for file in [&before, &ledger] {
             File::create(file).with_context(|| format!("could not make `{}`", file.display()))?;
         }

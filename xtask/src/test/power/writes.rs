@@ -73,8 +73,9 @@ fn entries(log: &[u8]) -> Vec<Entry> {
     let mut at = SECTOR;
     while let Some(head) = log.get(at..at + SECTOR) {
         at += SECTOR;
-        let [sector, sectors, flags] =
-            [0, 8, 16].map(|field| head[field..field + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+        let [sector, sectors, flags] = [0, 8, 16].map(|field| {
+            head[field..field + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        });
         let is_head = flags & !ALL_FLAGS == 0 && head[24..].iter().all(|byte| *byte == 0);
         if !is_head || sectors == 0 && flags & FLUSH == 0 {
             continue;

@@ -1,0 +1,76 @@
+//! How many lives begin in a second: as many as asked for, or as many as leave the machine the room that it should have.
+
+/// A step up is small, so that the rate comes to rest; a step down is what the load calls for, but never a fall.
+const STEP_UP: f64 = 1.02;
+const LARGEST_STEP_DOWN: f64 = 0.8;
+/// So much below its bound the machine has to be before the rate goes up again.
+const ROOM: f64 = 0.95;
+const LEAST: f64 = 0.5;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pacer {
+    asked: f64,
+    /// The share of all processors that may be busy.
+    bound: f64,
+    rate: f64,
+}
+
+impl Pacer {
+    pub(crate) fn new(asked: f64, bound: f64) -> Self {
+        Self { asked, bound, rate: asked }
+    }
+
+    /// Lives in a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Takes in how busy the machine was lately.
+    pub(crate) fn adapt(&mut self, busy: f64) {
+        if busy > self.bound {
+            self.rate *= (self.bound / busy).max(LARGEST_STEP_DOWN);
+        } else if busy < self.bound * ROOM {
+            self.rate *= STEP_UP;
+        }
+        self.rate = self.rate.clamp(LEAST.min(self.asked), self.asked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_with_room_gets_the_rate_that_was_asked_for() {
+        let mut pacer = Pacer::new(20.0, 0.7);
+
+        pacer.adapt(0.3);
+
+        assert_eq!(pacer.rate(), 20.0);
+    }
+
+    #[test]
+    fn a_machine_that_is_too_busy_gets_fewer_and_fewer() {
+        let mut pacer = Pacer::new(20.0, 0.7);
+
+        pacer.adapt(0.75);
+        let once = pacer.rate();
+        (0..100).for_each(|_| pacer.adapt(1.0));
+
+        assert!((18.6..18.7).contains(&once), "{once}");
+        assert_eq!(pacer.rate(), LEAST);
+    }
+
+    #[test]
+    fn the_rate_comes_to_rest_where_the_machine_is_just_below_its_bound() {
+        let mut pacer = Pacer::new(20.0, 0.7);
+
+        // Each life takes 6 % of the machine.
+        for _ in 0..200 {
+            pacer.adapt((pacer.rate() * 0.06).min(1.0));
+        }
+
+        let busy = pacer.rate() * 0.06;
+        assert!((0.7 * ROOM..=0.7).contains(&busy), "{busy}");
+    }
+}
