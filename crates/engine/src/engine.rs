@@ -1,7 +1,7 @@
 //! The engine as its callers see it: wishes go in, and answers say what is proven.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, OnceLock};
 
 use pinfold_lifecycle::{
     AdmissionLimits, Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
@@ -20,7 +20,8 @@ use crate::pool::Pool;
 use crate::questions::Questions;
 use crate::waiting::{Listener, Waiters};
 use crate::{
-    ApplyError, Census, Clock, Config, Ids, Reconcile, ReconcileError, ReconcileReport, WaitError, Waited,
+    ApplyError, Census, Clock, Config, Ids, Onlooker, Reconcile, ReconcileError, ReconcileReport, WaitError,
+    Waited,
 };
 
 /// What an engine works with. Everything it learns of the world comes through these.
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) pool: Pool,
+    pub(crate) onlooker: OnceLock<Arc<dyn Onlooker>>,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
@@ -127,6 +129,7 @@ impl Engine {
             lanes: Lanes::new(&config),
             waiters: Arc::default(),
             pool: Pool::default(),
+            onlooker: OnceLock::new(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,

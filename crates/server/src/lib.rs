@@ -13,9 +13,11 @@ mod measuring;
 mod objects;
 mod rules;
 pub mod service;
+mod telemetry;
 mod watches;
 
 pub use host::{Host, HostConfig, HostError};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
 pub use rules::Rules;
 pub use service::{Failure, Service, receipt};
+pub use telemetry::{BadCollector, BadHeader, Collector, TelemetryConfig};
