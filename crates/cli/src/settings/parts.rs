@@ -31,6 +31,7 @@ impl Loaded {
         }
         self.cleanup()?;
         self.alerts()?;
+        self.telemetry()?;
         let profiles = self.profiles()?;
         self.plans(&profiles).map(drop)
     }
@@ -217,6 +218,8 @@ impl Loaded {
             wrong_tokens: requests.wrong_tokens,
             housekeeping: Housekeeping { keep: self.keep(), ..Housekeeping::default() },
             keep_figures: Duration::from_millis(self.settings.retention.metrics.0),
+            // What cannot be was refused when it was read.
+            telemetry: self.telemetry().unwrap_or_default(),
         }
     }
 

@@ -151,3 +151,64 @@ fn not_taken(error: &PostError) -> NotTaken {
     };
     NotTaken { why: error.to_string(), may_be_later }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Mutex, MutexGuard};
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+            self.0.lock().unwrap()
+        }
+
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.lock())).unwrap()
+        }
+    }
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dropped_is_told_once_in_a_minute_with_how_much_it_was() {
+        let log = Log::default();
+        let written = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || written.clone());
+        let _here = tracing::subscriber::set_default(subscriber.finish());
+        let collector = Collector::at("http://localhost").unwrap();
+        let mut delivery = Delivery::of(Signal::Traces, &collector);
+
+        delivery.taken();
+        assert_eq!(log.take(), "");
+        delivery.lost(3, "it is down");
+        let first = log.take();
+        assert!(first.contains("dropped=3 dropped_in_all=3 why=\"it is down\""), "{first}");
+        for _ in 0..10_000 {
+            delivery.lost(2, "it is down");
+        }
+        assert_eq!(log.take(), "");
+        advance(SAY_EVERY).await;
+        delivery.lost(1, "it is down");
+        let next = log.take();
+        assert!(next.lines().count() == 1 && next.contains("dropped=20001 dropped_in_all=20004"), "{next}");
+        delivery.taken();
+        delivery.taken();
+        let again = log.take();
+        assert!(again.lines().count() == 1 && again.contains("takes telemetry again"), "{again}");
+    }
+}

@@ -219,3 +219,28 @@ impl Turn<'_> {
         span.end_with_timestamp(self.tracing.clock.now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn what_is_never_heard_of_again_makes_room() {
+        let mut open = Open::default();
+        let at = |second: u64| UNIX_EPOCH + Duration::from_secs(second);
+
+        for number in 0..(MOST as u64 + 2) {
+            // Ids grow with time, as a rule; here they do not.
+            let id = SandboxId(u128::from(u64::MAX - number));
+            open.put(Operation::Create(id), at(number), Context::new());
+        }
+
+        assert_eq!(open.0.len(), MOST);
+        let has = |number: u64| {
+            open.context_of(Operation::Create(SandboxId(u128::from(u64::MAX - number)))).is_some()
+        };
+        assert!(!has(0) && !has(1) && has(2));
+    }
+}

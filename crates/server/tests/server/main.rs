@@ -24,4 +24,5 @@ mod resources;
 mod runbook;
 mod runs;
 mod streams;
+mod telemetry;
 mod terminal;
