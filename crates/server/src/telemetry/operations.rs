@@ -94,9 +94,7 @@ impl Turn<'_> {
         match &record.fact {
             Fact::Created | Fact::Pooled => self.created(record),
             Fact::BecameReady { .. } => self.end(create, "ready", None, Status::Unset),
-            Fact::StartFailed { cause, .. } | Fact::TryFailed { cause, .. } => {
-                self.note(create, "try_failed", *cause)
-            }
+            Fact::StartFailed { cause, .. } => self.note(create, "start_failed", *cause),
             Fact::EndDecided { cause } => {
                 self.end(create, "ended", Some(*cause), Status::error(word(cause)));
                 if !self.freed {
@@ -113,6 +111,7 @@ impl Turn<'_> {
             Fact::EndMoved { .. }
             | Fact::LaunchBegan { .. }
             | Fact::Launched { .. }
+            | Fact::TryFailed { .. }
             | Fact::NextTryWaits { .. }
             | Fact::WorkAccepted { .. }
             | Fact::RestartAsked { .. }

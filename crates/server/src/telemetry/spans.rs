@@ -70,6 +70,8 @@ impl Spans {
     /// Tries a body. While a sandbox is created that is part of it.
     pub(crate) async fn probing(&self, body: Body, probe: impl Future<Output = Probed>) -> Probed {
         let Some(tracing) = self.tracing() else { return probe.await };
+        let parent =
+            tracing.open().context_of(Operation::Create(body.sandbox)).unwrap_or_else(Context::current);
         let began = tracing.clock.now();
         let probed = probe.await;
         let (verdict, status) = match &probed {
@@ -77,8 +79,6 @@ impl Spans {
             Probed::Failed(_) => ("failed", Status::error("failed")),
             Probed::Unknown { .. } => ("unknown", Status::error("unknown")),
         };
-        let parent =
-            tracing.open().context_of(Operation::Create(body.sandbox)).unwrap_or_else(Context::current);
         let attributes = vec![sandbox(body.sandbox), generation(body.generation.0), outcome(verdict)];
         tracing.tell("probe", &parent, began, attributes, status);
         probed
