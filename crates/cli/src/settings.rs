@@ -10,6 +10,7 @@ mod profiles;
 mod provenance;
 #[cfg(test)]
 mod reference;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -26,6 +27,7 @@ pub(crate) use cleanup::CleanupSettings;
 pub(crate) use load::{Loaded, SettingsError, load};
 pub(crate) use profiles::ProfileSettings;
 pub(crate) use provenance::{Origin, Shown};
+pub(crate) use telemetry::TelemetrySettings;
 pub(crate) use values::{Fate, LogFormat, Secret, Time};
 
 /// The file in the data directory that is read when no other is named.
@@ -57,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) agents: AgentSettings,
     #[config(nested)]
     pub(crate) alerts: AlertSettings,
+    #[config(nested)]
+    pub(crate) telemetry: TelemetrySettings,
     /// What sandboxes of one type of agent get otherwise than is built in: a table for each, such as
     /// `[profiles.IMPLEMENTATION]` with `memory_mb = 2048`. A type of your own says which one it begins from, as in
     /// `[profiles.REVIEW]` with `like = "VALIDATION"`. `pinfold config show` lists all types and their keys.

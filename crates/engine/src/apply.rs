@@ -197,6 +197,9 @@ impl Inner {
     /// What a commit brings with it. It is durable now, so it may be acted on.
     pub(crate) fn follow(self: Arc<Self>, transition: Transition) {
         let sandbox = &transition.sandbox;
+        if let Some(onlooker) = self.onlooker.get() {
+            onlooker.committed(sandbox, &transition.records);
+        }
         for record in &transition.records {
             tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);
         }

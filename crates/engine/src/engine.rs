@@ -1,7 +1,7 @@
 //! The engine as its callers see it: wishes go in, and answers say what is proven.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, OnceLock};
 
 use pinfold_lifecycle::{
     AdmissionLimits, Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
@@ -22,8 +22,8 @@ use crate::queue::Line;
 use crate::room::Room;
 use crate::waiting::{Listener, Waiters};
 use crate::{
-    AdmitError, ApplyError, Census, Clock, Config, Ids, QueueAsk, Reconcile, ReconcileError, ReconcileReport,
-    WaitError, Waited,
+    AdmitError, ApplyError, Census, Clock, Config, Ids, Onlooker, QueueAsk, Reconcile, ReconcileError,
+    ReconcileReport, WaitError, Waited,
 };
 
 /// What an engine works with. Everything it learns of the world comes through these.
@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) pool: Pool,
     pub(crate) room: Room,
     pub(crate) line: Line,
+    pub(crate) onlooker: OnceLock<Arc<dyn Onlooker>>,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
@@ -142,6 +143,7 @@ impl Engine {
             pool: Pool::default(),
             room: Room::default(),
             line: Line::default(),
+            onlooker: OnceLock::new(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,

@@ -61,6 +61,15 @@ impl Inner {
         self: Arc<Self>,
         how: Reconcile,
     ) -> Result<ReconcileReport, ReconcileError> {
+        let began_at = self.clock.now();
+        let report = self.compare(how).await;
+        if let Some(onlooker) = self.onlooker.get() {
+            onlooker.compared(how, self.clock.now().ms_since(began_at), report.as_ref());
+        }
+        report
+    }
+
+    async fn compare(self: &Arc<Self>, how: Reconcile) -> Result<ReconcileReport, ReconcileError> {
         let Discovered { found, unreadable } = self.provider.discover().await?;
         let mut report = ReconcileReport {
             bodies: found.len(),

@@ -1,4 +1,5 @@
-//! The text that Prometheus reads, in the order of the catalogue. What is not known is left out, never told as 0.
+//! All figures of one moment, in the order of the catalogue, and the text that Prometheus reads. What is not known is left
+//! out, never told as 0.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +10,12 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::catalogue::{self as names, CATALOGUE, CPU, HTTP, Kind, Metric, Scope};
+use crate::catalogue::{self as names, CATALOGUE, CPU, HTTP, Kind, Metric};
 use crate::cleaned::{FAILED, ITEMS, LAYERS, SUCCEEDED, last_run};
 use crate::labels::CAUSES;
-use crate::latency::{BOUNDS_MS, Histogram, float};
+use crate::latency::float;
 use crate::standing::{AGES, OLDER, Standing, bytes};
-use crate::{AgentTypes, Latency, Meter, Sums, word};
+use crate::{AgentTypes, Family, Latency, Meter, Point, Sums, Times, Value, word};
 
 /// What the text is sent as.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,11 +33,26 @@ pub struct Exposition {
 impl Exposition {
     pub fn text(self, meter: &Meter) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(self));
-        meter.register(&mut registry);
+        registry.register_collector(Box::new(Families(self.families(meter))));
         let mut told = String::new();
         text::encode(&mut told, &registry)?;
         Ok(told)
+    }
+
+    /// Those of which something is known.
+    #[must_use]
+    pub fn families(&self, meter: &Meter) -> Vec<Family> {
+        let number = |(labels, value)| Point { labels, value: Value::Number(value) };
+        let points = |metric: &Metric| -> Vec<Point> {
+            match metric.kind {
+                Kind::Counter => self.counters(metric).into_iter().map(number).collect(),
+                Kind::Gauge => self.gauges(metric).into_iter().map(number).collect(),
+                Kind::Histogram if metric.name == HTTP => meter.answers(),
+                Kind::Histogram => self.histograms(metric),
+            }
+        };
+        let families = CATALOGUE.iter().map(|metric| Family { metric, points: points(metric) });
+        families.filter(|family| !family.points.is_empty()).collect()
     }
 
     fn counters(&self, metric: &Metric) -> Vec<(Vec<String>, f64)> {
@@ -117,7 +133,7 @@ impl Exposition {
         }
     }
 
-    fn histograms(&self, metric: &Metric) -> Vec<(Vec<String>, Histogram)> {
+    fn histograms(&self, metric: &Metric) -> Vec<Point> {
         let timed = [
             Latency::Create,
             Latency::ExecStart,
@@ -133,46 +149,42 @@ impl Exposition {
             return Vec::new();
         };
         if metric.labels.is_empty() {
-            return vec![(Vec::new(), self.sums.times(what, &[]))];
+            return vec![timed_as(Vec::new(), self.sums.times(what, &[]))];
         }
         let sum = format!("{}.ms", what.metric());
         let labels = self.sums.of(&sum).map(|(labels, _)| labels);
-        labels.map(|labels| (owned(labels.clone()), self.sums.times(what, &labels))).collect()
+        labels.map(|labels| timed_as(owned(labels.clone()), self.sums.times(what, &labels))).collect()
     }
+}
+
+fn timed_as(labels: Vec<String>, times: impl Into<Times>) -> Point {
+    Point { labels, value: Value::Times(times.into()) }
 }
 
 fn owned(labels: Vec<&str>) -> Vec<String> {
     labels.into_iter().map(str::to_owned).collect()
 }
 
-impl Collector for Exposition {
+/// As Prometheus wants them.
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for metric in CATALOGUE.iter().filter(|metric| metric.name != HTTP) {
-            match metric.kind {
-                Kind::Counter => {
-                    told(&mut encoder, metric, MetricType::Counter, self.counters(metric), |to, value| {
-                        to.encode_counter::<NoLabelSet, _, f64>(&value, None)
-                    })?
-                }
-                Kind::Gauge => {
-                    told(&mut encoder, metric, MetricType::Gauge, self.gauges(metric), |to, value| {
-                        to.encode_gauge(&value)
-                    })?
-                }
-                Kind::Histogram => {
-                    told(
-                        &mut encoder,
-                        metric,
-                        MetricType::Histogram,
-                        self.histograms(metric),
-                        |to, value| {
-                            let bounds =
-                                BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0).chain([f64::INFINITY]);
-                            let buckets: Vec<_> = bounds.zip(value.buckets).collect();
-                            let sum = float(value.sum_ms) / 1_000.0;
-                            to.encode_histogram::<NoLabelSet>(sum, value.count(), &buckets, None)
-                        },
-                    )?;
+        for family in &self.0 {
+            let kind = match family.metric.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
+            };
+            let mut told = encoder.encode_descriptor(family.metric.name, &family.help(), None, kind)?;
+            for Point { labels, value } in &family.points {
+                if labels.is_empty() {
+                    tell(&mut told, kind, value)?;
+                } else {
+                    let labels = labels.iter().map(String::as_str);
+                    let pairs: Vec<_> = family.metric.labels.iter().copied().zip(labels).collect();
+                    tell(&mut told.encode_family(&pairs)?, kind, value)?;
                 }
             }
         }
@@ -180,33 +192,18 @@ impl Collector for Exposition {
     }
 }
 
-/// One metric with all its labels. One of which nothing is known is not told at all.
-fn told<T>(
-    encoder: &mut DescriptorEncoder<'_>,
-    metric: &Metric,
-    kind: MetricType,
-    values: Vec<(Vec<String>, T)>,
-    encode: impl Fn(&mut MetricEncoder<'_>, T) -> Result<(), fmt::Error>,
-) -> Result<(), fmt::Error> {
-    if values.is_empty() {
-        return Ok(());
-    }
-    let whose = match metric.scope {
-        Scope::Fleet => "of all servers on the store",
-        Scope::Process => "of this process",
-    };
-    let help = format!("{} ({whose})", metric.help);
-    let mut told = encoder.encode_descriptor(metric.name, &help, None, kind)?;
-    for (labels, value) in values {
-        if labels.is_empty() {
-            encode(&mut told, value)?;
-        } else {
-            let pairs: Vec<_> =
-                metric.labels.iter().copied().zip(labels.iter().map(String::as_str)).collect();
-            encode(&mut told.encode_family(&pairs)?, value)?;
+fn tell(told: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> Result<(), fmt::Error> {
+    match value {
+        Value::Number(number) if matches!(kind, MetricType::Counter) => {
+            told.encode_counter::<NoLabelSet, _, f64>(number, None)
+        }
+        Value::Number(number) => told.encode_gauge(number),
+        Value::Times(times) => {
+            let bounds = Times::bounds().chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(times.buckets).collect();
+            told.encode_histogram::<NoLabelSet>(times.sum_seconds, times.count(), &buckets, None)
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod catalogue;
 mod cleaned;
 mod exposition;
+mod family;
 mod fold;
 mod labels;
 mod latency;
@@ -17,6 +18,7 @@ mod sums;
 pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
 pub use cleaned::Cleaned;
 pub use exposition::{CONTENT_TYPE, Exposition};
+pub use family::{Family, Point, Times, Value};
 pub use fold::{Told, fold, has_failed};
 pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
 pub use latency::{Histogram, Latency, Percentiles};

@@ -1,27 +1,23 @@
 //! What this process sees and no history tells: probes, refusals, requests. The first two are put beside the rest in the
 //! store now and then, so that they are the fleet's; requests stay the process's own.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pinfold_lifecycle::Probed;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
 
-use crate::catalogue::{CATALOGUE, HTTP, PROBES, REFUSED};
-use crate::latency::{BOUNDS_MS, float};
-use crate::{Cleaned, Latency, Sums};
+use crate::catalogue::{PROBES, REFUSED};
+use crate::{Cleaned, Latency, Point, Sums, Times, Value};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Meter {
     pending: Mutex<Sums>,
-    requests: Family<Route, Histogram, fn() -> Histogram>,
+    requests: Mutex<BTreeMap<Route, Times>>,
 }
 
 /// One kind of request. The route is a template and no path, so there are as many as the server has.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     method: &'static str,
     route: String,
@@ -45,18 +41,11 @@ impl Route {
     }
 }
 
-fn request_times() -> Histogram {
-    Histogram::new(BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0))
-}
-
-impl Default for Meter {
-    fn default() -> Self {
-        let make: fn() -> Histogram = request_times;
-        Self { pending: Mutex::default(), requests: Family::new_with_constructor(make) }
-    }
-}
-
 impl Meter {
+    fn requests(&self) -> MutexGuard<'_, BTreeMap<Route, Times>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pending(&self) -> MutexGuard<'_, Sums> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +71,11 @@ impl Meter {
     }
 
     pub fn answered(&self, route: &Route, took: Duration) {
-        self.requests.get_or_create(route).observe(took.as_secs_f64());
+        let mut requests = self.requests();
+        match requests.get_mut(route) {
+            Some(times) => times.observe(took.as_secs_f64()),
+            None => requests.entry(route.clone()).or_default().observe(took.as_secs_f64()),
+        }
     }
 
     /// Everything that was not taken yet.
@@ -96,10 +89,14 @@ impl Meter {
         self.pending().merge(sums);
     }
 
-    pub(crate) fn register(&self, registry: &mut Registry) {
-        let help = CATALOGUE.iter().find(|metric| metric.name == HTTP).map_or("", |metric| metric.help);
-        let name = HTTP.trim_end_matches("_seconds");
-        registry.register_with_unit(name, help, Unit::Seconds, self.requests.clone());
+    /// Requests by method, route and status.
+    pub(crate) fn answers(&self) -> Vec<Point> {
+        let point = |(route, times): (&Route, &Times)| {
+            let Route { method, route, status } = route;
+            let labels = vec![(*method).to_owned(), route.clone(), (*status).to_owned()];
+            Point { labels, value: Value::Times(times.clone()) }
+        };
+        self.requests().iter().map(point).collect()
     }
 }
 

@@ -9,7 +9,7 @@ mod email;
 mod evaluate;
 mod figures;
 mod notice;
-mod post;
+pub(crate) mod post;
 mod slack;
 mod tail;
 mod targets;

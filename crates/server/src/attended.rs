@@ -24,6 +24,7 @@ use pinfold_provider::{
 use pinfold_store::{SqliteStore, Store, StoredExecution};
 
 use crate::collecting::{Collection, WORK};
+use crate::telemetry::Spans;
 
 pub(crate) struct Attended {
     pub(crate) inner: Arc<LinuxProvider>,
@@ -31,6 +32,7 @@ pub(crate) struct Attended {
     pub(crate) collection: Collection,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) spans: Spans,
 }
 
 /// How long artifacts may take that an execution leaves when it ends by itself.
@@ -174,7 +176,7 @@ impl Provider for Attended {
 
     async fn probe(&self, body: Body) -> Probed {
         let began = tokio::time::Instant::now();
-        let probed = self.inner.probe(body).await;
+        let probed = self.spans.probing(body, self.inner.probe(body)).await;
         self.meter.probed(&probed, began.elapsed());
         probed
     }

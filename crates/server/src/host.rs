@@ -18,6 +18,7 @@ use crate::attended::Attended;
 use crate::cleanup_counter::CleanupCounter;
 use crate::collecting::Collection;
 use crate::stale::OldFiles;
+use crate::telemetry::Spans;
 use crate::watches::Watches;
 use crate::{ObjectsPlace, OpenObjectsError};
 
@@ -66,6 +67,7 @@ pub struct Host {
     pub(crate) watches: Watches,
     /// Where cleanup and whoever else sees something tells it.
     pub meter: Arc<Meter>,
+    pub(crate) spans: Spans,
     images: ImagesPlace,
 }
 
@@ -114,13 +116,14 @@ impl Host {
         let objects = objects.open(&data)?;
         let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
-        let meter = Arc::new(Meter::default());
+        let (meter, spans) = (Arc::new(Meter::default()), Spans::default());
         let attended = Attended {
             inner: provider.clone(),
             store: store.clone(),
             collection: collection.clone(),
             clock: clock.clone(),
             meter: meter.clone(),
+            spans: spans.clone(),
         };
         let parts = Parts {
             store: store.clone(),
@@ -136,10 +139,23 @@ impl Host {
             clock: clock.clone(),
             keep: Keep { logs_ms: stale_after_ms, ..keep },
         }));
-        let witness = CleanupCounter { meter: meter.clone(), clock: clock.clone() };
+        let witness = CleanupCounter { meter: meter.clone(), clock: clock.clone(), spans: spans.clone() };
         let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(witness)));
         let watches = Watches::default();
-        Ok(Self { engine, provider, store, clock, data, logs, cleaner, collection, watches, meter, images })
+        Ok(Self {
+            engine,
+            provider,
+            store,
+            clock,
+            data,
+            logs,
+            cleaner,
+            collection,
+            watches,
+            meter,
+            spans,
+            images,
+        })
     }
 
     /// What sandboxes can be made from, besides this host itself.

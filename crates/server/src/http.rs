@@ -29,6 +29,7 @@ mod reference;
 mod requests;
 mod runs;
 mod sandboxes;
+mod spans;
 mod terminal;
 mod timing;
 mod tls;
@@ -48,6 +49,7 @@ pub use openapi::document;
 pub use tls::{Tls, TlsError};
 
 pub use crate::housekeeping::Housekeeping;
+use crate::telemetry::TelemetryConfig;
 use crate::{Failure, Service};
 use auth::Doorkeeper;
 use groups::Group;
@@ -67,6 +69,8 @@ pub struct ServerConfig {
     pub housekeeping: Housekeeping,
     /// How long figures over time are kept.
     pub keep_figures: Duration,
+    /// Where traces and figures are sent. None: nowhere.
+    pub telemetry: Option<TelemetryConfig>,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
@@ -85,6 +89,7 @@ impl Default for ServerConfig {
             connections: 4_096,
             housekeeping: Housekeeping::default(),
             keep_figures: KEEP_FIGURES,
+            telemetry: None,
         }
     }
 }
@@ -120,7 +125,8 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
     let doorkeeper = Arc::new(Doorkeeper::new(service.clone(), config));
     let names = Arc::new(Names::new(&config.names));
     let guarded = groups().into_iter().fold(Router::new(), |all, group| all.merge(group.into_router()));
-    guarded
+    let spans = service.host().spans.clone();
+    let all = guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(doorkeeper, auth::let_in))
@@ -129,7 +135,8 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
         .layer(from_fn_with_state(names, origin::check))
         .layer(CatchPanicLayer::custom(requests::after_panic))
         .layer(from_fn(requests::account_for))
-        .layer(from_fn_with_state(service, timing::take_the_time))
+        .layer(from_fn_with_state(service, timing::take_the_time));
+    if spans.are_wanted() { all.layer(from_fn_with_state(spans, spans::trace)) } else { all }
 }
 
 async fn unknown_route() -> Failure {

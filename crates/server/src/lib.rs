@@ -13,9 +13,11 @@ mod objects;
 mod rules;
 pub mod service;
 mod stale;
+mod telemetry;
 mod watches;
 
 pub use host::{Host, HostConfig, HostError, InFrontOf, Seams};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
 pub use rules::{KeepKeys, Rules};
 pub use service::{Failure, Service, receipt};
+pub use telemetry::{BadCollector, BadHeader, Collector, TelemetryConfig};

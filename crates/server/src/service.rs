@@ -60,6 +60,7 @@ pub use view::receipt;
 pub use words::moment;
 
 use crate::alerts::Desk;
+use crate::telemetry::Telemetry;
 use crate::{Host, Rules};
 
 pub struct Service {
@@ -70,6 +71,7 @@ pub struct Service {
     notes: audit::Notes,
     counting: metrics::Counting,
     alerts: Desk,
+    telemetry: Telemetry,
 }
 
 /// The far end of time: what is waited for has a deadline of its own.
@@ -92,6 +94,7 @@ impl Service {
             notes: audit::Notes::default(),
             counting,
             alerts: Desk::default(),
+            telemetry: Telemetry::default(),
         }
     }
 
@@ -107,6 +110,10 @@ impl Service {
 
     pub(crate) fn desk(&self) -> &Desk {
         &self.alerts
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     #[must_use]
@@ -132,7 +139,9 @@ impl Service {
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
         self.close_streams();
         self.write_notes().await;
-        self.host.engine.shutdown(on_exit, wait_ms).await
+        let left = self.host.engine.shutdown(on_exit, wait_ms).await;
+        self.end_telemetry().await;
+        left
     }
 
     async fn row(&self, id: SandboxId) -> Result<Row, Failure> {

@@ -36,6 +36,7 @@ impl Loaded {
         }
         self.cleanup()?;
         self.alerts()?;
+        self.telemetry()?;
         if let Some(given) = self.settings.admission.stale_after
             && given.0 < LEAST_STALE_MS
         {
@@ -259,6 +260,8 @@ impl Loaded {
             wrong_tokens: requests.wrong_tokens,
             housekeeping: Housekeeping::keeping(self.keep()),
             keep_figures: Duration::from_millis(self.settings.retention.metrics.0),
+            // What cannot be was refused when it was read.
+            telemetry: self.telemetry().unwrap_or_default(),
         }
     }
 

@@ -52,7 +52,7 @@ impl Provenance {
             all.extend(own.iter().map(|(key, value)| (as_known(key), (value.clone(), origin))));
         }
         let shown = all.into_iter().map(|(key, (value, from))| {
-            let variable = variables.get(&key).copied();
+            let variable = variable_of(&key, &variables);
             Shown { key, value, from, variable }
         });
         shown.collect()
@@ -61,7 +61,7 @@ impl Provenance {
     /// Whom to ask about a value that is wrong.
     pub(super) fn told(&self, key: &str) -> String {
         if self.environment.contains_key(key) {
-            let variable = variables().get(key).copied().unwrap_or_default();
+            let variable = variable_of(key, &variables()).unwrap_or_default();
             return format!("set by `{variable}` in the environment");
         }
         match &self.file {
@@ -113,6 +113,13 @@ pub(super) fn variables() -> BTreeMap<String, &'static str> {
     let mut all = BTreeMap::new();
     collect(&Settings::META, "", &mut all);
     all
+}
+
+/// One variable may set a whole table.
+fn variable_of(key: &str, variables: &BTreeMap<String, &'static str>) -> Option<&'static str> {
+    let is_in =
+        |table: &str| key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    variables.iter().find(|(known, _)| is_in(known)).map(|(_, variable)| *variable)
 }
 
 fn collect(meta: &Meta, prefix: &str, into: &mut BTreeMap<String, &'static str>) {

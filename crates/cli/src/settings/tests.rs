@@ -157,6 +157,34 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
         ("[alerts]\nsmtp_host = \"a\"\n", "alerts.email_from: mail has to be from somebody"),
         ("[alerts]\nsmtp_password = \"4711\"\n", "set both or none"),
         ("[alerts]\ncritical = [\"pigeon\"]\n", "unknown variant `pigeon`, expected one of `webhook`"),
+        (
+            "[telemetry]\nendpoint = \"collector:4318\"\n",
+            "telemetry.endpoint: it has to begin with `http://`",
+        ),
+        (
+            "[telemetry]\nendpoint = \"http://me:4711@host\"\n",
+            "telemetry.endpoint: a name and a password do not",
+        ),
+        ("[telemetry]\nendpoint = \"http://h/v1/traces\"\n", "telemetry.endpoint: leave out `/v1/traces`"),
+        (
+            "[telemetry]\ninterval = \"10ms\"\n",
+            "telemetry.interval: 10ms is not allowed; allowed is from 1s to 1h",
+        ),
+        ("[telemetry]\nservice_name = \"\"\n", "telemetry.service_name: it has to be 1 to 128 bytes long"),
+        ("[telemetry.headers]\na = \"4711\"\n", "telemetry.headers.a: it goes with an `endpoint`"),
+        (
+            "[telemetry]\nendpoint = \"http://h\"\nheaders = { \"a b\" = \"4711\" }\n",
+            "telemetry.headers.a b: it is no name of a header",
+        ),
+        (
+            "[telemetry]\nendpoint = \"http://h\"\nheaders = { a = \"4711\\n\" }\n",
+            "telemetry.headers.a: only printable ASCII characters",
+        ),
+        (
+            "[telemetry]\nendpoint = \"http://h\"\nheaders = { host = \"4711\" }\n",
+            "telemetry.headers.host: this header is set by the program itself",
+        ),
+        ("[telemetry]\nendpoints = \"http://h\"\n", "pinfold.toml:2: unknown field `endpoints`"),
         ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: a text in quotes is expected"),
     ] {
         let told = refused(text);
@@ -191,4 +219,21 @@ fn alerts_are_as_the_file_says_and_their_secrets_are_not_shown() {
     assert_eq!((smtp.port, smtp.login.unwrap().1.0.as_str()), (587, "hunter2"));
     assert!(!format!("{alerts:?}").contains("hunter2"));
     assert!(!serde_json::to_string(&loaded.provenance.shown()).unwrap().contains("hunter2"));
+}
+
+#[test]
+fn telemetry_is_as_the_file_says_and_its_headers_are_not_shown() {
+    let loaded = loaded(
+        "[telemetry]\nendpoint = \"https://collector/otlp/\"\ntraces = false\ninterval = \"5s\"\nservice_name = \"fold\"\n\
+         [telemetry.headers]\nauthorization = \"Bearer hunter2\"\n",
+    )
+    .unwrap();
+
+    let telemetry = loaded.http().telemetry.unwrap();
+
+    assert_eq!((telemetry.traces, telemetry.metrics, telemetry.interval.as_secs()), (false, true, 5));
+    assert_eq!(telemetry.service_name, "fold");
+    assert!(!format!("{telemetry:?} {:?}", loaded.settings).contains("hunter2"));
+    let shown = serde_json::to_string(&loaded.provenance.shown()).unwrap();
+    assert!(shown.contains("telemetry.headers.authorization") && !shown.contains("hunter2"), "{shown}");
 }

@@ -26,6 +26,7 @@ mod screen;
 mod serve;
 mod stop;
 mod takeover;
+mod telemetry;
 mod tls;
 mod together;
 mod troubles;

@@ -26,7 +26,7 @@ pub(crate) enum PostError {
     Refused { status: u16 },
 }
 
-pub(super) struct Post {
+pub(crate) struct Post {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
@@ -42,7 +42,7 @@ impl Desk {
 }
 
 impl Post {
-    fn new() -> Result<Self, PostError> {
+    pub(crate) fn new() -> Result<Self, PostError> {
         let mut roots = RootCertStore::empty();
         // Some are unreadable on many hosts; those that can be read vouch for most.
         let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -59,7 +59,7 @@ impl Post {
         Ok(Self { client })
     }
 
-    pub(super) async fn post(&self, request: Request<Full<Bytes>>) -> Result<String, PostError> {
+    pub(crate) async fn post(&self, request: Request<Full<Bytes>>) -> Result<String, PostError> {
         let answer = self.client.request(request).await.map_err(|error| unreachable(&error))?;
         let status = answer.status();
         if !status.is_success() {

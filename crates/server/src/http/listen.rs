@@ -59,6 +59,9 @@ pub async fn serve(
     config: &ServerConfig,
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    if let Some(telemetry) = &config.telemetry {
+        service.begin_telemetry(telemetry);
+    }
     let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
     let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone(), config.keep_figures)));
     let watch_over = AbortOnDrop(tokio::spawn(alerts::watch(service.clone())));

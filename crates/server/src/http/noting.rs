@@ -76,6 +76,6 @@ impl Answered {
     }
 }
 
-fn sandbox_in(path: &str) -> Option<SandboxId> {
+pub(super) fn sandbox_in(path: &str) -> Option<SandboxId> {
     path.strip_prefix("/api/sandbox/")?.split('/').next()?.parse().ok()
 }

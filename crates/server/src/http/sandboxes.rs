@@ -7,6 +7,7 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json as Answer};
+use opentelemetry::context::FutureExt as _;
 use pinfold_api::{
     CreatePending, CreateSandbox, IDEMPOTENCY_KEY, NEXT_CURSOR, Receipt, Resources, Sandbox, SandboxSummary,
     Stats, StopPending,
@@ -68,7 +69,7 @@ pub(super) fn given_key(headers: &HeaderMap) -> Result<Option<String>, Failure> 
 pub(super) async fn seen_through<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(Failure::internal(error)))
+    tokio::spawn(work.with_current_context()).await.unwrap_or_else(|error| Err(Failure::internal(error)))
 }
 
 #[derive(Deserialize, IntoParams)]

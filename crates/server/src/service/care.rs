@@ -27,7 +27,8 @@ impl Service {
             ));
         }
         let body = body_of(&stored);
-        let probed = tokio::time::timeout(PROBE, self.host.provider.probe(body)).await;
+        let probing = self.host.spans.probing(body, self.host.provider.probe(body));
+        let probed = tokio::time::timeout(PROBE, probing).await;
         let (result, message) = match probed {
             Ok(Probed::Passed) => (ProbeState::Passed, None),
             Ok(Probed::Failed(failure)) => (ProbeState::Failed, Some(said(failure))),

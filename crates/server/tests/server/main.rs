@@ -29,5 +29,6 @@ mod resources;
 mod runbook;
 mod runs;
 mod streams;
+mod telemetry;
 mod terminal;
 mod traps;

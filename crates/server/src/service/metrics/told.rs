@@ -7,7 +7,7 @@ use pinfold_api::{
     MetricsOverview, Percentiles, RateMetrics, UtilisationMetrics,
 };
 use pinfold_lifecycle::{Cause, State, Timestamp, final_state};
-use pinfold_metrics::{AgentFigures, CleanupFigures, Exposition, Latency, Standing, Sums};
+use pinfold_metrics::{AgentFigures, CleanupFigures, Exposition, Family, Latency, Standing, Sums};
 use pinfold_store::Measures;
 
 use super::super::words::moment;
@@ -58,11 +58,19 @@ impl Service {
 
     /// What Prometheus reads.
     pub async fn exposition(&self) -> Result<String, Failure> {
+        self.all_there_is().await?.text(&self.host.meter).map_err(Failure::internal)
+    }
+
+    /// The same for those who speak otherwise.
+    pub(crate) async fn families(&self) -> Result<Vec<Family>, Failure> {
+        Ok(self.all_there_is().await?.families(&self.host.meter))
+    }
+
+    async fn all_there_is(&self) -> Result<Exposition, Failure> {
         self.catch_up().await?;
         let sums = Sums(self.host.store.counted().await?);
         let standing = self.standing().await?;
-        let agent_types = self.counting.agent_types.clone();
-        Exposition { sums, agent_types, standing }.text(&self.host.meter).map_err(Failure::internal)
+        Ok(Exposition { sums, agent_types: self.counting.agent_types.clone(), standing })
     }
 }
 
