@@ -165,7 +165,7 @@ fn range(points: &[(f64, f64)], band: Option<(f64, f64)>) -> (f64, f64) {
     if low > high {
         return (0.0, 1.0);
     }
-    if high - low < f64::EPSILON {
+    if high <= low {
         return ((low - 1.0).max(0.0), high + 1.0);
     }
     let air = (high - low) * 0.08;

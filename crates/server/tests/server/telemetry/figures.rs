@@ -13,7 +13,9 @@ use super::collector::{Receiver, attributes};
 use crate::ground::{Ground, on_server_with};
 
 /// Every line by its name, and its labels in the order of their names.
-type Lines = BTreeMap<(String, BTreeMap<String, String>), f64>;
+/// A name and its labels.
+type Series = (String, BTreeMap<String, String>);
+type Lines = BTreeMap<Series, f64>;
 
 fn scraped(text: &str) -> Lines {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -39,7 +41,7 @@ fn exported(request: &ExportMetricsServiceRequest) -> Lines {
     scopes.flat_map(|scope| &scope.metrics).flat_map(lines).collect()
 }
 
-fn lines(metric: &Metric) -> Vec<((String, BTreeMap<String, String>), f64)> {
+fn lines(metric: &Metric) -> Vec<(Series, f64)> {
     let numbers = match metric.data.as_ref().unwrap() {
         Data::Gauge(gauge) => &gauge.data_points,
         Data::Sum(sum) => {
