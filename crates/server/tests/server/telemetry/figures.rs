@@ -167,7 +167,7 @@ async fn each_message_says_who_it_is_from_and_has_the_headers_and_only_what_is_w
         let resource = figures[0].resource_metrics[0].resource.as_ref().unwrap();
         let about = attributes(&resource.attributes);
         assert_eq!(about["service.name"], "fold");
-        assert!(about["service.instance.id"].starts_with("node_"), "{about:?}");
+        assert!(about["service.instance.id"].starts_with("nod_"), "{about:?}");
     })
     .await;
 }
