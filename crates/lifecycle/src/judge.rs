@@ -120,15 +120,20 @@ impl Turn<'_> {
             Evidence::Present(bodies) => {
                 let generations = bodies.iter().map(|body| body.generation).collect();
                 self.record(Fact::UnexpectedBodies { generations });
-                // A keeper ends its body in time by itself, and the look may come before the deadline is noticed.
-                let is_over = self.is_over(self.sandbox.expires_at);
-                self.fail(
-                    if is_over { Cause::MaxLife } else { Cause::ProviderError },
-                    "the body is not the one that was leased, or is not whole".into(),
-                );
+                let cause = self.cause_of_remains(&bodies);
+                self.fail(cause, "the body is not the one that was leased, or is not whole".into());
             }
             Evidence::Unknown { why } => self.check_inconclusive(why),
         }
+    }
+
+    fn cause_of_remains(&self, bodies: &[BodySeen]) -> Cause {
+        // A disk keeps directories of a body that went with its host.
+        if self.sandbox.rebooted && !bodies.iter().any(|body| body.whole) {
+            return Cause::HostRestarted;
+        }
+        // A keeper ends its body in time by itself, and the look may come before the deadline is noticed.
+        if self.is_over(self.sandbox.expires_at) { Cause::MaxLife } else { Cause::ProviderError }
     }
 
     fn body_lost(&mut self, checks: Vec<crate::ReceiptCheck>) {

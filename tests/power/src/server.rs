@@ -31,7 +31,7 @@ impl Server {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let log = File::create(LOG).context("could not make the server's log")?;
         let child = Command::new(&arguments.pinfold)
-            .args(["serve", "--listen", &address.to_string(), "--config"])
+            .args(["serve", "--log", "warn", "--listen", &address.to_string(), "--config"])
             .arg(&arguments.config)
             .arg("--data-dir")
             .arg(&arguments.data)

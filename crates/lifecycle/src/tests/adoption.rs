@@ -101,6 +101,20 @@ fn a_body_lost_with_its_host_says_so() {
 }
 
 #[test]
+fn what_the_disk_has_kept_of_a_body_lost_with_its_host_is_ended_for_that_reason() {
+    let id = ExecutionId(1);
+    let mut scene = Scene::running(Policy::default(), id, ExecutionLimits::default());
+    scene.node = ELSEWHERE;
+    scene.ask(Ask::Adopt { dead: HERE, rebooted: true }).unwrap();
+
+    scene.looked(present(vec![BodySeen { whole: false, ..body(1, vec![]) }]));
+    scene.stopped(gone());
+
+    assert_eq!(scene.cause(), Some(Cause::HostRestarted));
+    assert_eq!(scene.outcome(id), Some((OutcomeKind::Lost, Cause::HostRestarted)));
+}
+
+#[test]
 fn an_owner_that_wakes_up_late_changes_nothing() {
     let scene = Scene::stopping(Policy::default());
     let old = scene.duty(|_| true).ticket;

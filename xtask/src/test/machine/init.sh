@@ -1,6 +1,7 @@
 #!/bin/busybox sh
-# First program of the machine. The kernel's first root can be neither left nor pivoted, so this moves to another.
+# First program of the machine. The kernel's first root can be neither left nor pivoted, so this puts another over it.
 set -e
-/bin/busybox mount -t tmpfs -o mode=755 root /new
-/bin/busybox cp -a /machine/. /new/
-exec /bin/busybox switch_root /new /sbin/guest
+/bin/busybox mount --bind /machine /new
+cd /new
+/bin/busybox mount --move . /
+exec /bin/busybox chroot . /sbin/guest
