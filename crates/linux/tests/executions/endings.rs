@@ -8,8 +8,8 @@ use pinfold_provider::{Body, Provider, Start};
 use crate::config::now;
 use crate::sandbox::{Granted, Sandbox, until};
 
-/// Sleeps until somebody wakes it, and then says so.
-const ASLEEP: &str = "trap 'echo woken' CONT; kill -STOP $$; echo woken";
+/// Sleeps until somebody wakes it, and then says so. It would live on.
+const ASLEEP: &str = "trap '' TERM; trap 'echo woken' CONT; kill -STOP $$; echo woken";
 
 /// A sandbox in which everything but its keeper sleeps.
 async fn asleep() -> (Sandbox, ExecutionId) {
