@@ -39,7 +39,7 @@ fn exported(request: &ExportMetricsServiceRequest) -> Lines {
     scopes.flat_map(|scope| &scope.metrics).flat_map(lines).collect()
 }
 
-fn lines(metric: &Metric) -> Vec<((String, BTreeMap<String, String>), f64)> {
+fn lines(metric: &Metric) -> Lines {
     let numbers = match metric.data.as_ref().unwrap() {
         Data::Gauge(gauge) => &gauge.data_points,
         Data::Sum(sum) => {
@@ -48,7 +48,7 @@ fn lines(metric: &Metric) -> Vec<((String, BTreeMap<String, String>), f64)> {
         }
         Data::Histogram(times) => {
             assert_eq!(times.aggregation_temporality(), AggregationTemporality::Cumulative);
-            let mut lines = Vec::new();
+            let mut lines = Lines::new();
             for point in &times.data_points {
                 let labels = attributes(&point.attributes);
                 let mut so_far = 0;
@@ -57,11 +57,11 @@ fn lines(metric: &Metric) -> Vec<((String, BTreeMap<String, String>), f64)> {
                     so_far += count;
                     let mut labels = labels.clone();
                     labels.insert("le".into(), bound);
-                    lines.push(((format!("{}_bucket", metric.name), labels), so_far as f64));
+                    lines.insert((format!("{}_bucket", metric.name), labels), so_far as f64);
                 }
                 assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
-                lines.push(((format!("{}_count", metric.name), labels.clone()), point.count as f64));
-                lines.push(((format!("{}_sum", metric.name), labels), point.sum.unwrap()));
+                lines.insert((format!("{}_count", metric.name), labels.clone()), point.count as f64);
+                lines.insert((format!("{}_sum", metric.name), labels), point.sum.unwrap());
             }
             return lines;
         }
