@@ -72,3 +72,21 @@ impl Family {
         format!("{}{total}", self.metric.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_as_long_as_a_bound_is_within_it_and_what_no_bound_holds_is_in_the_last() {
+        let mut times = Times::default();
+
+        for seconds in [0.0, 0.001, 0.0011, 7_200.0, 7_200.1] {
+            times.observe(seconds);
+        }
+
+        let [first, second, .., last_bound, beyond] = times.buckets;
+        assert_eq!((first, second, last_bound, beyond, times.count()), (2, 1, 1, 1, 5));
+        assert!((times.sum_seconds - 14_400.1021).abs() < 1e-9);
+    }
+}
