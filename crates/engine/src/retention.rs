@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pinfold_lifecycle::Timestamp;
 use pinfold_store::{Retention, StoreError};
 
+use crate::Config;
 use crate::engine::Inner;
 
 /// How many records go in one transaction, so that nobody waits long behind it.
@@ -23,7 +24,7 @@ impl Inner {
                     false
                 }
             };
-            let wait_ms = if more_is_old { self.config.poll_ms } else { self.tidy_every_ms() };
+            let wait_ms = if more_is_old { self.config.poll_ms } else { tidy_every_ms(&self.config) };
             self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
         }
     }
@@ -41,12 +42,6 @@ impl Inner {
         Ok(pruned)
     }
 
-    /// What is kept for a short time only is looked at more often, so that it is not kept for much longer.
-    fn tidy_every_ms(&self) -> u64 {
-        let shortest = self.config.keep_records_ms.min(self.config.keep_history_ms);
-        self.config.reconcile_every_ms.min(shortest / LOOKS_WITHIN_RETENTION).max(self.config.poll_ms)
-    }
-
     fn retention(&self) -> Retention {
         let now = self.clock.now();
         let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
@@ -55,5 +50,28 @@ impl Inner {
             history_before: before(self.config.keep_history_ms),
             now,
         }
+    }
+}
+
+/// What is kept for a short time only is looked at more often, so that it is not kept for much longer.
+fn tidy_every_ms(config: &Config) -> u64 {
+    let shortest = config.keep_records_ms.min(config.keep_history_ms);
+    config.reconcile_every_ms.min(shortest / LOOKS_WITHIN_RETENTION).max(config.poll_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_for_a_short_time_is_looked_at_more_often() {
+        let kept_for = |records: u64, history: u64| {
+            tidy_every_ms(&Config { keep_records_ms: records, keep_history_ms: history, ..Config::default() })
+        };
+
+        assert_eq!(kept_for(86_400_000, 7 * 86_400_000), 60_000);
+        assert_eq!(kept_for(120_000, 86_400_000), 30_000);
+        assert_eq!(kept_for(120_000, 40_000), 10_000);
+        assert_eq!(kept_for(4, 4), Config::default().poll_ms);
     }
 }

@@ -57,3 +57,21 @@ pub(crate) async fn keep_house(service: Arc<Service>, how: Housekeeping) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_for_minutes_is_looked_for_within_them() {
+        let of = |logs_ms, artifacts_ms| {
+            let how = Housekeeping::keeping(Keep { logs_ms, artifacts_ms });
+            (how.move_every.as_millis(), how.expire_every.as_millis())
+        };
+
+        assert_eq!(of(604_800_000, 604_800_000), (60_000, 3_600_000));
+        assert_eq!(of(120_000, 604_800_000), (30_000, 30_000));
+        assert_eq!(of(604_800_000, 3_600_000), (60_000, 900_000));
+        assert_eq!(of(1, 1), (100, 100));
+    }
+}

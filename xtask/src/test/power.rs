@@ -1,10 +1,8 @@
 //! Power cuts: a machine with a server under load is killed at a random moment and started again on the same disk, and a
-//! judge on it compares what is there with a ledger of all that was acknowledged (`tests/power`).
-//!
-//! Lost is what a power cut loses: the machine's memory, with whatever its kernel had not written yet; and of what it had
-//! written, all that came after the last flush may be lost too, in whole or in part and in any order, as with a disk
-//! that has a cache of its own. Not tried: disks that lie about flushes, that damage what was there before, or that tear
-//! a block of 4 KiB.
+//! judge on it compares what is there with a ledger of all that was acknowledged (`tests/power`). Lost is the machine's
+//! memory, with whatever its kernel had not written yet; and of what it had written, all that came after the last flush
+//! may be lost too, in whole or in part and in any order, as with a disk that has a cache of its own. Not tried: disks
+//! that lie about flushes, that damage what was there before, or that tear a block of 4 KiB.
 
 mod disks;
 mod round;
@@ -65,7 +63,7 @@ fn run(options: &Options) -> Result<Tally> {
         let round = Round { machine: &machine, disks: &disks, seed: seed + number, rng: rng.fork() };
         let begun = now();
         let is_last = number > options.rounds;
-        let (told, broken) = if is_last { round.to_the_end()? } else { round.cut_short()? };
+        let (told, broken) = if is_last { round.run_out()? } else { round.cut_short()? };
         println!("round {number}: {told}; {:.1} s", begun.elapsed().as_secs_f32());
         tally.add(Tally::of_one(broken.is_empty()));
         if !broken.is_empty() {

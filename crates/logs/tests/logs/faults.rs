@@ -1,20 +1,23 @@
 //! An object store that fails at any of its calls, before or after it has done what was asked.
 
 use std::fmt;
+use std::fs;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use pinfold_logs::{Moved, Objects};
+use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_logs::{Keep, Moved, Objects};
 
 use crate::stage::{ID, Stage};
 
@@ -81,6 +84,9 @@ impl ObjectStore for Faulty {
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        if self.fault().is_some() {
+            return stream::once(async { Err(broken()) }).boxed();
+        }
         self.inner.delete_stream(locations)
     }
 
@@ -128,4 +134,23 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
         }
         assert!(failed >= 6, "{failed} calls");
     }
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
+    let stage = Stage::ready().await;
+    let logs = stage.directory.join("objects/logs");
+    for id in [SandboxId(8), SandboxId(9)] {
+        fs::create_dir_all(logs.join(id.to_string())).unwrap();
+        fs::write(logs.join(id.to_string()).join("manifest.json"), "{}").unwrap();
+    }
+    let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
+    let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: Fails::Before };
+    let fragile = Stage::with_objects(&stage.directory, Objects::of(Arc::new(faulty), "").unwrap());
+
+    let told = fragile.logs.expire(Keep::default(), Timestamp(i64::MAX / 2)).await;
+
+    assert!(told.is_err());
+    let left = |id: SandboxId| logs.join(id.to_string()).join("manifest.json").exists();
+    assert_eq!([SandboxId(8), SandboxId(9)].map(left), [true, false]);
 }

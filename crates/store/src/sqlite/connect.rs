@@ -90,3 +90,28 @@ pub(super) fn use_log(connection: &Connection, Patience(steps): Patience) -> rus
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_log_grew_to_is_given_back_when_it_begins_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pinfold.db");
+        let length = || std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
+        let rows = for_writing(&path, Patience::default()).unwrap();
+        use_log(&rows, Patience::default()).unwrap();
+        rows.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+        rows.execute_batch("CREATE TABLE many (much BLOB)").unwrap();
+
+        rows.execute("INSERT INTO many VALUES (zeroblob(?1))", [log::LENGTH.cast_signed() + (4 << 20)])
+            .unwrap();
+        let grown = length();
+        rows.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+        rows.execute("DELETE FROM many", []).unwrap();
+
+        assert!(grown > log::LENGTH, "{grown}");
+        assert_eq!(length(), log::LENGTH);
+    }
+}

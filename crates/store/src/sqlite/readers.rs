@@ -55,3 +55,26 @@ impl Readers {
         answer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_of_readers_leaves_no_more_open_than_can_read_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pinfold.db");
+        let rows = Connection::open(&path).unwrap();
+        rows.execute_batch("CREATE TABLE ledger (seq INTEGER); INSERT INTO ledger VALUES (1)").unwrap();
+        let readers = Readers::over(path, Patience::default()).unwrap();
+        let all_are_in = std::sync::Barrier::new(3 * kept());
+
+        thread::scope(|scope| {
+            for _ in 0..3 * kept() {
+                scope.spawn(|| readers.read("wait", |_| Ok(all_are_in.wait())).map(drop).unwrap());
+            }
+        });
+
+        assert_eq!(readers.idle.lock().unwrap().len(), kept());
+    }
+}

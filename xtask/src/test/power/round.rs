@@ -79,7 +79,7 @@ impl Round<'_> {
     }
 
     /// Without a cut: judged for the last time, and ended in order.
-    pub(super) fn to_the_end(self) -> Result<Told> {
+    pub(super) fn run_out(self) -> Result<Told> {
         let emulator = self.start("LAST=yes")?;
         let mut ears = Ears::default();
         ears.listen(&emulator, |ears| Ok(ears.have("done")))?;
@@ -95,7 +95,7 @@ impl Ears {
     /// Until it is so, or will not be.
     fn listen(&mut self, emulator: &Emulator, is_so: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let mut end = now() + PATIENCE;
-        while !self.is_off && !(self.broken.is_empty() && is_so(self)?) {
+        while !(self.is_off || self.broken.is_empty() && is_so(self)?) {
             match emulator.hear((now() + LOOK_EVERY).min(end)) {
                 Heard::Line(line) => {
                     if self.hear(&line) {
