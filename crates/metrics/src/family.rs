@@ -87,6 +87,6 @@ mod tests {
 
         let [first, second, .., last_bound, beyond] = times.buckets;
         assert_eq!((first, second, last_bound, beyond, times.count()), (2, 1, 1, 1, 5));
-        assert!((times.sum_seconds - 14_400.1021).abs() < 1e-9);
+        assert!((times.sum_seconds - 14_400.102_1).abs() < 1e-9);
     }
 }
