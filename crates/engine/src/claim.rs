@@ -77,15 +77,17 @@ impl Inner {
         wanted: &Wanted,
         place: Option<QueueAsk>,
     ) -> Result<Provided, AdmitError> {
-        self.host_has_room().await.map_err(AdmitError::NoRoom)?;
         let bid = Bid { quotas: self.config.quotas.of(&wanted.spec), place: place.map(|place| place.id) };
+        if let Err(no_room) = self.host_has_room().await {
+            return self.provide_again(wanted, &bid).await?.ok_or(AdmitError::NoRoom(no_room));
+        }
         let until = self.clock.now().after_ms(self.config.pool_yield_ms);
         let until = place.map_or(until, |place| until.min(place.until));
         if let Some(provided) = self.claim(wanted, &bid).await? {
             return Ok(provided);
         }
         loop {
-            match self.create_cold(wanted, &bid).await {
+            match self.create_cold(wanted, &bid, self.config.admission).await {
                 // The pool has nothing to do with quotas, and those who wait are told of their turn.
                 Err(CreateError::Scarce(
                     scarce @ (Scarcity::Token { .. } | Scarcity::Label { .. } | Scarcity::Queue { .. }),
@@ -100,8 +102,29 @@ impl Inner {
         }
     }
 
+    /// Where nobody new is let in: whoever asks again for what it was given before still gets that.
+    async fn provide_again(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        bid: &Bid,
+    ) -> Result<Option<Provided>, CreateError> {
+        if wanted.key.is_none() {
+            return Ok(None);
+        }
+        let nobody_new = AdmissionLimits { sandboxes: Some(0), ..AdmissionLimits::default() };
+        match self.create_cold(wanted, bid, nobody_new).await {
+            Err(CreateError::Scarce(_)) => Ok(None),
+            provided => provided.map(Some),
+        }
+    }
+
     /// Admission, key and lease are one transaction.
-    async fn create_cold(self: &Arc<Self>, wanted: &Wanted, bid: &Bid) -> Result<Provided, CreateError> {
+    async fn create_cold(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        bid: &Bid,
+        limits: AdmissionLimits,
+    ) -> Result<Provided, CreateError> {
         let id = SandboxId(self.ids.fresh(self.clock.now()));
         let ctx = self.context(&wanted.policy);
         let transition = wanted.with_first(create(id, ctx), ctx).map_err(|refusal| StoreError::Failed {
@@ -116,7 +139,7 @@ impl Inner {
             commands: wanted.commands(),
             bid: bid.clone(),
         };
-        match self.insert(new, self.config.admission).await? {
+        match self.insert(new, limits).await? {
             Created::New(_) => Ok(Provided::New(id)),
             Created::Known(known) => Ok(Provided::Known(known)),
         }

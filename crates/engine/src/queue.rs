@@ -115,12 +115,12 @@ impl Inner {
             return Err(error);
         }
         self.line.arrived.notify_one();
-        let (mut why, mut position) = (first, None);
+        let (mut why, mut position, mut look_at) = (first, None, queue.until);
         loop {
             tokio::select! {
                 biased;
                 _ = told.changed() => {}
-                () = self.clock.sleep_until(queue.until) => {}
+                () = self.clock.sleep_until(look_at) => {}
             }
             if self.clock.now() < queue.until {
                 let line = told.borrow_and_update().clone();
@@ -150,6 +150,8 @@ impl Inner {
                 }
             } else {
                 self.end_place(queue.id, PlaceEnd::Expired).await;
+                // A store that cannot be written for now is asked again, and not without end at this very moment.
+                look_at = self.clock.now().after_ms(self.config.poll_ms);
             }
             if let Some(end) = self.end_of(queue.id).await? {
                 waiting.is_over = true;

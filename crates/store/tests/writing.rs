@@ -75,7 +75,8 @@ async fn the_log_of_who_writes_much_does_not_grow_any_more() {
         store.beat(node(number), Timestamp(1)).await.unwrap();
     }
 
-    assert_eq!(log_of(directory.path()), grown);
+    // It may have been cut back to its usual length since.
+    assert!(log_of(directory.path()) <= grown, "{} after {grown}", log_of(directory.path()));
     assert_eq!(store.nodes().await.unwrap().len(), 1_000);
     assert_eq!(store.disagreements().unwrap(), Vec::<String>::new());
 }

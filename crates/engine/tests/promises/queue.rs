@@ -1,11 +1,12 @@
 //! Waiting for room: first come, first served, across engines, and for nobody longer than it asked for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, NotAdmitted, QueueAsk};
 use pinfold_lifecycle::{AdmissionLimits, Demand, PlaceId, Policy, SandboxId, Scarcity};
-use pinfold_store::{CreateError, NewPlace, PlaceEnd, Queue, Store};
+use pinfold_store::{CreateError, Fault, NewPlace, PlaceEnd, Queue, Store};
 use tokio::task::JoinHandle;
 
 use crate::stage::{MINUTE, SECOND, Stage};
@@ -194,4 +195,25 @@ async fn a_crowd_gets_through_few_places_and_never_more_are_there_than_may_be() 
     assert!(stage.now() < 20 * SECOND, "{}", stage.now());
     stage.assert_nothing_is_left().await;
     assert!(stage.store.is_queue_empty().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_told_that_its_time_is_up_asks_again_now_and_then_and_not_without_end() {
+    let stage = Stage::new();
+    let engine = Arc::new(stage.begin_with(places(1)).await);
+    stage.ready(&engine, Policy::default()).await;
+    let waiting = waits(&stage, &engine, 1, SECOND).await;
+    let tried = Arc::new(AtomicUsize::new(0));
+    let counted = tried.clone();
+    // Bounded, so that one who does not pause is caught and not waited for.
+    stage.store.fail_writes(move || (counted.fetch_add(1, Ordering::Relaxed) < 10_000).then_some(Fault::DiskFull));
+
+    stage.pass_ms(5 * SECOND).await;
+    let in_vain = tried.load(Ordering::Relaxed);
+    stage.store.fail_writes(|| None);
+    let told = waiting.await.unwrap();
+
+    assert!(in_vain < 200, "{in_vain} writes in four seconds");
+    let expired = |it: &NotAdmitted| it.end == PlaceEnd::Expired;
+    assert!(matches!(&told, Err(AdmitError::Waited(not)) if expired(not)), "{told:?}");
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, StaleData};
-use pinfold_lifecycle::{Cleared, NoRoom, Policy, Reserve, State};
+use pinfold_lifecycle::{Cleared, NoRoom, Policy, Reserve, State, Timestamp};
 use pinfold_provider::fake::FakeWorld;
 use pinfold_provider::{Capacity, DiscoverError};
+use pinfold_store::{IdempotencyKey, Store};
 
 use crate::stage::{SECOND, Stage};
 
@@ -22,6 +23,10 @@ fn left(disk_mb: u64) -> Capacity {
         disk_unusable: None,
         ..Capacity::default()
     }
+}
+
+fn key(key: &str) -> IdempotencyKey {
+    IdempotencyKey { key: key.into(), request: "r".into(), expires_at: Timestamp(i64::MAX) }
 }
 
 async fn keeping(stage: &Stage) -> Engine {
@@ -133,4 +138,22 @@ async fn memory_and_processes_of_the_host_are_kept_too() {
     assert_eq!(refusal(&stage, &engine).await, NoRoom::LowMemory { available_mb: 9, needed_mb: 10 });
     stage.world.has_left(Ok(Capacity { processes_left: Some(4), ..left(500) }));
     assert_eq!(refusal(&stage, &engine).await, NoRoom::LowProcesses { available: 4, needed: 5 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_again_for_what_it_was_given_gets_it_also_where_there_is_no_room_any_more() {
+    let stage = Stage::new();
+    stage.world.has_left(Ok(left(1_000)));
+    let engine = keeping(&stage).await;
+    let ask = || CreateAsk { key: Some(key("same")), ..CreateAsk::default() };
+    let given = engine.create(ask()).await.unwrap();
+    stage.world.has_left(Ok(left(50)));
+    stage.pass_ms(2 * SECOND).await;
+
+    let again = engine.create(ask()).await;
+    let other = engine.create(CreateAsk { key: Some(key("other")), ..CreateAsk::default() }).await;
+
+    assert_eq!(again.unwrap(), given);
+    assert!(matches!(other, Err(AdmitError::NoRoom(NoRoom::LowDisk { .. }))), "{other:?}");
+    assert_eq!(stage.store.totals().await.unwrap().created, 1);
 }
