@@ -13,7 +13,7 @@ const BUILD: &[&str] = &["build", "--locked", "--package", "pinfold-cli", "--pac
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How many rounds
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 32)]
     rounds: u64,
     /// The seed of the first round; it decides the fault, its moment and the load
     #[arg(long)]
@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Kill create, exec, cancel, stop and reconcile at each of their points, and whoever takes over
     #[arg(long)]
     points: bool,
+    /// Only one of these, by its name
+    #[arg(long, requires = "points")]
+    operation: Option<String>,
     /// Go on after a round that failed
     #[arg(long)]
     go_on: bool,
@@ -40,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut command = Command::new(programs.join("pinfold-chaos"));
     if options.points {
         command.arg("points");
+        command.args(options.operation.iter().flat_map(|operation| ["--operation", operation]));
         return succeeds(&mut command);
     }
     command.arg(if options.makers { "run" } else { "storm" }).arg("--pinfold").arg(programs.join("pinfold"));
@@ -64,12 +68,18 @@ pub(crate) fn hundred_makers() -> Result<bool> {
     run(&Options { makers: true, ..some(100) })
 }
 
-pub(crate) fn thirty_rounds() -> Result<bool> {
-    run(&some(30))
+/// There are sixteen faults, which come in turn: a fault that missed once has another round.
+pub(crate) fn every_fault_twice() -> Result<bool> {
+    run(&some(32))
+}
+
+/// Of all operations the one with the fewest points.
+pub(crate) fn every_point_of_a_stop() -> Result<bool> {
+    run(&Options { points: true, operation: Some("stop".into()), ..some(0) })
 }
 
 fn some(rounds: u64) -> Options {
-    Options { rounds, seed: None, makers: false, points: false, go_on: false, keep: None }
+    Options { rounds, seed: None, makers: false, points: false, operation: None, go_on: false, keep: None }
 }
 
 /// Cargo puts what it builds beside what runs here.

@@ -209,7 +209,7 @@ const STATUS_DISAGREES_WITH_PROBE: Definition = Definition {
 
 const RESOURCE_PRESSURE: Definition = Definition {
     title: "Resource Pressure",
-    meaning: "the host's memory or disk is nearly used up",
+    meaning: "the host's memory, disk or processes are nearly used up",
     unit: Unit::Share,
     rule: above_for(0.80, 2),
     step: "the-host-runs-short",

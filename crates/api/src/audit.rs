@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Role;
+use crate::{ProbeState, Role, State, Stats};
 
 /// One request that may have changed something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -44,15 +44,38 @@ pub struct Comparison {
     pub bodies_without_record: Vec<BodyRef>,
     /// They are looked at closely.
     pub records_without_body: Vec<String>,
+    /// Records whose sandbox is not there: `records_without_body`, by the name that runbooks have for it.
+    #[serde(default, rename = "orphanedDOs")]
+    pub orphaned_records: Vec<String>,
+    /// Sandboxes that no record speaks of: `bodies_without_record`, by the name that runbooks have for it.
+    #[serde(default, rename = "orphanedActual")]
+    pub orphaned_bodies: Vec<BodyRef>,
     /// They are quarantined.
     pub unreadable_records: Vec<String>,
     /// They are left alone.
     pub unreadable_marks: Vec<String>,
     /// Where records contradict each other.
     pub disagreements: Vec<String>,
+    /// Whose status is not what was seen when they were tried just now. Each is probed again, and that decides.
+    #[serde(default)]
+    pub status_disagreements: Vec<StatusDisagreement>,
     /// How many are neither proven to work nor proven gone after the repair. None: nothing was repaired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<u64>,
+    /// What all sandboxes come to after the repair. None: nothing was repaired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stats: Option<Stats>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StatusDisagreement {
+    pub sandbox_id: String,
+    /// As it is recorded.
+    pub status: State,
+    pub probe: ProbeState,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ActiveAlert, Stats};
+use crate::{ActiveAlert, Indicator, Stats};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// The worst of its parts.
+    /// Whether somebody has to see to something: the worst of what fires, of the parts below and of what is not known.
+    /// It is never `healthy` while an alert fires that is a warning or critical, acknowledged and silenced ones included.
+    pub indicator: Indicator,
+    /// What this process can do, whatever fires: the worst of its parts.
     pub status: HealthState,
     pub store: HealthPart,
     pub provider: HealthPart,
@@ -15,6 +18,12 @@ pub struct Health {
     pub cleanup: HealthPart,
     /// None: the store could not be read.
     pub sandboxes: Option<Stats>,
+    /// Past a deadline of their own, or not proven gone, as alerts saw it last. None: it is not known.
+    pub stuck: Option<u64>,
+    /// Found lately without a record that spoke of them. None: it is not known.
+    pub orphaned: Option<u64>,
+    /// Of the executions that ended lately, between 0 and 1. None: it is not known, or none ended.
+    pub failure_rate: Option<f64>,
     /// Processes that run sandboxes on this store. None: the store could not be read.
     pub nodes: Option<u64>,
     /// What the host has left. None: it is not known.

@@ -34,7 +34,7 @@ pub use alert::{
     AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertList, AlertNotice, AlertSeverity, AlertSilence,
     AlertState, AlertSubject, AlertTest, AlertTestResult, SilenceAlert,
 };
-pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison};
+pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison, StatusDisagreement};
 pub use cause::Cause;
 pub use cleanup::{
     CleanupEnded, CleanupFailed, CleanupFound, CleanupKept, CleanupLayer, CleanupOutcome, CleanupReason,

@@ -68,6 +68,8 @@ pub struct UtilisationMetrics {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HealthMetrics {
+    /// By the figures of the window: `critical` if more than 25 % fail or something is stuck, `degraded` if more than
+    /// 10 % fail or more than 3 are orphaned.
     pub indicator: Indicator,
     pub active: u64,
     /// Past a deadline of their own, or in quarantine.
@@ -82,9 +84,11 @@ pub struct HealthMetrics {
 #[serde(rename_all = "snake_case")]
 pub enum Indicator {
     Healthy,
-    /// More than 10 % fail, or more than 3 are orphaned.
+    /// Nobody could look at all that matters.
+    Unknown,
+    /// Somebody should see to it.
     Degraded,
-    /// More than 25 % fail, or something is stuck.
+    /// Somebody has to see to it now.
     Critical,
 }
 
@@ -94,9 +98,14 @@ pub struct CleanupMetrics {
     pub runs: u64,
     pub success_rate: f64,
     pub total_scanned: u64,
+    /// Bodies that no lease spoke of, whoever found them, and sandboxes that were not ready in their time.
     pub orphaned_detected: u64,
     pub orphaned_terminated: u64,
+    /// Unhealthy, past a deadline or silent.
     pub stuck_terminated: u64,
+    /// Ended although nothing was wrong with them: room was needed, or it was an emergency.
+    pub evicted: u64,
+    /// Records that were past retention, whether a run removed them or the server by itself.
     pub old_deleted: u64,
     pub failed_attempts: u64,
     pub average_seconds: Option<f64>,
@@ -117,6 +126,10 @@ pub struct Latencies {
     pub cancel: Option<Percentiles>,
     pub probe: Option<Percentiles>,
     pub cleanup: Option<Percentiles>,
+    /// The same for each layer that has run.
+    pub cleanup_by_layer: BTreeMap<String, Percentiles>,
+    /// From the process to its end.
+    pub execution: Option<Percentiles>,
 }
 
 /// In seconds, read from buckets: within a bucket, evenly spread.

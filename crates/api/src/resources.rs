@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Trouble;
+
 /// Measured from the real processes; what they used in all where the sandbox has ended. None: not counted here, which
 /// is not the same as nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -32,6 +34,9 @@ pub struct Resources {
     pub verdict: Verdict,
     /// The verdict in words.
     pub diagnosis: String,
+    /// What its figures and its processes say is wrong, the likeliest cause first; nothing where it has ended. An
+    /// examination reads its log too, and tries what can be tried.
+    pub troubles: Vec<Trouble>,
 }
 
 /// What the figures say together.

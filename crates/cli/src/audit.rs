@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use pinfold_api::Comparison;
 
 use crate::Place;
-use crate::documents;
+use crate::documents::{self, word};
 use crate::exit;
 use crate::plane::Plane;
 use crate::progress::Progress;
@@ -38,7 +38,13 @@ pub(crate) fn problems(found: &Comparison) -> Vec<String> {
     let each = |what: &'static str, of: &[String]| -> Vec<String> {
         of.iter().map(|it| format!("{what}: {}", harmless(it))).collect()
     };
+    let contradicted = found.status_disagreements.iter().map(|it| {
+        let why = it.message.as_deref().map(|why| format!(" ({})", harmless(why))).unwrap_or_default();
+        let (status, probe) = (word(&it.status), word(&it.probe));
+        format!("a status that its probe contradicts: {} is {status}, probe {probe}{why}", it.sandbox_id)
+    });
     bodies
+        .chain(contradicted)
         .chain(each("a record without a whole body", &found.records_without_body))
         .chain(each("a record that cannot be read", &found.unreadable_records))
         .chain(each("a mark that cannot be read, left alone", &found.unreadable_marks))

@@ -1,4 +1,5 @@
-//! `pinfold cleanup`: ends what is stuck, or in an emergency all that is not critical, and says what became of it.
+//! `pinfold cleanup`: ends what one layer of cleanup finds, or in an emergency all that is not critical, and says what
+//! became of it.
 
 use std::process::ExitCode;
 
@@ -15,6 +16,10 @@ use crate::table::{harmless, lay_out};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// What to look for, by default `scheduled`: `scheduled` what is stuck, `by_age` that and whatever is old and does
+    /// not answer, `pressure` what can be spared where something runs short, `reconcile` records and bodies that differ
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, conflicts_with = "emergency")]
+    layer: Option<Layer>,
     /// End every sandbox at once that is not critical, stuck or not
     #[arg(long)]
     emergency: bool,
@@ -22,8 +27,31 @@ pub(crate) struct Options {
     #[arg(long)]
     dry_run: bool,
     /// Show when each layer of cleanup is due and what the last runs came to, and do nothing
-    #[arg(long, conflicts_with_all = ["emergency", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["layer", "emergency", "dry_run"])]
     runs: bool,
+}
+
+/// The layers that end only what they find amiss. An emergency ends what is well too, and is asked for by no name that
+/// might be mistyped.
+#[derive(Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Layer {
+    Scheduled,
+    ByAge,
+    Pressure,
+    Reconcile,
+}
+
+impl Options {
+    fn layer(&self) -> CleanupLayer {
+        match self.layer {
+            None if self.emergency => CleanupLayer::Emergency,
+            None | Some(Layer::Scheduled) => CleanupLayer::Scheduled,
+            Some(Layer::ByAge) => CleanupLayer::ByAge,
+            Some(Layer::Pressure) => CleanupLayer::Pressure,
+            Some(Layer::Reconcile) => CleanupLayer::Reconcile,
+        }
+    }
 }
 
 /// Of the last ones.
@@ -37,8 +65,8 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 }
 
 async fn clean(place: &Place, plane: &Plane, options: &Options) -> anyhow::Result<ExitCode> {
-    let waiting = Progress::of(if options.dry_run { "looking" } else { "looking, and ending what is stuck" });
-    let done = plane.clean_up(options.emergency, options.dry_run).await;
+    let waiting = Progress::of(if options.dry_run { "looking" } else { "looking, and ending what is found" });
+    let done = plane.clean_up(options.layer(), options.dry_run).await;
     drop(waiting);
     let done = done?;
     if place.json {
@@ -52,8 +80,10 @@ async fn clean(place: &Place, plane: &Plane, options: &Options) -> anyhow::Resul
 /// For people, in colours.
 fn told(done: &CleanupResult) -> String {
     let what = match done.layer {
+        CleanupLayer::Scheduled | CleanupLayer::ByAge => "stuck sandboxes",
+        CleanupLayer::Pressure => "sandboxes that can be spared",
+        CleanupLayer::Reconcile => "sandboxes whose record and body differ",
         CleanupLayer::Emergency => "sandboxes that are not critical",
-        _ => "stuck sandboxes",
     };
     let mut text = format!("Found {} {what} among {}\n", done.found.len(), done.scanned);
     let mut rows = Vec::new();

@@ -2,7 +2,7 @@
 //! in pipes and files, and where `NO_COLOR` is set.
 
 use anstyle::{AnsiColor, Style};
-use pinfold_api::{AlertState, ExecutionState, Finding, State};
+use pinfold_api::{AlertSeverity, AlertState, ExecutionState, Finding, Indicator, State};
 
 /// What a state means for whoever looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,26 @@ impl From<AlertState> for Mood {
             AlertState::Firing => Self::Bad,
             AlertState::Pending | AlertState::Unknown => Self::Moving,
             AlertState::Inactive | AlertState::Resolved => Self::Plain,
+        }
+    }
+}
+
+impl From<AlertSeverity> for Mood {
+    fn from(severity: AlertSeverity) -> Self {
+        match severity {
+            AlertSeverity::Info => Self::Plain,
+            AlertSeverity::Warning => Self::Moving,
+            AlertSeverity::Critical => Self::Bad,
+        }
+    }
+}
+
+impl From<Indicator> for Mood {
+    fn from(indicator: Indicator) -> Self {
+        match indicator {
+            Indicator::Healthy => Self::Good,
+            Indicator::Unknown | Indicator::Degraded => Self::Moving,
+            Indicator::Critical => Self::Bad,
         }
     }
 }

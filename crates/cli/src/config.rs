@@ -62,6 +62,7 @@ fn row(shown: &Shown) -> Vec<String> {
     };
     let from = match (shown.from, shown.variable) {
         (Origin::Default, _) => "default".to_owned(),
+        (Origin::Machine, _) => "the size of this machine".to_owned(),
         (Origin::File, _) => "file".to_owned(),
         (Origin::Environment, variable) => format!("environment: {}", variable.unwrap_or_default()),
     };

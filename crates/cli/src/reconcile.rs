@@ -41,6 +41,18 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 fn tell(found: &Comparison, unsettled: u64) {
     println!("{} records, {} bodies", found.records, found.bodies);
     problems(found).iter().for_each(|problem| println!("{problem}"));
+    if let Some(stats) = &found.stats {
+        println!(
+            "Reconciliation complete: {} active, {} provisioning, {} terminating, {} quarantined; {} created and {} \
+             destroyed in all",
+            stats.active,
+            stats.provisioning,
+            stats.terminating,
+            stats.quarantined,
+            stats.total_created,
+            stats.total_destroyed,
+        );
+    }
     if unsettled > 0 {
         println!("{unsettled} are still being ended or looked at; they are not forgotten");
     }

@@ -5,6 +5,7 @@
 mod alerts;
 mod cleanup;
 mod load;
+mod machine;
 mod parts;
 mod profiles;
 mod provenance;
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineSettings,
     #[config(nested)]
     pub(crate) cleanup: CleanupSettings,
+    #[config(nested)]
+    pub(crate) flags: FlagSettings,
     #[config(nested)]
     pub(crate) warm: WarmSettings,
     #[config(nested)]
@@ -119,13 +122,13 @@ pub(crate) struct RequestSettings {
 }
 
 /// How much all sandboxes together may take, those included that are not yet proven gone, and what stays free on the
-/// host. What is not set is not limited.
+/// host. What is not set is not limited, but for the number of sandboxes.
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct AdmissionSettings {
-    /// Sandboxes.
+    /// Sandboxes. Not set: one for every 16 MiB of this machine's memory, and no fewer than 10. 0: they are not limited.
     #[config(env = "PINFOLD_ADMISSION_SANDBOXES")]
-    pub(crate) sandboxes: Option<NonZeroU64>,
+    pub(crate) sandboxes: Option<u64>,
     /// The sum of their memory limits, in MiB.
     #[config(env = "PINFOLD_ADMISSION_MEMORY_MB")]
     pub(crate) memory_mb: Option<NonZeroU64>,
@@ -279,6 +282,18 @@ pub(crate) struct EngineSettings {
     /// Other questions to sandboxes at one time.
     #[config(default = 64, env = "PINFOLD_ENGINE_QUESTIONS")]
     pub(crate) questions: NonZeroUsize,
+}
+
+/// When a list of sandboxes points at one of them. That ends nothing.
+#[derive(Debug, Config)]
+#[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
+pub(crate) struct FlagSettings {
+    /// A sandbox that is older is flagged as `stuck`.
+    #[config(default = "10m", env = "PINFOLD_FLAGS_STUCK")]
+    pub(crate) stuck: Time,
+    /// One in which something has run for longer is flagged as `long_running`.
+    #[config(default = "5m", env = "PINFOLD_FLAGS_LONG_RUNNING")]
+    pub(crate) long_running: Time,
 }
 
 /// Sandboxes that are made ahead of need.

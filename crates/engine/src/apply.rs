@@ -15,6 +15,7 @@ use pinfold_store::{
 use crate::WaitError;
 use crate::engine::Inner;
 use crate::questions::Answer;
+use crate::remark::{Remark, remark};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
@@ -201,7 +202,12 @@ impl Inner {
             onlooker.committed(sandbox, &transition.records);
         }
         for record in &transition.records {
-            tracing::info!(sandbox_id = %sandbox.id, node = %self.node, fact = ?record.fact);
+            let (sandbox_id, node, fact) = (sandbox.id, self.node, &record.fact);
+            match remark(sandbox_id, fact) {
+                Some(Remark::Warning(said)) => tracing::warn!(%sandbox_id, %node, ?fact, "{said}"),
+                Some(Remark::News(said)) => tracing::info!(%sandbox_id, %node, ?fact, "{said}"),
+                None => tracing::info!(%sandbox_id, %node, ?fact),
+            }
         }
         let wanted = sandbox.effects();
         self.errands.drop_obsolete(sandbox.id, &wanted);

@@ -1,6 +1,7 @@
 //! Ends what is stuck, in layers that do not rely on each other: by what is recorded, by what an old body answers, by
 //! what runs short, and by comparing records with bodies. `cleanup/turns.rs` runs them at their times,
-//! `cleanup/sweep.rs` and `cleanup/pressure.rs` find, `cleanup/ending.rs` ends, `cleanup/report.rs` tells.
+//! `cleanup/sweep.rs` and `cleanup/pressure.rs` find, `cleanup/ending.rs` ends, `cleanup/report.rs` tells whoever asked
+//! and `cleanup/witness.rs` whoever counts.
 
 mod activity;
 mod ending;
@@ -8,6 +9,7 @@ mod pressure;
 mod report;
 mod sweep;
 mod turns;
+mod witness;
 
 use std::sync::Arc;
 
@@ -18,6 +20,8 @@ use crate::engine::{Engine, Inner};
 use crate::{Reconcile, ReconcileError, Schedule};
 
 pub use report::{CleanupReport, Ended, Failed, Found, Kept, Layer, Spared, Why};
+pub(crate) use witness::Stand;
+pub use witness::Witness;
 
 /// When what is done, and by which measure.
 #[derive(Debug, Clone)]
@@ -87,17 +91,10 @@ pub enum CleanupError {
     Reconcile(#[from] ReconcileError),
 }
 
-/// Whoever counts what cleanup does.
-pub trait Witness: Send + Sync + 'static {
-    /// A run that was more than a look has ended, so long after it began.
-    fn ran(&self, layer: Layer, took_ms: u64, came_to: &CameTo);
-}
-
 /// Cleans up, at its times and when asked to.
 pub struct Cleaner {
     pub(crate) inner: Arc<Inner>,
     chores: Arc<dyn Chores>,
-    witness: Option<Arc<dyn Witness>>,
     /// Since when this engine sees to deadlines.
     began_at: Timestamp,
 }
@@ -107,7 +104,10 @@ impl Engine {
     pub fn keep_clean(&self, chores: Arc<dyn Chores>, witness: Option<Arc<dyn Witness>>) -> Arc<Cleaner> {
         let inner = self.inner.clone();
         let began_at = inner.clock.now();
-        let cleaner = Arc::new(Cleaner { inner, chores, witness, began_at });
+        if let Some(witness) = witness {
+            inner.stand.call(witness);
+        }
+        let cleaner = Arc::new(Cleaner { inner, chores, began_at });
         for layer in Layer::IN_TURN {
             self.inner.errands.spawn_loop(cleaner.clone().keep(layer));
         }
@@ -153,8 +153,8 @@ impl Cleaner {
             }
         }
         let report = done.map(|()| report);
-        if let (How::Act, Some(witness)) = (how, &self.witness) {
-            witness.ran(layer, took_ms, &came_to(&report));
+        if how == How::Act {
+            self.inner.stand.ran(layer, took_ms, &came_to(&report));
         }
         report
     }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::apply::Input;
 use crate::claim::{First, Provided, Wanted};
+use crate::cleanup::Stand;
 use crate::errands::Errands;
 use crate::known::Known;
 use crate::lanes::Lanes;
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) room: Room,
     pub(crate) line: Line,
     pub(crate) onlooker: OnceLock<Arc<dyn Onlooker>>,
+    pub(crate) stand: Stand,
     /// What the timer sleeps until, and how to wake it for something earlier.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
@@ -144,6 +146,7 @@ impl Engine {
             room: Room::default(),
             line: Line::default(),
             onlooker: OnceLock::new(),
+            stand: Stand::default(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,

@@ -3,6 +3,7 @@
 
 mod admit_error;
 mod agent_run;
+mod agreement;
 mod apply;
 mod census;
 mod claim;
@@ -21,6 +22,7 @@ mod pool;
 mod questions;
 mod queue;
 mod reconcile;
+mod remark;
 mod retention;
 mod room;
 mod schedule;
@@ -30,6 +32,7 @@ mod waiting;
 
 pub use admit_error::{AdmitError, NotAdmitted};
 pub use agent_run::AgentRun;
+pub use agreement::Disagreement;
 pub use apply::ApplyError;
 pub use census::{Census, Fate, HostCensus, HostCensusError};
 pub use cleanup::{

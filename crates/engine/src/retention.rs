@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{Retention, StoreError};
+use pinfold_store::{Pruned, Retention, StoreError};
 
 use crate::Config;
 use crate::engine::Inner;
@@ -17,7 +17,7 @@ const LOOKS_WITHIN_RETENTION: u64 = 4;
 impl Inner {
     pub(crate) async fn keep_tidy(self: Arc<Self>) {
         loop {
-            let more_is_old = match self.store.prune(self.retention(), BATCH).await {
+            let more_is_old = match self.prune_some().await {
                 Ok(pruned) => pruned.more,
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "old records stay for now");
@@ -33,12 +33,19 @@ impl Inner {
     pub(crate) async fn prune(&self) -> Result<u64, StoreError> {
         let mut pruned = 0;
         for _ in 0..BATCHES {
-            let batch = self.store.prune(self.retention(), BATCH).await?;
+            let batch = self.prune_some().await?;
             pruned += batch.sandboxes as u64;
             if !batch.more {
                 break;
             }
         }
+        Ok(pruned)
+    }
+
+    /// The one place where old records go, so that each is told once.
+    async fn prune_some(&self) -> Result<Pruned, StoreError> {
+        let pruned = self.store.prune(self.retention(), BATCH).await?;
+        self.stand.forgot(pruned.sandboxes as u64);
         Ok(pruned)
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::tree::{keyed, read_small};
-use crate::wire::EndedBy;
+use crate::wire::{EndedBy, Survived};
 
 /// The kernel's counters, opened outside. Each is of all executions together.
 #[derive(Default)]
@@ -47,6 +47,15 @@ impl Breaches {
             EndedBy::Itself
         }
     }
+
+    /// What was breached since then and is not why it has ended.
+    pub(crate) fn survived(self, since: Self, by: EndedBy) -> Survived {
+        let grown = |limit, now: u64, then| if by == limit { 0 } else { now.saturating_sub(then) };
+        Survived {
+            memory_limit: grown(EndedBy::MemoryLimit, self.memory_kills, since.memory_kills),
+            process_limit: grown(EndedBy::ProcessLimit, self.processes_refused, since.processes_refused),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -66,5 +75,15 @@ mod tests {
         assert_eq!(memory.cause(CALM, false), EndedBy::MemoryLimit);
         assert_eq!(processes.cause(CALM, false), EndedBy::ProcessLimit);
         assert_eq!(both.cause(CALM, false), EndedBy::MemoryLimit);
+    }
+
+    #[test]
+    fn what_it_has_not_ended_for_was_survived() {
+        let both = Breaches { memory_kills: 4, processes_refused: 2 };
+
+        assert_eq!(CALM.survived(CALM, EndedBy::Itself), Survived::NOTHING);
+        assert_eq!(both.survived(CALM, EndedBy::Itself), Survived { memory_limit: 3, process_limit: 1 });
+        assert_eq!(both.survived(CALM, EndedBy::MemoryLimit), Survived { memory_limit: 0, process_limit: 1 });
+        assert_eq!(both.survived(CALM, EndedBy::TimeLimit), Survived { memory_limit: 3, process_limit: 1 });
     }
 }

@@ -98,8 +98,10 @@ impl DiskWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Survived;
 
-    const FAILED: Ended = Ended { by: EndedBy::Itself, code: Some(1), signal: None };
+    const FAILED: Ended =
+        Ended { by: EndedBy::Itself, code: Some(1), signal: None, survived: Survived::NOTHING };
 
     #[test]
     fn a_disk_is_full_when_bytes_or_files_have_run_out() {
@@ -128,7 +130,7 @@ mod tests {
     fn a_full_disk_explains_failures_after_it_and_nothing_else() {
         let watch = DiskWatch { next_look_ms: None, last_full_ms: Some(5) };
         let succeeded = Ended { code: Some(0), ..FAILED };
-        let killed = Ended { by: EndedBy::Kill, code: None, signal: Some(9) };
+        let killed = Ended { by: EndedBy::Kill, code: None, signal: Some(9), ..FAILED };
 
         assert_eq!(watch.explain(FAILED, 5).by, EndedBy::DiskLimit);
         assert_eq!(watch.explain(FAILED, 6).by, EndedBy::Itself);

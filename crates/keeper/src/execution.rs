@@ -205,8 +205,10 @@ impl Execution {
         }
         self.take_the_rest(wall_ms);
         let succeeded = status.exit_status() == Some(0);
-        let by = self.ending.unwrap_or_else(|| counters.read().cause(self.before, succeeded));
-        Some(Ended { by, code: status.exit_status(), signal: status.terminating_signal() })
+        let breaches = counters.read();
+        let by = self.ending.unwrap_or_else(|| breaches.cause(self.before, succeeded));
+        let survived = breaches.survived(self.before, by);
+        Some(Ended { by, code: status.exit_status(), signal: status.terminating_signal(), survived })
     }
 
     /// What is still in its pipes. Somebody else inside may hold them open, so their end is not waited for.

@@ -39,11 +39,19 @@ pub(crate) struct Place<'a> {
 pub(crate) struct NotStarted {
     pub(crate) reason: Reason,
     pub(crate) why: String,
+    /// The fork itself found no room, in its group or on the host.
+    pub(crate) is_full: bool,
 }
 
 impl From<io::Error> for NotStarted {
     fn from(error: io::Error) -> Self {
-        Self { reason: Reason::Failed, why: error.to_string() }
+        refused(&error.to_string())
+    }
+}
+
+impl NotStarted {
+    fn of_fork(error: io::Error) -> Self {
+        Self { is_full: error.raw_os_error() == Some(libc::EAGAIN), ..error.into() }
     }
 }
 
@@ -111,7 +119,7 @@ impl Plan {
         console: There,
     ) -> Result<Launched, NotStarted> {
         let (said_here, said_there) = UnixStream::pair()?;
-        let pid = match kernel::clone_into(0, group)? {
+        let pid = match kernel::clone_into(0, group).map_err(NotStarted::of_fork)? {
             Cloned::Child => {
                 let (step, trouble) = self.carry_out(place, group.is_none(), &console, &said_there);
                 let number = trouble.raw_os_error().unwrap_or(libc::EIO);
@@ -193,7 +201,7 @@ impl Plan {
                 (Reason::Failed, format!("`{name}` could not be started: {error}"))
             }
         };
-        NotStarted { reason, why }
+        NotStarted { reason, why, is_full: false }
     }
 }
 
@@ -268,7 +276,7 @@ fn trouble_in(said: &[u8]) -> Option<(Step, i32)> {
 }
 
 pub(crate) fn refused(why: &str) -> NotStarted {
-    NotStarted { reason: Reason::Failed, why: why.to_owned() }
+    NotStarted { reason: Reason::Failed, why: why.to_owned(), is_full: false }
 }
 
 #[cfg(test)]
@@ -296,6 +304,14 @@ mod tests {
 
         assert!(slow.is_ok());
         assert_eq!(stopped.err().map(|it| it.why), Some("it was held up before it began".to_owned()));
+    }
+
+    #[test]
+    fn only_a_fork_that_found_no_room_is_for_want_of_room() {
+        let of = |number| NotStarted::of_fork(io::Error::from_raw_os_error(number)).is_full;
+
+        assert_eq!([libc::EAGAIN, libc::ENOMEM, libc::EPERM].map(of), [true, false, false]);
+        assert!(!NotStarted::from(io::Error::from_raw_os_error(libc::EAGAIN)).is_full);
     }
 
     #[test]

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat, openat2, statx, unlinkat,
 };
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::console::{Devices, There};
+use crate::kernel::{self, Cloned};
 use crate::plan::{NotStarted, Place, Plan};
 use crate::wire::ProbeFailed;
 
@@ -55,6 +57,8 @@ fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
 }
 
 /// Within the root, under a name of its own, which is not followed and must be new: something inside may lie in wait.
+/// On a full disk a try is enough. Its limit makes calls fail inside, and a probe that failed with them would end the
+/// sandbox for it.
 fn round_trip() -> io::Result<()> {
     #[cfg(feature = "weakened")]
     if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
@@ -68,7 +72,10 @@ fn round_trip() -> io::Result<()> {
     let name = format!(".pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
     let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | careful;
-    let mut file = File::from(openat(&workspace, &name, new, Mode::RUSR | Mode::WUSR)?);
+    let mut file = match openat(&workspace, &name, new, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()),
+        file => File::from(file?),
+    };
     let mut round_trip = || -> io::Result<()> {
         file.write_all(b"pinfold")?;
         let mut read = Vec::new();
@@ -77,11 +84,17 @@ fn round_trip() -> io::Result<()> {
         if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     };
     let tried = round_trip();
+    // Also when nothing could be written: else each probe would leave a file.
     unlinkat(&workspace, &name, AtFlags::empty())?;
-    tried
+    match tried {
+        Err(why) if matches!(Errno::from_io_error(&why), Some(Errno::NOSPC | Errno::DQUOT)) => Ok(()),
+        tried => tried,
+    }
 }
 
 /// In the group of all work: it needs none of its own, since it leaves nothing behind.
+/// Where that group has reached its limit of processes, a stand-in is waited for instead: the limit makes forks fail
+/// inside, and a probe that failed with them would end the sandbox for it.
 pub(crate) fn program(place: Place<'_>, devices: &Devices) -> Result<Pid, ProbeFailed> {
     let start = || -> Result<Pid, NotStarted> {
         let plan = Plan::of(&[PROGRAM.to_owned()], &BTreeMap::new(), "/")?;
@@ -90,7 +103,21 @@ pub(crate) fn program(place: Place<'_>, devices: &Devices) -> Result<Pid, ProbeF
         let group = place.work.map(std::os::fd::AsRawFd::as_raw_fd);
         Ok(plan.launch(place, group, console)?.pid)
     };
-    start().map_err(|NotStarted { why, .. }| ProbeFailed::Exec(why))
+    match start() {
+        Err(NotStarted { is_full: true, .. }) => stand_in(),
+        started => started.map_err(|NotStarted { why, .. }| why),
+    }
+    .map_err(ProbeFailed::Exec)
+}
+
+/// A child of the keeper's own that ends at once, outside the group of all work. Nothing from inside runs in it, since
+/// no limit would hold for that. It fails where not the sandbox is full but its host.
+fn stand_in() -> Result<Pid, String> {
+    match kernel::clone_into(0, None) {
+        Ok(Cloned::Child) => kernel::vanish(0),
+        Ok(Cloned::Parent { pid, .. }) => Pid::from_raw(pid).ok_or_else(|| "it has no process id".to_owned()),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
 impl Probing {

@@ -179,6 +179,25 @@ pub struct Ended {
     pub by: EndedBy,
     pub code: Option<i32>,
     pub signal: Option<i32>,
+    /// Keepers of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Survived::is_nothing")]
+    pub survived: Survived,
+}
+
+/// How often all executions together ran into limits while this one ran, other than what it ended for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Survived {
+    pub memory_limit: u64,
+    pub process_limit: u64,
+}
+
+impl Survived {
+    pub const NOTHING: Self = Self { memory_limit: 0, process_limit: 0 };
+
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::NOTHING
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -339,6 +358,16 @@ mod hex {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_it_ended_can_be_read_of_a_keeper_of_an_earlier_version() {
+        let earlier = r#"{"by":"itself","code":0,"signal":null}"#;
+
+        let ended: Ended = serde_json::from_str(earlier).unwrap();
+
+        assert_eq!(ended.survived, Survived::NOTHING);
+        assert_eq!(serde_json::to_string(&ended).unwrap(), earlier);
+    }
 
     #[test]
     fn fed_bytes_come_out_as_they_went_in() {

@@ -62,6 +62,10 @@ pub enum Event {
     Doubted {
         why: String,
     },
+    /// Somebody has tried the body, and it did not fare as is believed of it.
+    Disagreed {
+        why: String,
+    },
     /// Time has passed.
     TimePassed,
 }
@@ -100,7 +104,8 @@ impl Turn<'_> {
                 return self.execution_ended(ticket, execution, outcome);
             }
             Event::ExecutionGone { ticket, execution } => return self.execution_gone(ticket, execution),
-            Event::Doubted { why } => return self.doubted(why),
+            Event::Doubted { why } => return self.doubted(why, CheckKind::Look),
+            Event::Disagreed { why } => return self.doubted(why, CheckKind::Probe),
             Event::TimePassed => return self.time_passed(),
             Event::Launched { ticket } => (ticket, "launched"),
             Event::LaunchFailed { ticket, .. } => (ticket, "launch failed"),

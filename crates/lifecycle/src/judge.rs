@@ -26,10 +26,11 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn doubted(&mut self, why: String) {
+    /// Settled by a check of its own, unless one is under way that will tell.
+    pub(crate) fn doubted(&mut self, why: String, by: CheckKind) {
         if self.live().is_some_and(|live| live.check.is_none()) {
             self.record(Fact::InDoubt { why });
-            self.check(CheckKind::Look);
+            self.check(by);
         }
     }
 

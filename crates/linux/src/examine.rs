@@ -140,7 +140,7 @@ fn room(answer: Result<Response, ControlError>) -> Result<String, (Fault, String
 
 fn judged(probed: Probed) -> Result<String, (Fault, String)> {
     match probed {
-        Probed::Passed => Ok("a file was written, read and removed, and `true` ran".to_owned()),
+        Probed::Passed => Ok("its places, a file and a program were tried".to_owned()),
         Probed::Failed(ProbeFailure::Files { why }) => Err((Fault::Place, why)),
         Probed::Failed(ProbeFailure::Exec { why }) => Err((Fault::Command, why)),
         Probed::Failed(ProbeFailure::Control { why }) | Probed::Unknown { why } => {

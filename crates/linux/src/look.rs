@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use pinfold_keeper::wire::{EndedBy, Execution, Request, Response};
+use pinfold_keeper::wire::{EndedBy, Execution, Request, Response, Survived};
 use pinfold_lifecycle::{
     BodySeen, Cause, Evidence, ExecutionSeen, Finding, Outcome, ReceiptCheck, SandboxId, Seen, Timestamp,
 };
@@ -197,7 +197,7 @@ fn seen(execution: &Execution, now: Timestamp) -> Option<ExecutionSeen> {
 pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
     let code = ended.code.or(ended.signal.map(|signal| 128 + signal)).unwrap_or(-1);
     let limit = |cause| Outcome { exit_code: Some(code), ..Outcome::ended_for(cause) };
-    match ended.by {
+    let outcome = match ended.by {
         EndedBy::Itself => Outcome::exited(code),
         EndedBy::Kill => limit(Cause::Cancelled),
         EndedBy::TimeLimit => limit(Cause::TimeLimit),
@@ -207,7 +207,20 @@ pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
         EndedBy::CpuLimit => limit(Cause::CpuLimit),
         EndedBy::ProcessLimit => limit(Cause::ProcessLimit),
         EndedBy::DiskLimit => limit(Cause::DiskLimit),
-    }
+    };
+    Outcome { detail: warning(ended.survived), ..outcome }
+}
+
+/// For those who read its log: it went on, and the next one may not.
+fn warning(survived: Survived) -> Option<String> {
+    let told = |limit: &str, times: u64| match times {
+        0 => None,
+        1 => Some(format!("the sandbox ran into its {limit} limit once")),
+        times => Some(format!("the sandbox ran into its {limit} limit {times} times")),
+    };
+    let told = [told("memory", survived.memory_limit), told("process", survived.process_limit)];
+    let told: Vec<_> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| format!("warning: {}", told.join(", ")))
 }
 
 #[cfg(test)]

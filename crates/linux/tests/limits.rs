@@ -71,6 +71,20 @@ async fn processes_that_cannot_be_made_are_the_cause_of_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_with_no_room_for_a_process_passes_its_probe() {
+    let sandbox = Sandbox::with(Limits { processes: Some(32), ..Limits::default() }).await;
+    let fill = r#"perl -e '$| = 1; while (defined(my $child = fork)) { sleep 1000 if !$child }
+        print "full"; sleep 1000'"#;
+    let full = sandbox.script(fill).await;
+    sandbox.until_said(full, "full").await;
+
+    sandbox.still_works().await;
+
+    sandbox.provider.kill(sandbox.body, full).await;
+    assert_eq!(sandbox.how(full).await, (Cause::Cancelled, Some(137)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn cpu_time_that_is_used_up_ends_an_execution() {
     let sandbox = Sandbox::with(Limits { cpu_time_ms: Some(500), ..Limits::default() }).await;
 

@@ -139,7 +139,7 @@ fn ended(execution: ExecutionId, outcome: &Outcome) -> String {
         OutcomeKind::Exited => format!("exited{code}"),
         OutcomeKind::Failed => format!("failed{code}: {}", word(outcome.cause)),
         OutcomeKind::Cancelled => format!("cancelled: {}", word(outcome.cause)),
-        OutcomeKind::TimedOut => format!("ended by timeout: {}", word(outcome.cause)),
+        OutcomeKind::TimedOut => format!("ended by {}", blame(outcome.cause)),
         OutcomeKind::Lost => format!("lost: {}", word(outcome.cause)),
     };
     format!("{execution} {how}{detail}")
@@ -187,4 +187,29 @@ fn bounded(mut text: String) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXECUTION: ExecutionId = ExecutionId(8);
+
+    #[test]
+    fn a_timeout_has_the_same_words_whoever_noticed_it() {
+        for (cause, words) in [
+            (Cause::TimeLimit, "timeout error: time_limit"),
+            (Cause::Inactivity, "timeout error: inactivity"),
+            (Cause::Idle, "timeout error: idle"),
+            (Cause::MaxLife, "timeout error: max_life"),
+        ] {
+            let outcome = Outcome::ended_for(cause);
+
+            let decided = tell(&Fact::ExecutionEnding { execution: EXECUTION, cause });
+            let arrived = tell(&Fact::ExecutionEnded { execution: EXECUTION, outcome });
+
+            assert_eq!(decided, format!("{words}: {EXECUTION} is to end"));
+            assert_eq!(arrived, format!("{EXECUTION} ended by {words}"));
+        }
+    }
 }

@@ -97,8 +97,20 @@ pub const CATALOGUE: &[Metric] = &[
         Fleet,
         "Executions that failed, were lost, took too long or exited with an error",
     ),
-    metric(TIMEOUTS, Counter, &["agent_type"], Fleet, "Executions that took longer than they may"),
-    metric(INACTIVITY, Counter, &["agent_type"], Fleet, "Executions ended because they fell silent"),
+    metric(
+        TIMEOUTS,
+        Counter,
+        &["agent_type"],
+        Fleet,
+        "Executions whose time ran out: their own, their sandbox's, or that of their silence",
+    ),
+    metric(
+        INACTIVITY,
+        Counter,
+        &["agent_type"],
+        Fleet,
+        "Of those whose time ran out, the executions that fell silent",
+    ),
     metric(
         STOP_ATTEMPTS,
         Counter,
@@ -122,7 +134,7 @@ pub const CATALOGUE: &[Metric] = &[
         Counter,
         &["what"],
         Fleet,
-        "What runs of cleanup scanned, found, ended and failed to end",
+        "What cleanup scanned, found, ended for which reason, failed to end, and forgot",
     ),
     metric(
         CPU,
@@ -154,7 +166,7 @@ pub const CATALOGUE: &[Metric] = &[
         "From the wish that an execution ends until its processes are proven gone",
     ),
     metric("pinfold_probe_seconds", Histogram, &[], Fleet, "Whole probes of bodies"),
-    metric("pinfold_cleanup_seconds", Histogram, &[], Fleet, "Runs of cleanup"),
+    metric("pinfold_cleanup_seconds", Histogram, &["layer"], Fleet, "Runs of cleanup by layer"),
     metric(
         "pinfold_execution_seconds",
         Histogram,

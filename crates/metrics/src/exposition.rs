@@ -1,7 +1,7 @@
 //! All figures of one moment, in the order of the catalogue, and the text that Prometheus reads. What is not known is left
 //! out, never told as 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use pinfold_lifecycle::Totals;
@@ -152,8 +152,15 @@ impl Exposition {
             return vec![timed_as(Vec::new(), self.sums.times(what, &[]))];
         }
         let sum = format!("{}.ms", what.metric());
-        let labels = self.sums.of(&sum).map(|(labels, _)| labels);
-        labels.map(|labels| timed_as(owned(labels.clone()), self.sums.times(what, &labels))).collect()
+        let mut told: BTreeSet<_> = self.begun(metric).into_iter().collect();
+        // Stores of earlier versions have times without these labels.
+        let timed = self.sums.of(&sum).filter(|(labels, _)| labels.len() == metric.labels.len());
+        told.extend(timed.map(|(labels, _)| owned(labels)));
+        let times = |labels: &[String]| {
+            let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+            self.sums.times(what, &labels)
+        };
+        told.into_iter().map(|labels| timed_as(labels.clone(), times(&labels))).collect()
     }
 }
 

@@ -6,9 +6,10 @@ use pinfold_lifecycle::{
 };
 
 use crate::catalogue::{
-    CPU, CREATED, ENDED, EXECUTIONS, FAILURES, INACTIVITY, ORPHANS, QUARANTINES, STARTS_FAILED,
-    STOP_ATTEMPTS, TIMEOUTS, TRIES_FAILED,
+    CLEANUP_ITEMS, CPU, CREATED, ENDED, EXECUTIONS, FAILURES, INACTIVITY, ORPHANS, QUARANTINES,
+    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUTS, TRIES_FAILED,
 };
+use crate::cleaned::{ORPHANED_ENDED, ORPHANED_FOUND};
 use crate::rates::{CPU_COUNTED, GONE, MEMORY_COUNTED, MEMORY_PEAKS, memory_peak};
 use crate::{AgentLabel, Latency, Sums, word};
 
@@ -32,9 +33,12 @@ pub fn fold(sums: &mut Sums, told: &Told<'_>) {
         Fact::ExecutionStarted { execution } => told.execution_started(sums, *execution),
         Fact::ExecutionEnded { execution, outcome } => told.execution_ended(sums, *execution, outcome),
         Fact::StopFailed { failure, .. } => sums.count(STOP_ATTEMPTS, &[failed_stop(failure)]),
-        Fact::LeaseFreed { .. } if told.ends_a_stop() => sums.count(STOP_ATTEMPTS, &[GONE]),
+        Fact::LeaseFreed { .. } => told.freed(sums),
         Fact::Quarantined { .. } => sums.count(QUARANTINES, &[]),
-        Fact::StrayFound { .. } => sums.count(ORPHANS, &[]),
+        Fact::StrayFound { .. } => {
+            sums.count(ORPHANS, &[]);
+            sums.count(CLEANUP_ITEMS, &[ORPHANED_FOUND]);
+        }
         Fact::Ended { cause } => told.ended(sums, *cause),
         Fact::Pooled
         | Fact::EndMoved { .. }
@@ -48,7 +52,6 @@ pub fn fold(sums: &mut Sums, told: &Told<'_>) {
         | Fact::StopBegan { .. }
         | Fact::LookedInQuarantine { .. }
         | Fact::Attested { .. }
-        | Fact::LeaseFreed { .. }
         | Fact::BecameUnhealthy { .. }
         | Fact::BecameHealthy
         | Fact::InDoubt { .. }
@@ -71,6 +74,27 @@ pub fn has_failed(kind: OutcomeKind, cause: Cause) -> bool {
         OutcomeKind::Failed | OutcomeKind::TimedOut | OutcomeKind::Lost => true,
         OutcomeKind::Cancelled => false,
     }
+}
+
+/// Whatever its time ran out by: its own limit, its silence, or the life of its sandbox.
+#[must_use]
+pub fn has_timed_out(kind: OutcomeKind) -> bool {
+    match kind {
+        OutcomeKind::TimedOut => true,
+        OutcomeKind::Exited | OutcomeKind::Failed | OutcomeKind::Cancelled | OutcomeKind::Lost => false,
+    }
+}
+
+/// Whether a sandbox that ended with this cause, after these facts, was never of use to anybody. Where it had work, the
+/// end of that tells of it.
+#[must_use]
+pub fn is_failed_start<'a>(cause: Cause, earlier: impl IntoIterator<Item = &'a Fact>) -> bool {
+    let had_a_use = |fact: &Fact| matches!(fact, Fact::BecameReady { .. } | Fact::ExecutionQueued { .. });
+    let is_of_starts = matches!(
+        cause,
+        Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError | Cause::Lost
+    );
+    is_of_starts && !earlier.into_iter().any(had_a_use)
 }
 
 fn failed_stop(failure: &StopFailure) -> &'static str {
@@ -119,10 +143,11 @@ impl Told<'_> {
         if has_failed(outcome.kind, outcome.cause) {
             sums.count(FAILURES, &[agent_type]);
         }
-        match outcome.cause {
-            Cause::TimeLimit | Cause::MaxLife => sums.count(TIMEOUTS, &[agent_type]),
-            Cause::Inactivity => sums.count(INACTIVITY, &[agent_type]),
-            _ => {}
+        if has_timed_out(outcome.kind) {
+            sums.count(TIMEOUTS, &[agent_type]);
+        }
+        if outcome.cause == Cause::Inactivity {
+            sums.count(INACTIVITY, &[agent_type]);
         }
         let its_start =
             |fact: &Fact| matches!(fact, Fact::ExecutionStarted { execution: it } if *it == execution);
@@ -150,8 +175,7 @@ impl Told<'_> {
         if let Some(ms) = self.stop_ms() {
             sums.took(Latency::Stop, &[], ms);
         }
-        let ran = self.has(|fact| matches!(fact, Fact::BecameReady { .. } | Fact::ExecutionQueued { .. }));
-        if !ran && has_failed_to_start(cause) {
+        if is_failed_start(cause, self.earlier.iter().map(|record| &record.fact)) {
             sums.count(STARTS_FAILED, &[]);
         }
         self.used(sums);
@@ -169,6 +193,24 @@ impl Told<'_> {
             sums.count(MEMORY_COUNTED, &agent_type);
             sums.add(&memory_peak(), &[], bytes);
         }
+    }
+
+    fn freed(&self, sums: &mut Sums) {
+        if self.ends_a_stop() {
+            sums.count(STOP_ATTEMPTS, &[GONE]);
+        }
+        if self.proves_a_stray_gone() {
+            sums.count(CLEANUP_ITEMS, &[ORPHANED_ENDED]);
+        }
+    }
+
+    /// Whether a body was found that no lease spoke of, and no proof has come since. An operator's word is none.
+    fn proves_a_stray_gone(&self) -> bool {
+        let of_strays = |fact: &Fact| {
+            matches!(fact, Fact::StrayFound { .. } | Fact::LeaseFreed { .. } | Fact::Attested { .. })
+        };
+        let last = self.last(of_strays);
+        last.is_some_and(|(place, _)| matches!(self.earlier[place].fact, Fact::StrayFound { .. }))
     }
 
     /// From the decision to the proof. None: there was nothing to stop, or the proof is an operator's word.
@@ -209,13 +251,6 @@ impl Told<'_> {
     fn ms_since_last(&self, is_it: impl Fn(&Fact) -> bool) -> Option<u64> {
         self.last(is_it).map(|(_, at)| self.record.at.ms_since(at))
     }
-}
-
-fn has_failed_to_start(cause: Cause) -> bool {
-    matches!(
-        cause,
-        Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError | Cause::Lost
-    )
 }
 
 #[cfg(test)]

@@ -70,6 +70,16 @@ impl Meter {
         self.pending().cleaned(run);
     }
 
+    /// Whoever did this run was gone before it said what it came to.
+    pub fn lost_cleanup(&self, layer: &'static str) {
+        self.pending().lost_cleanup(layer);
+    }
+
+    /// So many old records went.
+    pub fn forgot(&self, records: u64) {
+        self.pending().forgot(records);
+    }
+
     pub fn answered(&self, route: &Route, took: Duration) {
         let mut requests = self.requests();
         match requests.get_mut(route) {

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::{
-    CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, STARTS_FAILED,
-    STOP_ATTEMPTS, TIMEOUTS,
+    CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, REFUSED,
+    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUTS,
 };
-use crate::cleaned::{SUCCEEDED, last_run};
+use crate::cleaned::{
+    EVICTED, LAYERS, NOT_ENDED, OLD_DELETED, ORPHANED_ENDED, ORPHANED_FOUND, SCANNED, STUCK_ENDED, SUCCEEDED,
+    last_run,
+};
 use crate::latency::float;
 use crate::sums::MAX;
-use crate::{Latency, Sums};
+use crate::{Histogram, Latency, Sums};
 
 /// An attempt to stop that was proven.
 pub(crate) const GONE: &str = "gone";
@@ -17,6 +20,9 @@ pub(crate) const GONE: &str = "gone";
 pub(crate) const CPU_COUNTED: &str = "cpu_counted";
 pub(crate) const MEMORY_PEAKS: &str = "memory_peak_bytes";
 pub(crate) const MEMORY_COUNTED: &str = "memory_counted";
+
+/// How the words begin for what the host itself is short of.
+const HOST: &str = "host_";
 
 pub(crate) fn memory_peak() -> String {
     format!("{MAX}memory_peak_bytes")
@@ -65,6 +71,7 @@ pub struct CleanupFigures {
     pub orphaned_found: u64,
     pub orphaned_ended: u64,
     pub stuck_ended: u64,
+    pub evicted: u64,
     pub old_deleted: u64,
     pub failed: u64,
     pub seconds_average: Option<f64>,
@@ -90,6 +97,13 @@ impl Sums {
             stop_success: share(self.get(STOP_ATTEMPTS, &[GONE]), self.total(STOP_ATTEMPTS)),
             health_check_failure: share(judged - probes("passed"), judged),
         }
+    }
+
+    /// Creates that were refused because the host has no room, and not because of a limit that somebody set.
+    #[must_use]
+    pub fn refused_by_host(&self) -> u64 {
+        let of_host = |labels: &[&str]| labels.first().is_some_and(|reason| reason.starts_with(HOST));
+        self.of(REFUSED).filter(|(labels, _)| of_host(labels)).map(|(_, number)| number).sum()
     }
 
     /// Those that ended.
@@ -152,15 +166,22 @@ impl Sums {
         Some(CleanupFigures {
             runs,
             success_rate,
-            scanned: items("scanned"),
-            orphaned_found: items("orphaned_found"),
-            orphaned_ended: items("orphaned_ended"),
-            stuck_ended: items("stuck_ended"),
-            old_deleted: items("old_deleted"),
-            failed: items("failed"),
-            seconds_average: self.times(Latency::Cleanup, &[]).mean(),
+            scanned: items(SCANNED),
+            orphaned_found: items(ORPHANED_FOUND),
+            orphaned_ended: items(ORPHANED_ENDED),
+            stuck_ended: items(STUCK_ENDED),
+            evicted: items(EVICTED),
+            old_deleted: items(OLD_DELETED),
+            failed: items(NOT_ENDED),
+            seconds_average: self.all_times(Latency::Cleanup).mean(),
             last_run_s: self.of(&last_run()).map(|(_, at)| at).max(),
         })
+    }
+
+    /// How long runs of cleanup took, layer by layer.
+    #[must_use]
+    pub fn cleanup_times(&self) -> BTreeMap<&'static str, Histogram> {
+        LAYERS.into_iter().map(|layer| (layer, self.times(Latency::Cleanup, &[layer]))).collect()
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Series(&'static str);
 #[error("there is no such figure; there are {}", NAMES.join(", "))]
 pub struct UnknownSeries;
 
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 33] = [
     "active",
     "stuck",
     "orphaned",
@@ -35,6 +35,11 @@ const NAMES: [&str; 28] = [
     "stop_p50_seconds",
     "stop_p95_seconds",
     "stop_p99_seconds",
+    "execution_p50_seconds",
+    "execution_p95_seconds",
+    "execution_p99_seconds",
+    "cpu_seconds",
+    "memory_peak_bytes_max",
     "memory_promised_bytes",
     "disk_promised_bytes",
     "processes_promised",
@@ -80,13 +85,18 @@ impl Series {
             "stop_p50_seconds" => percentiles(sums, Latency::Stop).map(|it| it.p50),
             "stop_p95_seconds" => percentiles(sums, Latency::Stop).map(|it| it.p95),
             "stop_p99_seconds" => percentiles(sums, Latency::Stop).map(|it| it.p99),
+            "execution_p50_seconds" => percentiles(sums, Latency::Execution).map(|it| it.p50),
+            "execution_p95_seconds" => percentiles(sums, Latency::Execution).map(|it| it.p95),
+            "execution_p99_seconds" => percentiles(sums, Latency::Execution).map(|it| it.p99),
+            "cpu_seconds" => sums.utilisation().cpu_seconds_total,
+            "memory_peak_bytes_max" => sums.utilisation().memory_peak_bytes_max.map(float),
             gauge => gauges.get(gauge).copied(),
         }
     }
 }
 
 fn percentiles(sums: &Sums, what: Latency) -> Option<Percentiles> {
-    sums.times(what, &[]).percentiles()
+    sums.all_times(what).percentiles()
 }
 
 #[cfg(test)]
@@ -113,14 +123,20 @@ mod tests {
         sums.took(Latency::Create, &[], 1);
         sums.took(Latency::ExecStart, &[], 1);
         sums.took(Latency::Stop, &[], 1);
+        sums.took(Latency::Execution, &["none"], 1);
         sums.count(crate::catalogue::EXECUTIONS, &["none", "completed"]);
         sums.count(crate::catalogue::STOP_ATTEMPTS, &["gone"]);
         sums.count(crate::catalogue::PROBES, &["probe", "passed"]);
+        sums.add(crate::catalogue::CPU, &["none"], 1_500);
+        sums.count(crate::rates::CPU_COUNTED, &["none"]);
+        sums.add(&crate::rates::memory_peak(), &[], 9);
         sums.count(crate::catalogue::CLEANUP_RUNS, &["scheduled", "succeeded"]);
 
         for series in Series::all() {
             assert!(series.value(&sums, &standing.gauges()).is_some(), "{}", series.name());
         }
+        let value = |name| Series::named(name).unwrap().value(&sums, &standing.gauges());
+        assert_eq!((value("cpu_seconds"), value("memory_peak_bytes_max")), (Some(1.5), Some(9.0)));
     }
 
     #[test]
@@ -130,6 +146,7 @@ mod tests {
         let value = |name| Series::named(name).unwrap().value(&sums, &gauges);
 
         assert_eq!((value("failure_rate"), value("active"), value("create_p95_seconds")), (None, None, None));
+        assert_eq!((value("cpu_seconds"), value("memory_peak_bytes_max")), (None, None));
         assert_eq!(value("executions"), Some(0.0));
     }
 }

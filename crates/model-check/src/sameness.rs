@@ -154,7 +154,7 @@ fn each_of_event(event: &mut Event, visit: &mut impl FnMut(&mut Ticket)) {
         | Event::ExecutionRefused { ticket, .. }
         | Event::ExecutionEnded { ticket, .. }
         | Event::ExecutionGone { ticket, .. } => visit(ticket),
-        Event::Doubted { .. } | Event::TimePassed => {}
+        Event::Doubted { .. } | Event::Disagreed { .. } | Event::TimePassed => {}
     }
 }
 

@@ -1,5 +1,7 @@
-//! Counts what cleanup does, for the figures and for traces.
+//! Counts what cleanup does, for the figures and for traces. Bodies that no lease spoke of are counted from the history,
+//! whoever found them, and are not counted here again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pinfold_engine::{Clock, Layer, Witness};
@@ -14,15 +16,19 @@ pub(crate) struct CleanupCounter {
     pub(crate) spans: Spans,
 }
 
-/// Reasons for which something was found that no record spoke of, or of which only a record was left.
-const ORPHANED: [&str; 3] = ["never_ready", "body_without_record", "record_without_body"];
+/// Reasons by what they count as.
+const ORPHANED: &[&str] = &["never_ready"];
+const STUCK: &[&str] = &["failed", "overdue", "silent"];
+/// Nothing was wrong with them: room was needed, or somebody wanted all of them gone.
+const EVICTED: &[&str] = &["idle", "emergency"];
+
+fn number_of(reasons: &[&str], counts: &BTreeMap<String, u64>) -> u64 {
+    reasons.iter().filter_map(|reason| counts.get(*reason)).sum()
+}
 
 impl Witness for CleanupCounter {
     fn ran(&self, layer: Layer, took_ms: u64, came_to: &CameTo) {
         let figures = came_to.figures().cloned().unwrap_or_default();
-        let orphaned_found: u64 = ORPHANED.iter().filter_map(|reason| figures.reasons.get(*reason)).sum();
-        // Of those that were found, so many were ended; which kind they were of is told by the reasons alone.
-        let orphaned_ended = orphaned_found.min(figures.ended);
         let succeeded = matches!(came_to, CameTo::Done(_));
         let numbers = [
             ("pinfold.cleanup.scanned", figures.scanned),
@@ -36,11 +42,136 @@ impl Witness for CleanupCounter {
             at_s: u64::try_from(self.clock.now().0 / 1_000).unwrap_or(0),
             took_ms,
             scanned: figures.scanned,
-            orphaned_found,
-            orphaned_ended,
-            stuck_ended: figures.ended - orphaned_ended,
-            old_deleted: figures.pruned,
+            orphaned_found: number_of(ORPHANED, &figures.reasons),
+            orphaned_ended: number_of(ORPHANED, &figures.ended_reasons),
+            stuck_ended: number_of(STUCK, &figures.ended_reasons),
+            evicted: number_of(EVICTED, &figures.ended_reasons),
             failed: figures.failed,
         });
+    }
+
+    fn lost(&self, layer: Layer) {
+        self.meter.lost_cleanup(layer.word());
+    }
+
+    fn forgot(&self, records: u64) {
+        self.meter.forgot(records);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use pinfold_engine::Why;
+    use pinfold_lifecycle::{Cause, Stuck, Timestamp};
+    use pinfold_metrics::CleanupFigures;
+    use pinfold_store::Figures;
+
+    use super::*;
+
+    struct AlwaysNoon;
+
+    #[async_trait]
+    impl Clock for AlwaysNoon {
+        fn now(&self) -> Timestamp {
+            Timestamp(1_000_000_000)
+        }
+
+        async fn sleep_until(&self, _at: Timestamp) {}
+    }
+
+    fn counter() -> CleanupCounter {
+        CleanupCounter { meter: Arc::default(), clock: Arc::new(AlwaysNoon), spans: Spans::default() }
+    }
+
+    /// What is counted of one run that found and ended so many for which reasons.
+    fn counted(found: &[(&str, u64)], ended: &[(&str, u64)]) -> CleanupFigures {
+        let counts = |of: &[(&str, u64)]| of.iter().map(|(why, it)| ((*why).to_owned(), *it)).collect();
+        let figures = Figures {
+            found: found.iter().map(|(_, number)| number).sum(),
+            ended: ended.iter().map(|(_, number)| number).sum(),
+            reasons: counts(found),
+            ended_reasons: counts(ended),
+            pruned: 9,
+            ..Figures::default()
+        };
+        let counter = counter();
+        counter.ran(Layer::Scheduled, 5, &CameTo::Done(figures));
+        counter.meter.take().cleanup().unwrap()
+    }
+
+    #[test]
+    fn each_is_counted_by_what_it_was_ended_for() {
+        let found = [("never_ready", 3), ("silent", 4), ("overdue", 2), ("failed", 1), ("idle", 6)];
+        let ended = [("never_ready", 2), ("silent", 4), ("overdue", 1), ("failed", 1), ("idle", 5)];
+
+        let figures = counted(&found, &ended);
+
+        assert_eq!((figures.orphaned_found, figures.orphaned_ended), (3, 2));
+        assert_eq!((figures.stuck_ended, figures.evicted), (6, 5));
+    }
+
+    #[test]
+    fn an_emergency_among_the_healthy_shows_nobody_stuck() {
+        let figures = counted(&[("emergency", 40)], &[("emergency", 40)]);
+
+        assert_eq!((figures.evicted, figures.stuck_ended, figures.orphaned_ended), (40, 0, 0));
+    }
+
+    #[test]
+    fn what_reconciling_has_found_is_left_to_the_history() {
+        let figures = counted(&[("body_without_record", 2), ("record_without_body", 1)], &[]);
+
+        assert_eq!((figures.orphaned_found, figures.orphaned_ended, figures.stuck_ended), (0, 0, 0));
+    }
+
+    #[test]
+    fn old_records_are_counted_when_they_go_and_not_by_what_a_run_removed() {
+        let counter = counter();
+
+        counter.forgot(3);
+        counter.ran(Layer::Pressure, 5, &CameTo::Done(Figures { pruned: 9, ..Figures::default() }));
+
+        assert_eq!(counter.meter.take().cleanup().unwrap().old_deleted, 3);
+    }
+
+    #[test]
+    fn a_run_that_was_lost_did_not_succeed_and_took_nobody_knows_how_long() {
+        let counter = counter();
+
+        counter.ran(Layer::Reconcile, 2_000, &CameTo::Done(Figures::default()));
+        counter.lost(Layer::Reconcile);
+
+        let figures = counter.meter.take().cleanup().unwrap();
+        assert_eq!((figures.runs, figures.success_rate), (2, 0.5));
+        assert_eq!(figures.seconds_average, Some(2.0));
+    }
+
+    #[test]
+    fn every_reason_is_of_one_kind_or_told_by_the_history() {
+        // One that is added breaks this match, and belongs into a list.
+        let list = |why: Why| match why {
+            Why::Stuck(Stuck::NeverReady { .. }) => Some(ORPHANED),
+            Why::Stuck(Stuck::Failed { .. } | Stuck::Overdue { .. } | Stuck::Silent { .. }) => Some(STUCK),
+            Why::Idle | Why::Emergency => Some(EVICTED),
+            Why::BodyWithoutRecord | Why::RecordWithoutBody | Why::UnreadableRecord => None,
+        };
+        let since = Timestamp(0);
+
+        for why in [
+            Why::Stuck(Stuck::NeverReady { since }),
+            Why::Stuck(Stuck::Failed { since }),
+            Why::Stuck(Stuck::Overdue { deadline: since, cause: Cause::MaxLife }),
+            Why::Stuck(Stuck::Silent { since, at_work: true }),
+            Why::Idle,
+            Why::Emergency,
+            Why::BodyWithoutRecord,
+            Why::RecordWithoutBody,
+            Why::UnreadableRecord,
+        ] {
+            let lists: Vec<_> =
+                [ORPHANED, STUCK, EVICTED].into_iter().filter(|it| it.contains(&why.word())).collect();
+            assert_eq!(lists, Vec::from_iter(list(why)), "{why:?}");
+        }
     }
 }

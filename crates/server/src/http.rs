@@ -26,6 +26,7 @@ mod paging;
 mod queue;
 #[cfg(test)]
 mod reference;
+mod refusals;
 mod requests;
 mod runs;
 mod sandboxes;
@@ -54,6 +55,7 @@ use crate::{Failure, Service};
 use auth::Doorkeeper;
 use groups::Group;
 use origin::Names;
+use refusals::Refusals;
 
 /// How the server behaves towards those who ask.
 #[derive(Debug, Clone)]
@@ -133,6 +135,7 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
         .merge(chores::public())
         .with_state(service.clone())
         .layer(from_fn_with_state(names, origin::check))
+        .layer(from_fn_with_state(Arc::<Refusals>::default(), refusals::tell))
         .layer(CatchPanicLayer::custom(requests::after_panic))
         .layer(from_fn(requests::account_for))
         .layer(from_fn_with_state(service, timing::take_the_time));

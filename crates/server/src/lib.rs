@@ -18,6 +18,6 @@ mod watches;
 
 pub use host::{Host, HostConfig, HostError, InFrontOf, Seams};
 pub use objects::{BucketPlace, ObjectsPlace, OpenObjectsError};
-pub use rules::{KeepKeys, Rules};
+pub use rules::{FlagRules, KeepKeys, Rules};
 pub use service::{Failure, Service, receipt};
 pub use telemetry::{BadCollector, BadHeader, Collector, TelemetryConfig};

@@ -1,6 +1,8 @@
 //! What is done at its times, whoever is there to do it: each chore with its next time and who is at it, and what its
 //! last runs came to. Beside [`crate::Store`], which engines use for sandboxes.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use pinfold_lifecycle::{NodeId, SandboxId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -129,10 +131,12 @@ pub struct Figures {
     pub ended: u64,
     pub failed: u64,
     pub kept: u64,
-    /// Records that were past retention.
+    /// Records that were past retention, and under pressure old logs and artifacts too.
     pub pruned: u64,
     /// How many were found for which reason.
-    pub reasons: std::collections::BTreeMap<String, u64>,
+    pub reasons: BTreeMap<String, u64>,
+    /// How many of those were ended. Runs of earlier versions do not tell.
+    pub ended_reasons: BTreeMap<String, u64>,
     pub found_ids: Vec<SandboxId>,
     pub ended_ids: Vec<SandboxId>,
     pub failures: Vec<ItemFailed>,
@@ -155,5 +159,20 @@ impl CameTo {
             Self::Done(figures) | Self::Failed { figures, .. } => Some(figures),
             Self::Lost => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_an_earlier_version_can_be_read_and_tells_no_reasons_of_ends() {
+        let earlier = r#"{"done":{"scanned":4,"found":2,"ended":2,"reasons":{"silent":2}}}"#;
+
+        let CameTo::Done(figures) = serde_json::from_str(earlier).unwrap() else { panic!("it was done") };
+
+        assert_eq!((figures.ended, figures.reasons["silent"]), (2, 2));
+        assert_eq!(figures.ended_reasons, BTreeMap::new());
     }
 }

@@ -1,15 +1,17 @@
-//! The server as it is, behind gates: it can be told to die at a named point, its clock to jump, and one of its guards
-//! can be left out to see whether that is noticed. It obeys lines on its standard input.
+//! The server as it is, behind gates: it can be told to die at a named point, its clock to jump, its store to be slow,
+//! and one of its guards can be left out to see whether that is noticed. It obeys lines on its standard input.
 
 pub(crate) mod gates;
 mod jumping;
 mod provider;
 pub(crate) mod settings;
+mod slowness;
 mod store;
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::{Context, Result};
 use pinfold_engine::OnExit;
@@ -25,6 +27,7 @@ use crate::node::{NURSERY, runtime};
 use gates::{Death, Gates};
 use jumping::JumpingClock;
 use provider::GatedProvider;
+use slowness::Slowness;
 use store::GatedStore;
 
 #[derive(clap::Args)]
@@ -62,14 +65,15 @@ async fn live(options: &Options) -> Result<()> {
     if let Some(death) = options.die {
         gates.arm(death);
     }
-    let jump = Arc::default();
-    obey(gates.clone(), Arc::clone(&jump));
+    let (jump, slowness) = (Arc::default(), Arc::<Slowness>::default());
+    obey(gates.clone(), Arc::clone(&jump), slowness.clone());
     let mut asked_to_end = signal(SignalKind::terminate())?;
     let without = options.without;
     let seams = Seams {
         clock: Box::new(move |clock| Arc::new(JumpingClock { inner: clock, jumped_ms: jump })),
         parts: Box::new(move |mut parts| {
-            parts.store = Arc::new(GatedStore { inner: parts.store, gates: gates.clone(), without });
+            parts.store =
+                Arc::new(GatedStore { inner: parts.store, gates: gates.clone(), slowness, without });
             parts.provider = Arc::new(GatedProvider { inner: parts.provider, gates, without });
             parts
         }),
@@ -107,8 +111,8 @@ fn announce(data: &Path, address: &str) -> Result<()> {
     std::fs::rename(draft, data.join("server.json")).context("could not say where the server is")
 }
 
-/// `die any:3`, `jump -5000`.
-fn obey(gates: Arc<Gates>, jump: Arc<std::sync::atomic::AtomicI64>) {
+/// `die any:3`, `jump -5000`, `slow 200`.
+fn obey(gates: Arc<Gates>, jump: Arc<AtomicI64>, slowness: Arc<Slowness>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             match line.split_once(' ') {
@@ -119,8 +123,9 @@ fn obey(gates: Arc<Gates>, jump: Arc<std::sync::atomic::AtomicI64>) {
                 }
                 Some(("jump", ms)) => {
                     let ms = ms.parse().unwrap_or(0);
-                    jump.fetch_add(ms, std::sync::atomic::Ordering::Relaxed);
+                    jump.fetch_add(ms, Ordering::Relaxed);
                 }
+                Some(("slow", ms)) => slowness.set(ms.parse().unwrap_or(0)),
                 _ => {}
             }
             println!("obeyed");

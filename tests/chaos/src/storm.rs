@@ -1,6 +1,7 @@
 //! Rounds of a real server under load with one fault in each, every round in an enclosure of its own that nothing gets
 //! out of.
 
+mod blow;
 mod client;
 pub(crate) mod enclosed;
 mod fault;
@@ -25,6 +26,7 @@ use clap::ValueEnum;
 use pinfold_checker::{Patience, Stopwatch};
 
 use crate::served::Guard;
+use blow::Blow;
 use fault::Fault;
 use mix::Mix;
 
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     /// The program under test
     #[arg(long)]
     pinfold: Option<PathBuf>,
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 32)]
     rounds: u64,
     /// The seed of the first round; each later one has the next
     #[arg(long, default_value_t = 20_261_116)]
@@ -77,7 +79,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     });
     let mix = storm.mix.into_inner().ok().context("a round panicked")?;
     println!("{mix}in {} s", begun.elapsed().as_secs());
-    Ok(if storm.failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let never_struck: Vec<_> = mix.never_struck().into_iter().map(Fault::name).collect();
+    if !never_struck.is_empty() {
+        println!("FAILED: rounds that show nothing, since it never struck: {}", never_struck.join(", "));
+    }
+    let is_good = !storm.failed.into_inner() && never_struck.is_empty();
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Storm<'_> {
@@ -99,7 +106,7 @@ impl Storm<'_> {
                 println!("to see it again: cargo xtask chaos --rounds 1 --seed {seed}");
             }
             if let Ok(mut mix) = self.mix.lock() {
-                mix.add(fault, is_good, begun.elapsed());
+                mix.add(fault, told.parse::<Blow>().ok().as_ref(), is_good, begun.elapsed());
             }
         }
     }

@@ -24,11 +24,6 @@ impl Size {
     pub fn stuck(self) -> usize {
         4 * self.of_each
     }
-
-    #[must_use]
-    pub fn all(self) -> usize {
-        self.at_work + self.stuck()
-    }
 }
 
 pub struct Crowd {

@@ -61,5 +61,10 @@ pub(super) const STAGES: &[Stage] = &[
         ]),
     },
     Stage { name: "chaos", when: When::Always, what: What::Check(chaos::hundred_makers) },
-    Stage { name: "chaos under load", when: When::Always, what: What::Check(chaos::thirty_rounds) },
+    Stage { name: "chaos under load", when: When::Always, what: What::Check(chaos::every_fault_twice) },
+    Stage {
+        name: "chaos at every point of a stop",
+        when: When::OnlyAll,
+        what: What::Check(chaos::every_point_of_a_stop),
+    },
 ];

@@ -7,13 +7,15 @@ use super::asked::{Asked, ask};
 use super::{Plane, PlaneError};
 
 impl Plane {
-    pub(crate) async fn clean_up(&self, emergency: bool, dry_run: bool) -> Asked<CleanupResult> {
-        let layer = if emergency { CleanupLayer::Emergency } else { CleanupLayer::Scheduled };
+    pub(crate) async fn clean_up(&self, layer: CleanupLayer, dry_run: bool) -> Asked<CleanupResult> {
         let how = if dry_run { How::DryRun } else { How::Act };
         ask!(self, server => async {
             match layer {
                 CleanupLayer::Emergency => server.client.clean_up_in_emergency(dry_run).await,
-                _ => server.client.clean_up(dry_run).await,
+                CleanupLayer::Scheduled
+                | CleanupLayer::ByAge
+                | CleanupLayer::Pressure
+                | CleanupLayer::Reconcile => server.client.clean_up_by(layer, dry_run).await,
             }
         }, here => here.service.clean_up(layer, how))
     }

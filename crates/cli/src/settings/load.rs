@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use confique::{Config, Layer};
 
+use super::machine::Machine;
 use super::provenance::Provenance;
 use super::{FILE, Settings};
 
@@ -37,6 +38,7 @@ pub(crate) struct Loaded {
     /// None: there is no file.
     pub(crate) file: Option<PathBuf>,
     pub(crate) provenance: Provenance,
+    pub(super) machine: Machine,
 }
 
 type SettingsLayer = <Settings as Config>::Layer;
@@ -49,10 +51,11 @@ pub(crate) fn load(data: &Path, named: Option<&Path>) -> Result<Loaded, Settings
         (None, own) if own.exists() => (Some(own.clone()), read(&own)?),
         (None, _) => (None, SettingsLayer::empty()),
     };
-    let provenance = Provenance::of(&written, &environment, file.clone());
+    let machine = Machine::this();
+    let provenance = Provenance::of(machine, &written, &environment, file.clone());
     let all = environment.with_fallback(written).with_fallback(SettingsLayer::default_values());
     let settings = Settings::from_layer(all).map_err(|source| SettingsError::Environment { source })?;
-    let loaded = Loaded { settings, file, provenance };
+    let loaded = Loaded { settings, file, provenance, machine };
     loaded.check()?;
     Ok(loaded)
 }

@@ -8,7 +8,7 @@ use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
 use pinfold_lifecycle::{AdmissionLimits, LabelQuotas, Policy, QuotaRules, Reserve, Spec};
 use pinfold_logs::Keep;
 use pinfold_server::http::{Housekeeping, ServerConfig};
-use pinfold_server::{BucketPlace, KeepKeys, ObjectsPlace, Rules};
+use pinfold_server::{BucketPlace, FlagRules, KeepKeys, ObjectsPlace, Rules};
 
 use super::load::{Loaded, SettingsError};
 use super::profiles::key_of;
@@ -74,6 +74,8 @@ impl Loaded {
             ("engine.heartbeat", engine.heartbeat, 100, 60_000),
             ("engine.dead_after", engine.dead_after, 1_000, 3_600_000),
             ("engine.reconcile_every", engine.reconcile_every, 1_000, DAY_MS),
+            ("flags.stuck", settings.flags.stuck, 1_000, 30 * DAY_MS),
+            ("flags.long_running", settings.flags.long_running, 1_000, 30 * DAY_MS),
             ("warm.life", settings.warm.life, 10_000, DAY_MS),
         ];
         for (field, given, least, most) in ranges {
@@ -204,7 +206,7 @@ impl Loaded {
             // What cannot be was refused when it was read.
             cleanup: self.cleanup().unwrap_or_default(),
             admission: AdmissionLimits {
-                sandboxes: admission.sandboxes.map(Into::into),
+                sandboxes: self.places(),
                 memory_mb: admission.memory_mb.map(Into::into),
                 disk_mb: admission.disk_mb.map(Into::into),
                 processes: admission.processes.map(Into::into),
@@ -228,6 +230,12 @@ impl Loaded {
             pool_launches: self.settings.warm.launches.get(),
             ..EngineConfig::default()
         }
+    }
+
+    /// Sandboxes at one time. None: as many as there is room for.
+    fn places(&self) -> Option<u64> {
+        let given = self.settings.admission.sandboxes.unwrap_or_else(|| self.machine.sandboxes());
+        (given > 0).then_some(given)
     }
 
     fn quotas(&self) -> QuotaRules {
@@ -277,6 +285,10 @@ impl Loaded {
             policy: self.policy(),
             alerts: self.alerts()?,
             keep_keys: KeepKeys { ms: self.settings.retention.keys.0 },
+            flags: FlagRules {
+                stuck_ms: self.settings.flags.stuck.0,
+                long_running_ms: self.settings.flags.long_running.0,
+            },
         })
     }
 

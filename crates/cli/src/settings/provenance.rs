@@ -1,4 +1,4 @@
-//! Where each value comes from: what is built in, the file, or the environment.
+//! Where each value comes from: what is built in, the size of this machine, the file, or the environment.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use pinfold_lifecycle::profile::{PROFILES, Profiles};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::machine::Machine;
 use super::{ProfileSettings, Settings};
 
 type SettingsLayer = <Settings as Config>::Layer;
@@ -17,6 +18,8 @@ type SettingsLayer = <Settings as Config>::Layer;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Origin {
     Default,
+    /// By its size.
+    Machine,
     File,
     Environment,
 }
@@ -34,13 +37,19 @@ pub(crate) struct Shown {
 
 pub(crate) struct Provenance {
     file: Option<PathBuf>,
+    machine: BTreeMap<String, Value>,
     written: BTreeMap<String, Value>,
     environment: BTreeMap<String, Value>,
 }
 
 impl Provenance {
-    pub(super) fn of(written: &SettingsLayer, environment: &SettingsLayer, file: Option<PathBuf>) -> Self {
-        Self { file, written: flat(written), environment: flat(environment) }
+    pub(super) fn of(
+        machine: Machine,
+        written: &SettingsLayer,
+        environment: &SettingsLayer,
+        file: Option<PathBuf>,
+    ) -> Self {
+        Self { file, machine: machine.decided(), written: flat(written), environment: flat(environment) }
     }
 
     /// Everything that holds, by key.
@@ -48,7 +57,11 @@ impl Provenance {
         let variables = variables();
         let mut all: BTreeMap<String, (Value, Origin)> =
             built_in().into_iter().map(|(key, value)| (key, (value, Origin::Default))).collect();
-        for (own, origin) in [(&self.written, Origin::File), (&self.environment, Origin::Environment)] {
+        for (own, origin) in [
+            (&self.machine, Origin::Machine),
+            (&self.written, Origin::File),
+            (&self.environment, Origin::Environment),
+        ] {
             all.extend(own.iter().map(|(key, value)| (as_known(key), (value.clone(), origin))));
         }
         let shown = all.into_iter().map(|(key, (value, from))| {

@@ -85,5 +85,5 @@ fn the_template_is_a_file_that_can_be_read() {
     let loaded = super::load(data.path(), None).unwrap();
 
     assert!(template.contains("#rate = 1000") && template.contains("[admission]"), "{template}");
-    assert!(loaded.provenance.shown().iter().all(|it| it.from == super::Origin::Default));
+    assert!(loaded.provenance.shown().iter().all(|it| it.from != super::Origin::File));
 }

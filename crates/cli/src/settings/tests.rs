@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pinfold_engine::Config as EngineConfig;
-use pinfold_lifecycle::Policy;
 use pinfold_lifecycle::profile::Profiles;
+use pinfold_lifecycle::{AdmissionLimits, Policy};
 use pinfold_server::http::ServerConfig;
 use pinfold_server::{ObjectsPlace, Rules};
 use serde_json::json;
@@ -28,7 +28,10 @@ fn refused(text: &str) -> String {
 fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
     let loaded = load(Path::new("/nonexistent"), None).unwrap();
 
-    assert_eq!(format!("{:?}", loaded.engine().unwrap()), format!("{:?}", EngineConfig::default()));
+    let admission =
+        AdmissionLimits { sandboxes: Some(loaded.machine.sandboxes()), ..AdmissionLimits::default() };
+    let engine = EngineConfig { admission, ..EngineConfig::default() };
+    assert_eq!(format!("{:?}", loaded.engine().unwrap()), format!("{engine:?}"));
     assert_eq!(format!("{:?}", loaded.http()), format!("{:?}", ServerConfig::default()));
     assert_eq!(loaded.policy(), Policy::default());
     assert_eq!(format!("{:?}", loaded.rules().unwrap()), format!("{:?}", Rules::default()));
@@ -39,7 +42,7 @@ fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
 #[test]
 fn a_file_changes_what_it_says_and_nothing_else() {
     let loaded = loaded(
-        "[admission]\nsandboxes = 3\n[cleanup]\nstuck_timeout = \"1h\"\n[sandboxes]\nidle = \"2m\"\n[warm.sizes]\ndefault = 2\n\
+        "[admission]\nsandboxes = 3\n[cleanup]\nstuck_timeout = \"1h\"\n[sandboxes]\nidle = \"2m\"\n[flags]\nlong_running = \"1m\"\n[warm.sizes]\ndefault = 2\n\
          [profiles.validation]\nmemory_mb = 64\n[logs]\nbucket = \"logs\"\n",
     )
     .unwrap();
@@ -51,11 +54,27 @@ fn a_file_changes_what_it_says_and_nothing_else() {
     assert_eq!(loaded.engine_of_command().pool.len(), 0);
     let rules = loaded.rules().unwrap();
     assert_eq!(rules.policy.idle_ms, Some(120_000));
+    assert_eq!((rules.flags.stuck_ms, rules.flags.long_running_ms), (600_000, 60_000));
     let of = |name| *rules.profiles.named(name).unwrap().1;
     assert_eq!(of("VALIDATION").limits.memory_mb, Some(64));
     assert_eq!(of("VALIDATION").limits.processes, Some(256));
     assert_eq!(of("ELICITATION"), *Profiles::default().named("ELICITATION").unwrap().1);
     assert!(matches!(loaded.objects(), ObjectsPlace::Bucket(place) if place.name == "logs"));
+}
+
+#[test]
+fn the_machine_says_how_many_sandboxes_there_may_be_unless_somebody_else_does() {
+    let of = |text: &str| {
+        let loaded = loaded(text).unwrap();
+        let shown = loaded.provenance.shown().into_iter().find(|it| it.key == "admission.sandboxes").unwrap();
+        (loaded.engine().unwrap().admission.sandboxes, shown.value, shown.from)
+    };
+    let by_size = of("").0.unwrap();
+
+    assert!(by_size >= 10);
+    assert_eq!(of(""), (Some(by_size), json!(by_size), Origin::Machine));
+    assert_eq!(of("[admission]\nsandboxes = 3\n"), (Some(3), json!(3), Origin::File));
+    assert_eq!(of("[admission]\nsandboxes = 0\n"), (None, json!(0), Origin::File));
 }
 
 #[test]
@@ -125,6 +144,7 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "[sandboxes]\nidle = \"2d\"\n",
             "sandboxes.idle: 2d is longer than `sandboxes.max_life`, which is 1d",
         ),
+        ("[flags]\nstuck = 0\n", "flags.stuck: 0ms is not allowed; allowed is from 1s to 30d (set in `"),
         ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; allowed is from 1ms to 10s (set in `"),
         ("[cleanup]\nschedule = \"often\"\n", "cleanup.schedule: `often` is no schedule; write minute, hour"),
         ("[cleanup]\nschedule_by_age = \"0 0 30 2 *\"\n", "cleanup.schedule_by_age: `0 0 30 2 *`"),

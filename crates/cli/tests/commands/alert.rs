@@ -34,10 +34,17 @@ fn an_alert_is_seen_to_silenced_and_told_of_with_a_server_and_without() {
         server.create();
         until("it fires", || firing(&ground, "sandbox_active_high").is_some());
 
+        let health = said(&ground, &["health"]);
         let seen_to = said(&ground, &["alert", "ack", "sandbox_active_high"]);
         let wish = ["alert", "silence", "sandbox_active_high", "--for", "2h", "--reason", "a load test"];
         said(&ground, &wish);
 
+        let told = health.lines().find(|line| line.contains("sandbox_active_high")).unwrap();
+        assert!(told.starts_with("warning") && told.contains("#1-how-many-are-there"), "{health}");
+        assert!(
+            health.contains("memory left") && health.contains("indicator: degraded, status: ok"),
+            "{health}"
+        );
         assert!(seen_to.contains("firing") && seen_to.contains("made at the first start"), "{seen_to}");
         let log = fs::read_to_string(ground.data().join("serve.log")).unwrap();
         let line = log.lines().find(|line| line.contains("alert=\"sandbox_active_high\"")).unwrap();

@@ -167,6 +167,9 @@ fn what_is_over_is_forgotten_and_what_is_wrong_is_repaired_through_a_server() {
         assert!(told.contains("all that was tried works"), "{told}");
         let repaired = there.document(&["reconcile", "--json"]);
         assert_eq!((&repaired["unsettled"], &repaired["bodies"]), (&0.into(), &1.into()), "{repaired}");
+        assert_eq!(repaired["stats"], there.document(&["stats", "--json"]));
+        let told = there.done(&["reconcile"]);
+        assert!(told.contains("Reconciliation complete: 1 active, 0 provisioning"), "{told}");
         let only_told = there.document(&["reconcile", "--json", "--dry-run"]);
         assert_eq!((&only_told["dry_run"], only_told.get("unsettled")), (&true.into(), None), "{only_told}");
         let word = there.document(&["stop", "--json", "--attest", "--reason", "I & nobody else", &id]);

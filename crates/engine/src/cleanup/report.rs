@@ -234,10 +234,8 @@ impl CleanupReport {
     }
 
     pub(super) fn figures(&self) -> Figures {
-        let mut reasons = BTreeMap::new();
-        for found in &self.found {
-            *reasons.entry(found.why.word().to_owned()).or_default() += 1;
-        }
+        let why: BTreeMap<_, _> = self.found.iter().map(|found| (found.id, found.why.word())).collect();
+        let ended = self.ended.iter().filter_map(|ended| why.get(&ended.id).copied());
         let failure = |failed: &Failed| ItemFailed { sandbox: failed.id, why: failed.why.clone() };
         Figures {
             scanned: self.scanned,
@@ -246,10 +244,41 @@ impl CleanupReport {
             failed: self.failed.len() as u64,
             kept: self.kept.len() as u64,
             pruned: self.pruned,
-            reasons,
+            reasons: counted(self.found.iter().map(|found| found.why.word())),
+            ended_reasons: counted(ended),
             found_ids: self.found.iter().map(|found| found.id).take(IDS_NAMED).collect(),
             ended_ids: self.ended.iter().map(|ended| ended.id).take(IDS_NAMED).collect(),
             failures: self.failed.iter().map(failure).take(IDS_NAMED).collect(),
         }
+    }
+}
+
+fn counted(reasons: impl Iterator<Item = &'static str>) -> BTreeMap<String, u64> {
+    let mut counted = BTreeMap::new();
+    for reason in reasons {
+        *counted.entry(reason.to_owned()).or_default() += 1;
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_reason_it_is_told_how_many_were_found_and_ended() {
+        let mut report = CleanupReport::begin(Layer::Scheduled, How::Act, Timestamp(0));
+        let never_ready = Why::Stuck(Stuck::NeverReady { since: Timestamp(0) });
+        let whys = [never_ready, never_ready, Why::Idle, Why::Emergency];
+        for (number, why) in whys.into_iter().enumerate() {
+            report.find(SandboxId(number as u128), why);
+        }
+
+        report.ended = [1, 2].map(|number| Ended { id: SandboxId(number), proof: None }).to_vec();
+
+        let figures = report.figures();
+        let of = |counts: &[(&str, u64)]| counts.iter().map(|(why, it)| ((*why).to_owned(), *it)).collect();
+        assert_eq!(figures.reasons, of(&[("never_ready", 2), ("idle", 1), ("emergency", 1)]));
+        assert_eq!(figures.ended_reasons, of(&[("never_ready", 1), ("idle", 1)]));
     }
 }

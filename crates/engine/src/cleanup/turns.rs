@@ -55,7 +55,13 @@ impl Cleaner {
         let ask =
             TakeTurn { chore: chore.name, node: self.inner.node, now, hold_until: now.after_ms(HOLD_MS) };
         match self.chores.take(ask).await? {
-            Some(turn) => self.do_turn(layer, schedule, turn).await,
+            Some(turn) => {
+                // Somebody was at it, for longer than was said.
+                if chore.held.is_some() {
+                    self.inner.stand.lost(layer);
+                }
+                self.do_turn(layer, schedule, turn).await
+            }
             None => Ok(chore.due_at),
         }
     }
@@ -91,7 +97,7 @@ impl Cleaner {
         schedule: &Schedule,
         turn: Turn,
     ) -> Result<Timestamp, StoreError> {
-        let cleaner = self.clone();
+        let (cleaner, began_at) = (self.clone(), self.inner.clock.now());
         let mut run = JoinSet::new();
         // A task of its own, so that not even a panic ends the ones to come.
         run.spawn(async move { came_to(&cleaner.run(layer, How::Act).await) });
@@ -99,9 +105,15 @@ impl Cleaner {
             Some(Ok(came_to)) => came_to,
             Some(Err(broken)) => {
                 tracing::error!(layer = layer.word(), error = %broken, "Cleanup job failed");
-                CameTo::Failed { error: broken.to_string(), figures: Figures::default() }
+                let came_to = CameTo::Failed { error: broken.to_string(), figures: Figures::default() };
+                // Whoever breaks off has told nobody.
+                self.inner.stand.ran(layer, self.inner.clock.now().ms_since(began_at), &came_to);
+                came_to
             }
-            None => CameTo::Lost,
+            None => {
+                self.inner.stand.lost(layer);
+                CameTo::Lost
+            }
         };
         let now = self.inner.clock.now();
         // From now on: a turn that was missed is made up for once.

@@ -7,6 +7,7 @@ mod admission;
 mod beginnings;
 mod cleanup;
 mod cleanup_turns;
+mod cleanup_witness;
 mod commits;
 mod crashes;
 mod executions;

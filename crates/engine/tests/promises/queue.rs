@@ -206,7 +206,9 @@ async fn who_cannot_be_told_that_its_time_is_up_asks_again_now_and_then_and_not_
     let tried = Arc::new(AtomicUsize::new(0));
     let counted = tried.clone();
     // Bounded, so that one who does not pause is caught and not waited for.
-    stage.store.fail_writes(move || (counted.fetch_add(1, Ordering::Relaxed) < 10_000).then_some(Fault::DiskFull));
+    stage
+        .store
+        .fail_writes(move || (counted.fetch_add(1, Ordering::Relaxed) < 10_000).then_some(Fault::DiskFull));
 
     stage.pass_ms(5 * SECOND).await;
     let in_vain = tried.load(Ordering::Relaxed);

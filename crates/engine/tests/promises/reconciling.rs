@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use pinfold_engine::{Config, Reconcile, ReconcileError, ReconcileReport};
 use pinfold_lifecycle::{
-    Cause, Evidence, ExecutionId, Fact, Generation, Outcome, Policy, Probed, SandboxId, State, StopOutcome,
-    Timestamp,
+    Cause, Evidence, ExecutionId, Fact, Generation, Lease, Outcome, Policy, Probed, Sandbox, SandboxId,
+    State, StopOutcome, Timestamp, Verdict,
 };
 use pinfold_provider::fake::{Call, FakeProvider, Fault};
 use pinfold_provider::{
@@ -53,6 +53,42 @@ async fn a_dry_run_says_the_same_as_a_repair_and_changes_nothing() {
     assert_eq!(said, done);
     assert_eq!((said.bodies, said.records), (2, 2));
     assert_eq!(said.records_without_body, [lost]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_fare_as_its_record_says_is_told_and_a_repair_has_it_probed() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let broken = stage.ready(&engine, Policy::default()).await;
+    let agreed = engine.disagreements(Reconcile::DryRun).await.unwrap();
+    stage.weather.always(Call::Probe, fault(Fault::Fails));
+    let before = stage.sandbox(broken).await;
+
+    let said = engine.disagreements(Reconcile::DryRun).await.unwrap();
+    let after = stage.sandbox(broken).await;
+    let done = engine.disagreements(Reconcile::Repair).await.unwrap();
+    let is_unhealthy = |sandbox: &Sandbox| matches!(&sandbox.lease, Lease::Live(live) if live.health.verdict != Verdict::Healthy);
+    stage.until(broken, SECOND, is_unhealthy).await;
+
+    assert_eq!((agreed, after), (vec![], before));
+    assert_eq!(said, done);
+    assert_eq!(said.iter().map(|it| (it.sandbox, it.status)).collect::<Vec<_>>(), [(broken, State::Ready)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fares_better_than_its_record_says_is_told_too() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let flagged = stage.ready(&engine, Policy::default()).await;
+    stage.weather.always(Call::Probe, fault(Fault::Fails));
+    engine.disagreements(Reconcile::Repair).await.unwrap();
+    stage.pass_ms(SECOND).await;
+    stage.weather.clear_up();
+
+    let said = engine.disagreements(Reconcile::DryRun).await.unwrap();
+
+    let seen: Vec<_> = said.iter().map(|it| (it.sandbox, it.status, it.probed.clone())).collect();
+    assert_eq!(seen, [(flagged, State::Unhealthy, Probed::Passed)]);
 }
 
 #[tokio::test(start_paused = true)]

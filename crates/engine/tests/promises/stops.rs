@@ -2,7 +2,8 @@
 
 use pinfold_engine::{ApplyError, Config, Engine, Stop};
 use pinfold_lifecycle::{
-    Cause, ExecutionKind, ExecutionLimits, Finding, Lease, Policy, Refusal, SandboxId, State,
+    Cause, ExecutionKind, ExecutionLimits, Finding, Lease, Policy, Refusal, Sandbox, SandboxId, State,
+    Verdict,
 };
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::Store;
@@ -159,7 +160,11 @@ async fn unhealthy(stage: &Stage, engine: &Engine) -> SandboxId {
     let id = stage.ready(engine, Policy::default()).await;
     stage.weather.next(Call::Ping, fault(Fault::Fails));
     stage.weather.next(Call::Probe, fault(Fault::Fails));
-    stage.pass_ms(16 * SECOND).await;
+    let is_unhealthy = |sandbox: &Sandbox| match &sandbox.lease {
+        Lease::Live(live) => matches!(live.health.verdict, Verdict::Unhealthy { .. }),
+        _ => false,
+    };
+    stage.until(id, 16 * SECOND, is_unhealthy).await;
     id
 }
 
@@ -179,38 +184,86 @@ async fn quarantined(stage: &Stage, engine: &Engine) -> SandboxId {
     id
 }
 
-async fn ended(stage: &Stage, engine: &Engine) -> SandboxId {
+async fn out_of_date(stage: &Stage, engine: &Engine) -> SandboxId {
+    let id = stage.ready(engine, Policy { evidence_ms: SECOND, ..Policy::default() }).await;
+    stage.pass_ms(2 * SECOND).await;
+    id
+}
+
+async fn ended_with(stage: &Stage, engine: &Engine, command: &str) -> SandboxId {
+    let id = stage.create(engine, Policy { one_shot: true, ..Policy::default() }).await;
+    stage.run(engine, id, command).await;
+    stage.until(id, MINUTE, |sandbox| sandbox.is_settled()).await;
+    id
+}
+
+async fn stopped(stage: &Stage, engine: &Engine) -> SandboxId {
     let id = stage.ready(engine, Policy::default()).await;
     stage.stop(engine, id).await;
     id
 }
 
+/// A sandbox that is shown in this state.
+async fn shown_as(state: State, stage: &Stage, engine: &Engine) -> SandboxId {
+    match state {
+        State::Provisioning => provisioning(stage, engine).await,
+        State::Ready => stage.ready(engine, Policy::default()).await,
+        State::Running => running(stage, engine).await,
+        State::Unhealthy => unhealthy(stage, engine).await,
+        State::Unknown => out_of_date(stage, engine).await,
+        State::Terminating => stop_waiting(stage, engine).await,
+        State::Quarantined => quarantined(stage, engine).await,
+        State::Completed => ended_with(stage, engine, "true").await,
+        State::Failed => ended_with(stage, engine, "exit 3").await,
+        State::Terminated => stopped(stage, engine).await,
+    }
+}
+
+/// What a stop says that it ended for: whatever has ended already keeps its own cause.
+fn cause_told(state: State) -> Cause {
+    match state {
+        State::Completed => Cause::Completed,
+        State::Failed => Cause::ExitNonzero,
+        State::Provisioning
+        | State::Ready
+        | State::Running
+        | State::Unhealthy
+        | State::Unknown
+        | State::Terminating
+        | State::Quarantined
+        | State::Terminated => Cause::StoppedByUser,
+    }
+}
+
+/// The walk over all states: a new one breaks the build here until it has its place.
+fn after(state: State) -> Option<State> {
+    match state {
+        State::Provisioning => Some(State::Ready),
+        State::Ready => Some(State::Running),
+        State::Running => Some(State::Unhealthy),
+        State::Unhealthy => Some(State::Unknown),
+        State::Unknown => Some(State::Terminating),
+        State::Terminating => Some(State::Quarantined),
+        State::Quarantined => Some(State::Completed),
+        State::Completed => Some(State::Failed),
+        State::Failed => Some(State::Terminated),
+        State::Terminated => None,
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_legal_in_every_state() {
-    let stage = Stage::new();
-    let engine = stage.begin().await;
-    let cases = [
-        (provisioning(&stage, &engine).await, State::Provisioning),
-        (stage.ready(&engine, Policy::default()).await, State::Ready),
-        (running(&stage, &engine).await, State::Running),
-    ];
-    for (id, expected) in cases {
-        assert_eq!(stage.state(id).await, expected);
-        assert_gone(&stage.stop(&engine, id).await, Cause::StoppedByUser);
+    for state in std::iter::successors(Some(State::Provisioning), |state| after(*state)) {
+        let stage = Stage::new();
+        let engine = stage.begin().await;
+        let id = shown_as(state, &stage, &engine).await;
+        assert_eq!(stage.state(id).await, state);
+
+        let stop = stage.stop(&engine, id).await;
+
+        assert_gone(&stop, cause_told(state));
+        stage.assert_nothing_is_left().await;
     }
-    let id = unhealthy(&stage, &engine).await;
-    assert_eq!(stage.state(id).await, State::Unhealthy);
-    assert_gone(&stage.stop(&engine, id).await, Cause::StoppedByUser);
-    let id = stop_waiting(&stage, &engine).await;
-    assert_eq!(stage.state(id).await, State::Terminating);
-    assert_gone(&stage.stop(&engine, id).await, Cause::StoppedByUser);
-    let id = quarantined(&stage, &engine).await;
-    assert_eq!(stage.state(id).await, State::Quarantined);
-    assert_gone(&stage.stop(&engine, id).await, Cause::StoppedByUser);
-    let id = ended(&stage, &engine).await;
-    assert_eq!(stage.state(id).await, State::Terminated);
-    assert_gone(&stage.stop(&engine, id).await, Cause::StoppedByUser);
-    stage.assert_nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,9 @@ use crate::peers::Awaited;
 use crate::plan::{NotStarted, Place, refused};
 use crate::probe::{self, Probing};
 use crate::used::Counted;
-use crate::wire::{self, Ended, EndedBy, Exec, ProbeFailed, Reason, Request, Response, TerminalSize};
+use crate::wire::{
+    self, Ended, EndedBy, Exec, ProbeFailed, Reason, Request, Response, Survived, TerminalSize,
+};
 
 impl Keeper {
     /// The answer, or none yet.
@@ -84,11 +86,13 @@ impl Keeper {
                 self.running.insert(id.clone(), execution);
                 Response::Done
             }
-            Err(NotStarted { reason: Reason::NotFound, why }) => self.ended_as_a_shell_would(exec, 127, &why),
-            Err(NotStarted { reason: Reason::NotExecutable, why }) => {
+            Err(NotStarted { reason: Reason::NotFound, why, .. }) => {
+                self.ended_as_a_shell_would(exec, 127, &why)
+            }
+            Err(NotStarted { reason: Reason::NotExecutable, why, .. }) => {
                 self.ended_as_a_shell_would(exec, 126, &why)
             }
-            Err(NotStarted { reason, why }) => self.refuse_for_ever(id, reason, &why),
+            Err(NotStarted { reason, why, .. }) => self.refuse_for_ever(id, reason, &why),
         }
     }
 
@@ -124,7 +128,9 @@ impl Keeper {
             self.operations += log.pieces();
         }
         let id = exec.execution.clone();
-        self.ended.insert(id, Ended { by: EndedBy::Itself, code: Some(code), signal: None });
+        let ended =
+            Ended { by: EndedBy::Itself, code: Some(code), signal: None, survived: Survived::NOTHING };
+        self.ended.insert(id, ended);
         Response::Done
     }
 

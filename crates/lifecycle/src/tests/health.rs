@@ -70,6 +70,18 @@ fn a_sandbox_that_passes_again_is_healthy_again() {
 }
 
 #[test]
+fn whoever_tried_it_and_saw_otherwise_causes_a_probe_and_only_that_decides() {
+    let mut scene = Scene::live(Policy::default());
+
+    scene.tell(Event::Disagreed { why: "a mount is missing".into() });
+    let (work, before) = (scene.work(), scene.status());
+    scene.probed(broken_files());
+
+    assert_eq!((work, before), (vec![Work::Probe], State::Ready));
+    assert_eq!(scene.status(), State::Unhealthy);
+}
+
+#[test]
 fn doubt_that_lasts_ends_the_sandbox() {
     let mut scene = Scene::live(Policy::default());
     scene.tell(Event::Doubted { why: "a mount is missing".into() });

@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
+use pinfold_keeper::wire::Ended;
 use pinfold_lifecycle::Generation;
 
 use super::*;
@@ -38,4 +39,19 @@ async fn a_keeper_that_does_not_answer_in_time_is_not_called_broken() {
     };
     assert!(!bodies[0].whole, "nobody listens any more, and nobody ever will");
     std::fs::remove_dir_all(&places.control).unwrap();
+}
+
+#[test]
+fn limits_that_were_survived_are_told_as_a_warning() {
+    let told = |memory_limit, process_limit| {
+        let survived = Survived { memory_limit, process_limit };
+        outcome(&Ended { by: EndedBy::Itself, code: Some(0), signal: None, survived }).detail
+    };
+
+    assert_eq!(told(0, 0), None);
+    assert_eq!(told(3, 0).unwrap(), "warning: the sandbox ran into its memory limit 3 times");
+    assert_eq!(
+        told(1, 2).unwrap(),
+        "warning: the sandbox ran into its memory limit once, the sandbox ran into its process limit 2 times"
+    );
 }

@@ -1,6 +1,6 @@
 //! Limits of bytes and files, in each kind of storage that can hold one.
 
-use pinfold_lifecycle::{Cause, Limits};
+use pinfold_lifecycle::{Cause, Limits, Probed};
 use pinfold_linux::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
 use pinfold_provider::Provider;
 
@@ -90,6 +90,23 @@ async fn who_succeeds_on_a_full_disk_has_succeeded_and_a_later_failure_is_its_ow
 
     assert_eq!(succeeded.cause, Cause::Completed);
     assert_eq!(failed.cause, Cause::ExitNonzero);
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_disk_is_full_passes_its_probe_and_finds_nothing_of_it() {
+    let fill = ["head -c 64M /dev/zero > big", "for i in $(seq 3000); do : > $i || exit 9; done"];
+    for (kind, fill) in limited_kinds().into_iter().flat_map(|kind| fill.map(|fill| (kind, fill))) {
+        let stage = Stage::with(kind);
+        let body = stage.start(SMALL).await;
+        assert_eq!(stage.sh(body, fill).await.cause, Cause::DiskLimit, "{kind:?} {fill}");
+        let no_room = "head -c 1 /dev/zero > small; code=$?; rm -f small; exit $code";
+        assert_ne!(stage.code(body, no_room).await, Some(0), "{kind:?} {fill}");
+
+        let probed = stage.provider.probe(body).await;
+
+        assert_eq!(probed, Probed::Passed, "{kind:?} {fill}");
+        assert_eq!(stage.code(body, "ls -A | grep pinfold-probe").await, Some(1), "{kind:?} {fill}");
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ fn what_can_be_counted_is_told_before_it_was() {
         "pinfold_probes_total{kind=\"ping\",verdict=\"failed\"} 0.0",
         "pinfold_orphans_found_total 0.0",
         "pinfold_cleanup_runs_total{layer=\"scheduled\",outcome=\"failed\"} 0.0",
+        "pinfold_cleanup_items_total{what=\"evicted\"} 0.0",
+        "pinfold_cleanup_seconds_count{layer=\"emergency\"} 0",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
     }
@@ -113,6 +115,20 @@ fn counters_gauges_and_histograms_are_told_with_their_figures() {
     ] {
         assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
     }
+}
+
+#[test]
+fn times_that_an_earlier_version_kept_without_a_layer_are_not_told_beside_the_layers() {
+    let mut sums = Sums::default();
+    sums.took(Latency::Cleanup, &[], 4);
+    sums.took(Latency::Cleanup, &["reconcile"], 4);
+
+    let text = told_of(sums, Standing::default());
+
+    let told: Vec<_> =
+        text.lines().filter(|line| line.starts_with("pinfold_cleanup_seconds_count")).collect();
+    assert_eq!(told.len(), LAYERS.len(), "{told:?}");
+    assert!(told.contains(&"pinfold_cleanup_seconds_count{layer=\"reconcile\"} 1"), "{told:?}");
 }
 
 /// `golden.txt` is the promise to everybody's dashboards. To add to it: `PINFOLD_BLESS=1`.
@@ -151,7 +167,7 @@ fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
         orphaned_found: 0,
         orphaned_ended: 0,
         stuck_ended: 0,
-        old_deleted: 0,
+        evicted: 0,
         failed: 0,
     });
     for metric in CATALOGUE.iter().filter(|metric| metric.kind == Kind::Counter) {

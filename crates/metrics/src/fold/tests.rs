@@ -92,7 +92,8 @@ fn each_end_of_an_execution_is_what_it_is() {
         (Outcome::ended_for(Cause::Cancelled), 0, 0, 0),
         (Outcome::ended_for(Cause::TimeLimit), 1, 1, 0),
         (Outcome::ended_for(Cause::MaxLife), 1, 1, 0),
-        (Outcome::ended_for(Cause::Inactivity), 1, 0, 1),
+        (Outcome::ended_for(Cause::Idle), 1, 1, 0),
+        (Outcome::ended_for(Cause::Inactivity), 1, 1, 1),
         (Outcome::ended_for(Cause::MemoryLimit), 1, 0, 0),
         (Outcome::lost("gone"), 1, 0, 0),
     ] {
@@ -232,5 +233,37 @@ fn a_body_that_nobody_leased_is_an_orphan() {
     ]);
 
     assert_eq!((sums.total(ORPHANS), sums.get(ENDED, &["orphan"])), (1, 1));
+    assert_eq!(orphaned(&sums), (1, 1));
     assert_eq!(sums.all_times(Latency::Lifetime).count(), 0);
+}
+
+/// Found and ended, as cleanup tells it.
+fn orphaned(sums: &Sums) -> (u64, u64) {
+    (sums.get(CLEANUP_ITEMS, &[ORPHANED_FOUND]), sums.get(CLEANUP_ITEMS, &[ORPHANED_ENDED]))
+}
+
+#[test]
+fn a_stray_is_ended_by_the_proof_that_follows_it_and_by_no_other() {
+    let stray = || Fact::StrayFound { generation: Generation(3) };
+    let attestation =
+        pinfold_lifecycle::Attestation { by: "me".into(), reason: "seen".into(), at: Timestamp(90) };
+
+    let found_only = counted(&[(0, stray()), (0, stop(1))]);
+    let after_its_sandbox = counted(&[(0, freed()), (5, stray()), (5, stop(1)), (9, freed())]);
+    let twice = counted(&[(0, stray()), (4, freed()), (9, stray()), (9, freed()), (12, freed())]);
+    let on_a_word = counted(&[(0, stray()), (90, Fact::Attested { attestation }), (90, freed())]);
+    let wanted = counted(&a_life(Cause::StoppedByUser, Outcome::exited(0)));
+
+    assert_eq!((orphaned(&found_only), orphaned(&after_its_sandbox)), ((1, 0), (1, 1)));
+    assert_eq!((orphaned(&twice), orphaned(&on_a_word), orphaned(&wanted)), ((2, 2), (1, 0), (0, 0)));
+}
+
+#[test]
+fn a_start_has_failed_where_nobody_had_any_use_of_it() {
+    let queued = Fact::ExecutionQueued { execution: FIRST };
+
+    assert!(is_failed_start(Cause::StartDeadline, [&Fact::Created]));
+    assert!(!is_failed_start(Cause::StartDeadline, [&Fact::Created, &queued]));
+    assert!(!is_failed_start(Cause::Lost, [&Fact::Created, &ready()]));
+    assert!(!is_failed_start(Cause::StoppedByUser, [&Fact::Created]));
 }

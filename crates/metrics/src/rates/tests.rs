@@ -113,17 +113,56 @@ fn runs_of_cleanup_add_up_and_the_last_one_is_told() {
         orphaned_found: 2,
         orphaned_ended: 1,
         stuck_ended: 3,
-        old_deleted: 4,
+        evicted: 5,
         failed: 1,
     };
     let mut sums = Sums::default();
     for (succeeded, at_s) in [(true, 100), (true, 400), (true, 700), (false, 1_000)] {
         sums.cleaned(&run(succeeded, at_s));
     }
+    sums.forgot(4);
 
     let cleanup = sums.cleanup().unwrap();
 
     assert_eq!((cleanup.runs, cleanup.success_rate, cleanup.scanned), (4, 0.75, 40));
-    assert_eq!((cleanup.orphaned_found, cleanup.stuck_ended, cleanup.failed), (8, 12, 4));
+    assert_eq!((cleanup.orphaned_found, cleanup.orphaned_ended, cleanup.stuck_ended), (8, 4, 12));
+    assert_eq!((cleanup.evicted, cleanup.old_deleted, cleanup.failed), (20, 4, 4));
     assert_eq!((cleanup.seconds_average, cleanup.last_run_s), (Some(2.0), Some(1_000)));
+}
+
+#[test]
+fn runs_are_timed_by_layer_and_all_together() {
+    let run = |layer, took_ms| Cleaned {
+        layer,
+        succeeded: true,
+        at_s: 100,
+        took_ms,
+        scanned: 0,
+        orphaned_found: 0,
+        orphaned_ended: 0,
+        stuck_ended: 0,
+        evicted: 0,
+        failed: 0,
+    };
+    let mut sums = Sums::default();
+    sums.cleaned(&run("scheduled", 1_000));
+    sums.cleaned(&run("reconcile", 3_000));
+
+    let by_layer = sums.cleanup_times();
+
+    let mean = |layer| by_layer[layer].mean();
+    assert_eq!((mean("scheduled"), mean("reconcile"), mean("pressure")), (Some(1.0), Some(3.0), None));
+    assert_eq!(sums.cleanup().unwrap().seconds_average, Some(2.0));
+}
+
+#[test]
+fn a_run_that_was_lost_lowers_the_rate_and_is_not_timed() {
+    let mut sums = Sums::default();
+    sums.count(CLEANUP_RUNS, &["scheduled", SUCCEEDED]);
+
+    sums.lost_cleanup("scheduled");
+
+    let cleanup = sums.cleanup().unwrap();
+    assert_eq!((cleanup.runs, cleanup.success_rate), (2, 0.5));
+    assert_eq!((cleanup.seconds_average, cleanup.last_run_s), (None, None));
 }

@@ -9,13 +9,14 @@ use pinfold_store::{CameTo, Chore, Chores, Run, StoreError};
 
 use crate::Service;
 
-/// As many of the last runs as tell something about now.
-const RUNS: usize = 100;
+/// As many of the last runs of each chore as tell something about now: of one that is rare, as many as of one that is not.
+const RUNS: usize = 20;
 
 impl Service {
     pub(super) async fn look_at_cleanups(&self, figures: &mut Figures) -> Result<(), StoreError> {
         let store = &self.host().store;
-        let (chores, runs) = (store.chores().await?, store.runs(None, RUNS).await?);
+        let chores = store.chores().await?;
+        let runs = last_runs(store.as_ref(), &chores).await?;
         let since = self.host().cleaner.watches_since();
         figures.cleanup_failures_in_a_row = Some(failures_in_a_row(&runs));
         figures.cleanup_periods_late = Some(periods_late(&chores, since, self.now()));
@@ -24,16 +25,30 @@ impl Service {
     }
 }
 
-/// Of the chore that fares worst. The newest run comes first.
+/// Of all of them together, a rare one's would be hidden behind a frequent one's.
+async fn last_runs(store: &impl Chores, chores: &[Chore]) -> Result<Vec<Run>, StoreError> {
+    let mut runs = Vec::new();
+    for chore in chores {
+        runs.extend(store.runs(Some(&chore.name), RUNS).await?);
+    }
+    Ok(runs)
+}
+
+/// Of the chore that fares worst. Of each, the newest run comes first.
 fn failures_in_a_row(runs: &[Run]) -> u64 {
     let mut rows: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
     for run in runs {
         let Some(ended) = &run.ended else { continue };
         let (failures, is_over) = rows.entry(&run.chore).or_default();
-        *is_over |= matches!(ended.came_to, CameTo::Done(_));
+        *is_over |= is_a_success(&ended.came_to);
         *failures += u64::from(!*is_over);
     }
     rows.values().map(|(failures, _)| *failures).max().unwrap_or(0)
+}
+
+/// A run that got through and could not end what it found is none.
+fn is_a_success(came_to: &CameTo) -> bool {
+    matches!(came_to, CameTo::Done(figures) if figures.failed == 0)
 }
 
 /// Of the latest one. Before somebody was there to begin it, nothing was late.
@@ -62,7 +77,7 @@ fn found_twice(runs: &[Run]) -> u64 {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::NodeId;
-    use pinfold_store::{Figures as RunFigures, Held, RunEnded, RunId};
+    use pinfold_store::{Figures as RunFigures, Held, InlineStore, NewRun, RunEnded, RunId};
 
     use super::*;
 
@@ -97,6 +112,41 @@ mod tests {
         assert_eq!(failures_in_a_row(&runs), 2);
         assert_eq!(failures_in_a_row(&runs[1..2]), 0);
         assert_eq!(failures_in_a_row(&[Run { ended: None, ..run("a", failed()) }]), 0);
+    }
+
+    #[test]
+    fn a_run_that_could_not_end_what_it_found_has_failed() {
+        let in_part = CameTo::Done(RunFigures { found: 2, ended: 1, failed: 1, ..RunFigures::default() });
+
+        assert_eq!(failures_in_a_row(&[run("a", in_part), run("a", done(&[]))]), 1);
+    }
+
+    #[tokio::test]
+    async fn a_rare_chore_that_fails_is_seen_beside_a_frequent_one_that_does_not() {
+        let store = InlineStore::in_memory(7).unwrap();
+        for (name, schedule) in [("often", "* * * * *"), ("rare", "0 * * * *")] {
+            store.plan(name, schedule, NOON).await.unwrap();
+        }
+        for hour in 0..3_u64 {
+            let began_at = NOON.after_ms(hour * 60 * MINUTE);
+            let ran = |chore: &str, came_to| {
+                store.add_run(NewRun {
+                    chore: chore.into(),
+                    node: NodeId(1),
+                    began_at,
+                    ended_at: began_at,
+                    came_to,
+                })
+            };
+            ran("rare", failed()).await.unwrap();
+            for _ in 0..60 {
+                ran("often", done(&[])).await.unwrap();
+            }
+        }
+
+        let runs = last_runs(&store, &store.chores().await.unwrap()).await.unwrap();
+
+        assert_eq!(failures_in_a_row(&runs), 3);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Service {
             Err(failure) => tracing::warn!(why = failure.detail.message, "alerts do not see the sandboxes"),
         }
         match self.lately(now).await {
-            Ok(lately) => tell_lately(&lately, &mut figures),
+            Ok(lately) => tell_lately(&lately, self.turned_away().await, &mut figures),
             Err(failure) => {
                 // Whoever timed out may still be among those that cannot be seen.
                 figures.events = None;
@@ -64,6 +64,17 @@ impl Service {
         let window_ms = i64::try_from(self.rules().alerts.window.as_millis()).unwrap_or(i64::MAX);
         let from = Timestamp(now.0.saturating_sub(window_ms));
         Ok(self.desk().tail.lock().await.since(self.host().store.as_ref(), from).await?)
+    }
+
+    /// Who asked for a sandbox and was refused because the host has no room. Of that the history says nothing.
+    async fn turned_away(&self) -> u64 {
+        match self.sums_of(self.rules().alerts.window).await {
+            Ok(sums) => sums.refused_by_host(),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "alerts do not see who was refused");
+                0
+            }
+        }
     }
 }
 
@@ -106,13 +117,14 @@ impl Present {
     }
 }
 
-fn tell_lately(lately: &Lately, figures: &mut Figures) {
+fn tell_lately(lately: &Lately, turned_away: u64, figures: &mut Figures) {
+    let starts = lately.starts + turned_away;
     figures.executions = Some(lately.executions);
     figures.failure_rate = Some(share(lately.failed, lately.executions));
     figures.timeout_rate = Some(share(lately.timed_out, lately.executions));
     figures.inactivity_rate = Some(share(lately.inactive, lately.executions));
-    figures.starts = Some(lately.starts);
-    figures.start_failure_rate = Some(share(lately.starts_failed, lately.starts));
+    figures.starts = Some(starts);
+    figures.start_failure_rate = Some(share(lately.starts_failed + turned_away, starts));
     figures.stops = Some(lately.stops);
     figures.stop_failure_rate = Some(share(lately.stops_failed, lately.stops));
     figures.orphaned = Some(lately.strays.len() as u64);
@@ -131,11 +143,13 @@ fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
-/// The scarcer of the host's memory and disk. None: neither could be measured.
+/// The scarcest of the host's memory, disk and processes, as cleanup under pressure goes by. None: none could be
+/// measured.
 fn host_used(capacity: &Capacity) -> Option<f64> {
     let memory = capacity.memory_mb_left.zip(capacity.memory_mb_total);
     let disk = capacity.disk_mb_left.zip(capacity.disk_mb_total);
-    let used = [memory, disk].into_iter().flatten();
+    let processes = capacity.processes_left.zip(capacity.processes_total);
+    let used = [memory, disk, processes].into_iter().flatten();
     used.map(|(left, total)| share(total.saturating_sub(left), total)).reduce(f64::max)
 }
 
@@ -156,12 +170,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_host_the_scarcer_counts_and_what_was_not_measured_does_not() {
+    fn a_host_that_refuses_every_create_cannot_provision() {
+        let mut figures = Figures::default();
+
+        tell_lately(&Lately::default(), 5, &mut figures);
+
+        assert_eq!((figures.starts, figures.start_failure_rate), (Some(5), Some(1.0)));
+    }
+
+    #[test]
+    fn of_the_host_the_scarcest_counts_and_what_was_not_measured_does_not() {
         let memory =
             Capacity { memory_mb_left: Some(250), memory_mb_total: Some(1_000), ..Capacity::default() };
         let both = Capacity { disk_mb_left: Some(1), disk_mb_total: Some(10), ..memory.clone() };
+        let all = Capacity { processes_left: Some(1), processes_total: Some(20), ..both.clone() };
 
         assert_eq!((host_used(&memory), host_used(&both)), (Some(0.75), Some(0.9)));
+        assert_eq!(host_used(&all), Some(0.95));
         assert_eq!(host_used(&Capacity { memory_mb_total: None, ..memory }), None);
     }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pinfold_lifecycle::{Cause, Fact, SandboxId, Timestamp};
-use pinfold_metrics::has_failed;
+use pinfold_lifecycle::{Cause, Fact, Outcome, SandboxId, Timestamp};
+use pinfold_metrics::{has_failed, has_timed_out};
 use pinfold_store::{HistoryRow, Seq, Store, StoreError, step_of};
 
 /// Read at a time.
@@ -33,8 +33,20 @@ enum Counted {
 enum End {
     Fine,
     Failed,
-    TimeLimit,
+    /// Of all that took too long, what had fallen silent.
     Inactivity,
+    TimedOut,
+}
+
+impl End {
+    fn of(outcome: &Outcome) -> Self {
+        match (outcome.kind, outcome.cause) {
+            (_, Cause::Inactivity) => Self::Inactivity,
+            (kind, _) if has_timed_out(kind) => Self::TimedOut,
+            (kind, cause) if has_failed(kind, cause) => Self::Failed,
+            _ => Self::Fine,
+        }
+    }
 }
 
 /// What it comes to.
@@ -99,15 +111,7 @@ async fn first_after(store: &impl Store, from: Timestamp) -> Result<Seq, StoreEr
 fn counted(row: &HistoryRow) -> Option<Counted> {
     let of = row.sandbox;
     match &row.record.fact {
-        Fact::ExecutionEnded { outcome, .. } => {
-            let end = match (outcome.kind, outcome.cause) {
-                (_, Cause::TimeLimit) => End::TimeLimit,
-                (_, Cause::Inactivity) => End::Inactivity,
-                (kind, cause) if has_failed(kind, cause) => End::Failed,
-                _ => End::Fine,
-            };
-            Some(Counted::Execution { of, end })
-        }
+        Fact::ExecutionEnded { outcome, .. } => Some(Counted::Execution { of, end: End::of(outcome) }),
         Fact::BecameReady { .. } => Some(Counted::Started),
         Fact::StartFailed { .. } => Some(Counted::StartFailed),
         Fact::LeaseFreed { .. } => Some(Counted::Stopped),
@@ -124,7 +128,7 @@ impl Lately {
                 self.executions += 1;
                 self.failed += u64::from(end != End::Fine);
                 self.inactive += u64::from(end == End::Inactivity);
-                if matches!(end, End::TimeLimit | End::Inactivity) {
+                if matches!(end, End::TimedOut | End::Inactivity) {
                     self.timed_out += 1;
                     self.timeouts.insert(of);
                 }
@@ -181,6 +185,20 @@ mod tests {
 
         assert_eq!(tail.seconds.len(), 10);
         assert_eq!(tail.seconds.values().map(|second| second.starts).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn whatever_took_too_long_is_a_timeout_and_silence_is_counted_apart_besides() {
+        let causes = [Cause::TimeLimit, Cause::Inactivity, Cause::MaxLife, Cause::Idle, Cause::MemoryLimit];
+        let mut lately = Lately::default();
+
+        for (cause, of) in causes.into_iter().zip(1..) {
+            let end = End::of(&Outcome::ended_for(cause));
+            lately.add(Counted::Execution { of: SandboxId(of), end });
+        }
+
+        assert_eq!((lately.executions, lately.failed), (5, 5));
+        assert_eq!((lately.timed_out, lately.inactive, lately.timeouts.len()), (4, 1, 4));
     }
 
     #[test]

@@ -57,6 +57,8 @@ impl IntoResponse for Failure {
         if code == ErrorCode::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        // For those who tell of it: a status may stand for several codes.
+        response.extensions_mut().insert(code);
         if let Some(hidden) = hidden {
             response.extensions_mut().insert(Hidden(hidden));
         }

@@ -30,7 +30,8 @@ pub(super) fn groups() -> Vec<Group> {
     ]
 }
 
-/// Whether the store and the host answer, and what all sandboxes come to. What cannot be found out is `unknown`.
+/// Whether somebody has to see to something (`indicator`), whether the store and the host answer (`status`), what fires,
+/// and what all sandboxes come to. What cannot be found out is `unknown` or null.
 #[utoipa::path(get, operation_id = "health", path = "/api/sandbox/health", tag = "server",
     responses((status = 200, description = "As of now, well or not", body = Health)))]
 async fn health(State(service): State<Arc<Service>>) -> Answer<Health> {

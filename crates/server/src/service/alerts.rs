@@ -132,7 +132,7 @@ impl Service {
     }
 
     /// As of the last look; a process that does not look regularly does so now.
-    async fn seen_lately(&self) -> Seen {
+    pub(super) async fn seen_lately(&self) -> Seen {
         match self.alerts.last_seen() {
             Some(seen) => seen,
             None => self.look_for_alerts().await,

@@ -7,6 +7,7 @@ use pinfold_linux::Examined;
 use pinfold_store::{Row, Store, Stored};
 
 use super::failure::spelled;
+use super::resources::Looks;
 use super::troubles::{Seen, troubles};
 use super::words::moment;
 use super::{Failure, Service, body_of};
@@ -28,7 +29,8 @@ impl Service {
         let (mut probes, mut seen) = (Vec::new(), Seen::default());
         if let Some(stored) = stored {
             // Before anything is tried: what is tried is seen inside too.
-            seen = self.see(stored).await;
+            let looks = self.look_twice(stored).await.ok();
+            seen = Seen { written: self.last_written(id).await, ..self.see(stored, looks.as_ref()) };
             probes = self.host.provider.examine(body_of(stored)).await;
         }
         let troubles = troubles(&sandbox, &probes, &seen);
@@ -41,17 +43,15 @@ impl Service {
         })
     }
 
-    /// What can be seen from outside without asking anybody inside. What cannot is left out.
-    async fn see(&self, stored: &Stored) -> Seen {
-        let limits = &stored.spec.limits;
-        let processes = self.host.provider.inside(body_of(stored));
-        let looks = self.look_twice(stored).await.ok();
-        let usage = looks.as_ref().map(|looks| looks.usage).unwrap_or_default();
+    /// What can be seen from outside without asking anybody inside and without reading much, since some ask for it
+    /// every second. What cannot is left out.
+    pub(super) fn see(&self, stored: &Stored, looks: Option<&Looks>) -> Seen {
+        let usage = looks.map(|looks| looks.usage).unwrap_or_default();
         Seen {
-            processes: usage.processes.zip(limits.processes),
+            processes: usage.processes.zip(stored.spec.limits.processes),
             signs: looks.map(|looks| looks.signs),
-            inside: processes.unwrap_or_default(),
-            written: self.last_written(stored.sandbox.id).await,
+            inside: self.host.provider.inside(body_of(stored)).unwrap_or_default(),
+            written: String::new(),
         }
     }
 

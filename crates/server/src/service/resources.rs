@@ -5,11 +5,12 @@ use std::time::Duration;
 use pinfold_api::{Resources, Verdict};
 use pinfold_lifecycle::{Evidence, Life, SandboxId, Seen, Timestamp, Used};
 use pinfold_provider::{Provider, Usage};
-use pinfold_store::Stored;
+use pinfold_store::{Row, Stored};
 
 use super::diagnosis::{Signs, diagnose};
+use super::troubles::troubles;
 use super::words::{self, moment};
-use super::{Failure, Service};
+use super::{Failure, Service, view};
 
 /// Long enough for a rate, short enough to wait for.
 const BETWEEN: Duration = Duration::from_millis(500);
@@ -33,7 +34,10 @@ impl Service {
                 ..in_all(used, moment(receipt.verified_at))
             });
         }
-        let Looks { now, usage, last_activity: later, signs } = self.look_twice(&stored).await?;
+        let looks = self.look_twice(&stored).await?;
+        let seen = self.see(&stored, Some(&looks));
+        let Looks { now, usage, last_activity: later, signs } = looks;
+        let shown = view::sandbox(&Row::Readable(stored.clone()), None, now, self.rules.flags);
         let last_activity = later.or(last_activity);
         let (verdict, diagnosis) = diagnose(&signs);
         Ok(Resources {
@@ -55,6 +59,7 @@ impl Service {
             measured_at: moment(now),
             verdict,
             diagnosis,
+            troubles: troubles(&shown, &[], &seen),
         })
     }
 }
@@ -124,6 +129,7 @@ fn in_all(used: Used, measured_at: String) -> Resources {
         measured_at,
         verdict: Verdict::Ended,
         diagnosis: String::new(),
+        troubles: Vec::new(),
     }
 }
 

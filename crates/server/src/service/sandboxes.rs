@@ -116,7 +116,7 @@ impl Service {
                 }
                 after = Some(row.id());
                 if filters.include(row, wanted, now) {
-                    page.sandboxes.push(view::summary(row, now));
+                    page.sandboxes.push(view::summary(row, now, self.rules.flags));
                 }
             }
             if rows.len() < count {
@@ -173,7 +173,7 @@ impl Service {
         Ok(Sandbox {
             ready_at: ready_at(&history).map(moment),
             start_failure: start_failure(&history),
-            ..view::sandbox(&row, usage, self.now())
+            ..view::sandbox(&row, usage, self.now(), self.rules.flags)
         })
     }
 

@@ -10,6 +10,7 @@ use pinfold_store::{Row, Stored, Unreadable};
 
 use super::flags::flags;
 use super::words::{self, moment};
+use crate::FlagRules;
 
 /// As it is shown to everybody.
 pub fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Receipt {
@@ -50,14 +51,14 @@ pub(super) fn attempt(id: SandboxId, attempt: &Attempt) -> api::Attempt {
 }
 
 /// One sandbox as lists show it.
-pub(super) fn summary(row: &Row, now: Timestamp) -> api::SandboxSummary {
+pub(super) fn summary(row: &Row, now: Timestamp, rules: FlagRules) -> api::SandboxSummary {
     match row {
-        Row::Readable(stored) => summary_of_readable(stored, now),
+        Row::Readable(stored) => summary_of_readable(stored, now, rules),
         Row::Unreadable(row) => summary_of_unreadable(row),
     }
 }
 
-fn summary_of_readable(stored: &Stored, now: Timestamp) -> api::SandboxSummary {
+fn summary_of_readable(stored: &Stored, now: Timestamp, rules: FlagRules) -> api::SandboxSummary {
     let Stored { sandbox, spec, policy, .. } = stored;
     let seen = status(sandbox, now, policy);
     api::SandboxSummary {
@@ -77,7 +78,7 @@ fn summary_of_readable(stored: &Stored, now: Timestamp) -> api::SandboxSummary {
         labels: spec.labels.clone(),
         executions: sandbox.executions.len() as u64,
         timeouts: u64::from(sandbox.timeouts),
-        flags: flags(stored, now),
+        flags: flags(stored, now, rules),
     }
 }
 
@@ -122,14 +123,19 @@ pub(super) fn status_of(stored: &Stored, now: Timestamp) -> api::Status {
 }
 
 /// Everything about one sandbox. What it uses now is told by who has asked it.
-pub(super) fn sandbox(row: &Row, usage: Option<api::Used>, now: Timestamp) -> api::Sandbox {
+pub(super) fn sandbox(row: &Row, usage: Option<api::Used>, now: Timestamp, rules: FlagRules) -> api::Sandbox {
     match row {
-        Row::Readable(stored) => sandbox_of_readable(stored, usage, now),
+        Row::Readable(stored) => sandbox_of_readable(stored, usage, now, rules),
         Row::Unreadable(row) => sandbox_of_unreadable(row),
     }
 }
 
-fn sandbox_of_readable(stored: &Stored, usage: Option<api::Used>, now: Timestamp) -> api::Sandbox {
+fn sandbox_of_readable(
+    stored: &Stored,
+    usage: Option<api::Used>,
+    now: Timestamp,
+    rules: FlagRules,
+) -> api::Sandbox {
     let Stored { sandbox, spec, .. } = stored;
     let (cause, receipt) = match &sandbox.life {
         Life::Wanted => (None, None),
@@ -165,7 +171,7 @@ fn sandbox_of_readable(stored: &Stored, usage: Option<api::Used>, now: Timestamp
         usage: usage.or(receipt.as_ref().and_then(|receipt| receipt.usage)),
         cause: cause.map(words::cause),
         receipt,
-        flags: flags(stored, now),
+        flags: flags(stored, now, rules),
         links: links(sandbox.id),
     }
 }

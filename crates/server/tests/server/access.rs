@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 
+use http_body_util::Full;
+use hyper::Request;
 use pinfold_api::ErrorCode;
 use pinfold_server::http::{ServerConfig, document};
 use serde_json::{Value, json};
 
 use crate::ground::{on_server, on_server_with};
+use crate::told::Told;
 
 struct Operation {
     method: String,
@@ -222,6 +225,38 @@ async fn an_address_that_shows_many_wrong_tokens_is_told_to_wait_and_a_right_one
         assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429, 429]);
         assert!(answers[7].header("retry-after").is_some());
         assert_eq!(ask(&ground.admin).await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whoever_is_turned_away_is_in_the_log_with_an_address_and_without_the_token() {
+    let (told, _here) = Told::begin();
+    let config = ServerConfig { wrong_tokens: NonZeroU32::new(1).unwrap(), ..ServerConfig::default() };
+    on_server_with(config, |ground| async move {
+        let (_, viewer) = ground.token("viewer").await;
+        let ask = async |token: &str, path: &str, host: &str| {
+            let request = Request::post(ground.url(path))
+                .header("authorization", format!("Bearer {token}"))
+                .header("host", host);
+            ground.send(request.body(Full::default()).unwrap()).await.status
+        };
+
+        let statuses = [
+            ask("a-wrong-one", "/api/sandbox", "localhost").await,
+            ask("another-wrong-one", "/api/sandbox", "localhost").await,
+            ask(&viewer, "/api/sandbox", "localhost").await,
+            ask(&viewer, "/api/sandbox", "evil.example").await,
+        ];
+
+        assert_eq!(statuses, [401, 429, 403, 403]);
+        for event in ["unauthorized", "rate_limited", "forbidden", "foreign_origin"] {
+            let lines = told.lines(&format!("security_event=\"{event}\" peer=\"127.0.0.1\""));
+            assert!(lines.len() == 1 && lines[0].contains(" WARN "), "{event}: {lines:#?}");
+        }
+        for secret in ["wrong-one", &viewer, &ground.admin] {
+            assert_eq!(told.lines(secret), [""; 0]);
+        }
     })
     .await;
 }

@@ -1,9 +1,12 @@
 //! Looking after sandboxes over HTTP: probes, idleness, comparisons, health, forgetting, and who asked.
 
+use std::process::Command;
+
 use pinfold_api::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::ground::on_server;
+use crate::ground::{keeper_of, on_server};
+use crate::told::Told;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_is_tried_and_kept() {
@@ -69,6 +72,62 @@ async fn records_and_bodies_are_compared() {
     .await;
 }
 
+#[tokio::test]
+async fn what_is_orphaned_on_either_side_is_named_repaired_and_told_in_the_log() {
+    let (told, _here) = Told::begin();
+    on_server(|ground| async move {
+        let lost = ground.sandbox().await;
+        ground.take_away(&lost).await;
+        let orphan = ground.orphan("exec sleep 1000").await;
+
+        let looked = ground.post("/api/sandbox/audit", json!({})).await.json();
+        let counted =
+            ["Orphaned DO records: 1", "Orphaned actual sandboxes: 1"].map(|it| told.lines(it).len());
+        let repaired = ground.post("/api/sandbox/reconcile?wait=60", json!({})).await.json();
+        let stats = ground.get("/api/sandbox/stats").await.json();
+        let after = ground.post("/api/sandbox/audit", json!({})).await.json();
+
+        let body = json!([{ "sandbox_id": orphan, "generation": 1 }]);
+        assert_eq!((&looked["orphanedDOs"], &looked["orphanedActual"]), (&json!([lost]), &body));
+        assert_eq!((counted, looked.get("stats")), ([1, 1], None));
+        assert_eq!((&repaired["unsettled"], &repaired["stats"]), (&json!(0), &stats), "{repaired}");
+        assert_eq!((&stats["active"], &stats["total_destroyed"]), (&json!(0), &json!(2)));
+        assert_eq!((&after["orphanedDOs"], &after["orphanedActual"]), (&json!([]), &json!([])));
+        for (level, said) in [
+            ("INFO", "Starting state reconciliation..."),
+            ("INFO", &format!("Reconciled state for {lost}")),
+            ("WARN", "orphaned sandbox"),
+            ("INFO", "Reconciliation complete"),
+        ] {
+            let lines = told.lines(said);
+            assert!(lines.len() == 1 && lines[0].contains(level), "{said}: {lines:#?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_a_probe_contradicts_is_told_and_a_repair_corrects_it() {
+    on_server(|ground| async move {
+        let (sound, broken) = (ground.sandbox().await, ground.sandbox().await);
+        let (keeper, _) = keeper_of(ground.data.path(), &format!("{broken}.1"));
+        let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
+        assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
+
+        let looked = ground.post("/api/sandbox/audit", json!({})).await.json();
+        ground.post("/api/sandbox/reconcile?wait=60", json!({})).await;
+        let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then_some(());
+        ground.until("it is known to be unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
+
+        let found = &looked["status_disagreements"];
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{looked}, beside {sound}");
+        let told = (&found[0]["sandbox_id"], &found[0]["status"], &found[0]["probe"]);
+        assert_eq!(told, (&json!(broken), &json!("ready"), &json!("failed")));
+        assert!(found[0]["message"].as_str().unwrap().contains("/dev/shm"), "{found}");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn health_tells_of_the_store_the_host_and_all_sandboxes() {
     on_server(|ground| async move {
@@ -76,7 +135,7 @@ async fn health_tells_of_the_store_the_host_and_all_sandboxes() {
 
         let health = ground.get("/api/sandbox/health").await.json();
 
-        assert_eq!(health["status"], "ok");
+        assert_eq!((&health["status"], &health["stuck"]), (&json!("ok"), &json!(0)));
         assert_eq!((&health["store"]["status"], &health["provider"]["status"]), (&json!("ok"), &json!("ok")));
         assert_eq!((&health["sandboxes"]["active"], &health["nodes"]), (&json!(1), &json!(1)));
     })

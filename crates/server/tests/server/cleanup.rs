@@ -57,6 +57,10 @@ async fn an_emergency_ends_what_is_not_critical_with_proof_and_says_what_it_kept
         assert_eq!((&again["found"], ids(&again["kept"])), (&json!([]), vec![critical]));
         let live = ground.get(&format!("/api/sandbox/{critical}")).await.json();
         assert_eq!(live["status"]["state"], "ready");
+        let figures = ground.get("/api/sandbox/metrics").await.json()["cleanup"].clone();
+        assert_eq!(figures["evicted"], json!(1), "{figures}");
+        let ill = (&figures["stuck_terminated"], &figures["orphaned_terminated"]);
+        assert_eq!(ill, (&json!(0), &json!(0)), "nothing was wrong with it: {figures}");
     })
     .await;
 }

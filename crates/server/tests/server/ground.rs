@@ -1,13 +1,14 @@
 //! One server for one test, on a port and a data directory of its own. It ends with its sandboxes when the test does,
 //! however that ends.
 
+mod strays;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::header::HeaderMap;
@@ -20,10 +21,10 @@ use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
-use pinfold_lifecycle::{Command, ExecutionId, ExecutionLimits, Fact, Generation, Limits, SandboxId, Spec};
+use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_linux::NurseryProgram;
 use pinfold_logs::Keep;
-use pinfold_provider::{Body, Exec, Provider, Start, StartPermit};
+use pinfold_provider::Provider;
 use pinfold_server::http::{Door, ServerConfig, serve};
 use pinfold_server::{Host, HostConfig, ObjectsPlace, Rules, Service};
 use pinfold_store::{Seq, Store};
@@ -51,15 +52,6 @@ pub(crate) struct Ground {
 struct Running {
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
-}
-
-struct Granted;
-
-#[async_trait]
-impl StartPermit for Granted {
-    async fn still_wanted(&self) -> bool {
-        true
-    }
 }
 
 /// An answer, read to its end.
@@ -269,24 +261,6 @@ impl Ground {
     /// Where the rows of the store disagree with each other.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         self.service.host().store.disagreements().unwrap()
-    }
-
-    /// A body with the server's mark that no record speaks of, in which a script runs.
-    pub(crate) async fn orphan(&self, script: &str) -> String {
-        let host = self.service.host();
-        let body = Body { sandbox: SandboxId(77), generation: Generation(1) };
-        self.orphans.lock().unwrap().insert(body.sandbox);
-        let limits = Limits { memory_mb: Some(64), ..Limits::default() };
-        let spec = Spec { limits, ..Spec::default() };
-        let ends_at = host.clock.now().after_ms(120_000);
-        let start = Start { body, spec: &spec, ends_at, ends_with_caller: false, permit: &Granted };
-        host.provider.start(start).await.unwrap();
-        let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let command = Command { argv, ..Command::default() };
-        let limits = ExecutionLimits::default();
-        let exec = Exec { execution: ExecutionId(1), command: &command, limits };
-        host.provider.exec(body, exec).await.unwrap();
-        body.sandbox.to_string()
     }
 
     pub(crate) fn client(&self) -> Client {

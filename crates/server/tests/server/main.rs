@@ -31,4 +31,5 @@ mod runs;
 mod streams;
 mod telemetry;
 mod terminal;
+mod told;
 mod traps;

@@ -89,7 +89,7 @@ async fn the_same_is_told_as_a_document_in_groups_and_what_is_not_known_is_null(
 
         let told = ground.get("/api/sandbox/metrics?window=5m").await.json();
 
-        for group in ["create", "exec", "stop", "cleanup"] {
+        for group in ["create", "exec", "stop", "cleanup", "execution"] {
             assert_eq!(before["latencies"][group], Value::Null, "{before}");
         }
         assert_eq!(before["rates"]["failure"], Value::Null);
@@ -112,6 +112,9 @@ async fn the_same_is_told_as_a_document_in_groups_and_what_is_not_known_is_null(
         );
         let (p50, p99) = (&told["latencies"]["stop"]["p50"], &told["latencies"]["stop"]["p99"]);
         assert!(p50.as_f64().unwrap() > 0.0 && p50.as_f64() <= p99.as_f64(), "{told:#}");
+        let executions = &told["latencies"]["execution"];
+        assert_eq!(executions["count"], 3, "{told:#}");
+        assert!(executions["p50"].as_f64() < executions["p99"].as_f64(), "one took a second: {told:#}");
         assert_eq!(told["health"]["indicator"], "critical", "two of three failed");
         assert_eq!(told["ages"]["under_1_minute"], 1);
         assert_eq!(told["utilisation"]["memory_share"], Value::Null);

@@ -1,6 +1,6 @@
 //! What a sandbox uses, measured from its processes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ground::{on_server, sh};
 
@@ -26,9 +26,27 @@ async fn resources_are_told_with_their_limits_while_it_lives_and_in_all_after_it
         assert!(idle["operations"].as_u64().unwrap() >= 1 && idle["duration_ms"].as_u64().unwrap() > 0);
         assert_eq!((&idle["network_requests"], &idle["network_requests_limit"]), (&json!(0), &json!(7)));
         assert!(idle["cpu_percent"].is_f64() && idle["memory_peak_mb"].is_f64(), "{idle}");
+        assert_eq!((&idle["troubles"], &ended["troubles"]), (&json!([]), &json!([])));
         assert_eq!(ended["verdict"], "ended");
         assert_eq!(ended["diagnosis"], "it has ended: stopped_by_user");
         assert!(ended["cpu_ms"].is_u64(), "{ended}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_told_with_its_figures_and_the_command_that_resolves_it() {
+    on_server(|ground| async move {
+        let id = ground.sandbox().await;
+        ground.sh_in_background(&id, sh("while :; do :; done")).await;
+
+        let is_busy = |it: &Value| (it["troubles"][0]["kind"] == "busy").then(|| it.clone());
+        let used = ground.until("it is busy", &format!("/api/sandbox/{id}/resources"), is_busy).await;
+
+        let trouble = &used["troubles"][0];
+        assert_eq!((&used["verdict"], &used["diagnosis"]), (&json!("busy"), &trouble["means"]), "{used}");
+        assert!(trouble["saw"].as_str().unwrap().starts_with("processor at "), "{used}");
+        assert_eq!(trouble["resolve"], format!("pinfold stop {id}"), "{used}");
     })
     .await;
 }

@@ -114,6 +114,7 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
         let after = operator.take("stats", "").await;
         assert_eq!((&after["active"], &after["total_destroyed"]), (&json!(0), &json!(4)), "{after}");
         assert_eq!(operator.take("list", "").await, json!([]));
+        it_is_over(&operator).await;
         let ended = operator.take("verify", &busy).await;
         assert_eq!(ended["status"]["state"], "terminated");
         let left: Vec<_> = {
@@ -123,6 +124,25 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
         assert!(left.is_empty(), "no test takes {left:?}");
     })
     .await;
+}
+
+async fn it_is_over(operator: &Operator) {
+    assert_eq!(operator.take("old", "").await, json!([]));
+    let compared = operator.take("audit", "").await;
+    let repaired = operator.take("reconcile", "").await;
+    for seen in [&compared, &repaired] {
+        let lists = [&seen["bodies_without_record"], &seen["records_without_body"], &seen["disagreements"]];
+        assert_eq!(lists, [&json!([]); 3], "{seen}");
+    }
+    assert_eq!((&compared["dry_run"], &repaired["unsettled"]), (&json!(true), &json!(0)), "{repaired}");
+    let rates = operator.take("rates", "").await;
+    let quota = operator.take("quota", "").await;
+    let names = |seen: &Value| seen.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&rates), ["failure", "timeout"]);
+    assert_eq!(quota["sandboxes_share"], json!(null), "nobody has set a limit here");
+    assert_eq!(names(&quota), ["disk_share", "memory_share", "processes_share", "sandboxes_share"]);
+    let health = operator.until("health", "", |health| health["stuck"] == 0).await;
+    assert_eq!(health["status"], "ok", "{health}");
 }
 
 async fn cleanups(operator: &Operator) {

@@ -39,6 +39,7 @@ fn much() -> Figures {
         kept: 1,
         pruned: 7,
         reasons: BTreeMap::from([("silent".to_owned(), 3)]),
+        ended_reasons: BTreeMap::from([("silent".to_owned(), 2)]),
         found_ids: [1, 2, 3].map(SandboxId).to_vec(),
         ended_ids: [1, 2].map(SandboxId).to_vec(),
         failures: vec![ItemFailed { sandbox: SandboxId(3), why: "still there".into() }],

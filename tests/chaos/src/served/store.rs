@@ -1,4 +1,4 @@
-//! The store behind the gates.
+//! The store behind the gates, which can be slow.
 
 use std::sync::Arc;
 
@@ -14,38 +14,46 @@ use pinfold_store::{
 
 use super::Guard;
 use super::gates::{Call, Gates};
+use super::slowness::Slowness;
 
 pub(crate) struct GatedStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) gates: Arc<Gates>,
+    pub(crate) slowness: Arc<Slowness>,
     pub(crate) without: Option<Guard>,
 }
 
-/// The storm asks for no places in the queue.
+impl GatedStore {
+    async fn gated<T>(&self, call: Call, work: impl Future<Output = T>) -> T {
+        self.gates.around(call, self.slowness.around(work)).await
+    }
+}
+
+/// None of these is a point to die at: the storm asks for no places in the queue.
 #[async_trait]
 impl Queue for GatedStore {
     async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
-        self.inner.join(new, limits).await
+        self.slowness.around(self.inner.join(new, limits)).await
     }
 
     async fn is_queue_empty(&self) -> Result<bool, StoreError> {
-        self.inner.is_queue_empty().await
+        self.slowness.around(self.inner.is_queue_empty()).await
     }
 
     async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
-        self.inner.line(limits, now).await
+        self.slowness.around(self.inner.line(limits, now)).await
     }
 
     async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
-        self.inner.place(id).await
+        self.slowness.around(self.inner.place(id)).await
     }
 
     async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError> {
-        self.inner.end_place(id, end, now).await
+        self.slowness.around(self.inner.end_place(id, end, now)).await
     }
 
     async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.inner.end_overdue(now).await
+        self.slowness.around(self.inner.end_overdue(now)).await
     }
 }
 
@@ -56,15 +64,15 @@ impl Store for GatedStore {
     }
 
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
-        self.gates.around(Call::Create, self.inner.create(new, limits)).await
+        self.gated(Call::Create, self.inner.create(new, limits)).await
     }
 
     async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError> {
-        self.gates.around(Call::Fill, self.inner.fill(new, size, limits)).await
+        self.gated(Call::Fill, self.inner.fill(new, size, limits)).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Created, ClaimError> {
-        self.gates.around(Call::Claim, self.inner.claim(claim)).await
+        self.gated(Call::Claim, self.inner.claim(claim)).await
     }
 
     async fn waiting(
@@ -73,23 +81,23 @@ impl Store for GatedStore {
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        self.inner.waiting(shape, after, limit).await
+        self.slowness.around(self.inner.waiting(shape, after, limit)).await
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {
-        self.gates.around(Call::Commit, self.inner.commit(change)).await
+        self.gated(Call::Commit, self.inner.commit(change)).await
     }
 
     async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
-        self.inner.load(id).await
+        self.slowness.around(self.inner.load(id)).await
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
-        self.inner.execution(id).await
+        self.slowness.around(self.inner.execution(id)).await
     }
 
     async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
-        self.inner.executions(sandbox).await
+        self.slowness.around(self.inner.executions(sandbox)).await
     }
 
     async fn list(
@@ -98,26 +106,26 @@ impl Store for GatedStore {
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        self.inner.list(filter, after, limit).await
+        self.slowness.around(self.inner.list(filter, after, limit)).await
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError> {
         if self.without == Some(Guard::Deadlines) {
             return Ok(Vec::new());
         }
-        self.inner.due(now, limit).await
+        self.slowness.around(self.inner.due(now, limit)).await
     }
 
     async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.inner.next_deadline().await
+        self.slowness.around(self.inner.next_deadline()).await
     }
 
     async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
-        self.inner.effects_of(node).await
+        self.slowness.around(self.inner.effects_of(node)).await
     }
 
     async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
-        self.inner.left_by(node).await
+        self.slowness.around(self.inner.left_by(node)).await
     }
 
     async fn history(
@@ -126,38 +134,38 @@ impl Store for GatedStore {
         after: Seq,
         limit: usize,
     ) -> Result<Vec<HistoryRow>, StoreError> {
-        self.inner.history(of, after, limit).await
+        self.slowness.around(self.inner.history(of, after, limit)).await
     }
 
     async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
-        self.inner.last_record(of).await
+        self.slowness.around(self.inner.last_record(of)).await
     }
 
     async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
-        self.inner.changes(seen).await
+        self.slowness.around(self.inner.changes(seen)).await
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {
-        self.inner.totals().await
+        self.slowness.around(self.inner.totals()).await
     }
 
     async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.inner.beat(node, now).await
+        self.slowness.around(self.inner.beat(node, now)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
-        self.gates.around(Call::Leave, self.inner.leave(node)).await
+        self.gated(Call::Leave, self.inner.leave(node)).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
-        self.inner.nodes().await
+        self.slowness.around(self.inner.nodes()).await
     }
 
     async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        self.inner.forgotten_nodes().await
+        self.slowness.around(self.inner.forgotten_nodes()).await
     }
 
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune(retention, limit).await
+        self.slowness.around(self.inner.prune(retention, limit)).await
     }
 }

@@ -29,12 +29,14 @@ pub(crate) enum Fault {
     ClockJumps,
     /// Another process has the store for itself.
     StoreLocked,
+    /// Every call of the engine to its store takes its time.
+    StoreSlow,
     /// A lease without a body, and a body without a lease.
     HalfMade,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::ServerKilled,
         Self::ServerKilledTwice,
         Self::ServerDiesAtPoint,
@@ -49,6 +51,7 @@ impl Fault {
         Self::HandlesExhausted,
         Self::ClockJumps,
         Self::StoreLocked,
+        Self::StoreSlow,
         Self::HalfMade,
     ];
 
@@ -59,7 +62,7 @@ impl Fault {
 
     /// Whether it needs a server behind gates: the others strike the program as it is.
     pub(crate) fn needs_gates(self) -> bool {
-        matches!(self, Self::ServerDiesAtPoint | Self::ClockJumps | Self::HalfMade)
+        matches!(self, Self::ServerDiesAtPoint | Self::ClockJumps | Self::StoreSlow | Self::HalfMade)
     }
 
     pub(crate) fn name(self) -> String {

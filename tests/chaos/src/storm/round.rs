@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pinfold_checker::{Complaint, Patience, Promises, Stopwatch};
 
+use super::blow::Blow;
 use super::client::{Client, Front};
 use super::fault::Fault;
 use super::ground::Ground;
@@ -122,9 +123,9 @@ fn play(options: &Options, ground: &Ground, report: &mut Report) -> Result<()> {
         server: Some(server),
         front: &front,
     };
-    let (struck, mut promises) = round.load(options.seed)?;
+    let (blow, mut promises) = round.load(options.seed)?;
     report.told = format!(
-        "{struck}; {} sandboxes, {} executions, {} files, {} deletes, {} answered and {} not",
+        "{blow}; {} sandboxes, {} executions, {} files, {} deletes, {} answered and {} not",
         promises.sandboxes.len(),
         promises.executions.len(),
         promises.files.len(),
@@ -161,7 +162,7 @@ impl Round<'_> {
     }
 
     /// Everybody at work, and in the middle of it the fault.
-    fn load(&mut self, seed: u64) -> Result<(String, Promises)> {
+    fn load(&mut self, seed: u64) -> Result<(Blow, Promises)> {
         let front = self.front;
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
@@ -170,14 +171,14 @@ impl Round<'_> {
             let has_begun = || front.has_begun.load(Ordering::Relaxed).then_some(());
             Patience::of(Duration::from_secs(20)).until(has_begun);
             std::thread::sleep(Duration::from_millis(self.rng.u64(100..900)));
-            let struck = self.strike();
+            let blow = self.strike();
             std::thread::sleep(Duration::from_millis(self.rng.u64(200..800)));
             front.is_over.store(true, Ordering::Relaxed);
             let mut promises = Promises::default();
             for client in clients {
                 promises.add(client.join().ok().context("a client panicked")?);
             }
-            Ok((struck?, promises))
+            Ok((blow?, promises))
         })
     }
 }

@@ -83,14 +83,14 @@ impl Server {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// Gives it an order, and waits until it has obeyed.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+    /// Gives it an order. Whether it has obeyed, or died of it, within seconds.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<bool> {
         let before = self.said.obeyed.load(Ordering::Relaxed);
         let input = self.child.stdin.as_mut().context("it takes no orders")?;
         writeln!(input, "{line}").context("it does not listen")?;
         let has_obeyed = || (self.said.obeyed.load(Ordering::Relaxed) > before).then_some(());
-        Patience::of(ANSWER).until(|| has_obeyed().or_else(|| self.died_at().map(drop)));
-        Ok(())
+        let obeyed = Patience::of(ANSWER).until(|| has_obeyed().or_else(|| self.died_at().map(drop)));
+        Ok(obeyed.is_some())
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {

@@ -10,14 +10,17 @@ use anyhow::{Context, Result, ensure};
 use pinfold_checker::{Body, Patience, Rows};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
+use super::blow::Blow;
 use super::fault::Fault;
 use super::ground::remove_groups;
 use super::round::Round;
 use crate::served::gates::{Call, Death, Point, Side};
 
+/// How long the load has to come by a point, and a body to be there that can be struck. Under load that takes moments.
+const REACHED: Duration = Duration::from_secs(20);
+
 impl Round<'_> {
-    /// Says what was done, for whoever reads the line.
-    pub(super) fn strike(&mut self) -> Result<String> {
+    pub(super) fn strike(&mut self) -> Result<Blow> {
         match self.fault {
             Fault::ServerKilled => self.kill_server(),
             Fault::ServerKilledTwice => {
@@ -40,6 +43,7 @@ impl Round<'_> {
             Fault::HandlesExhausted => self.exhaust_handles(),
             Fault::ClockJumps => self.jump(),
             Fault::StoreLocked => self.lock_store(),
+            Fault::StoreSlow => self.slow_store(),
             Fault::HalfMade => self.leave_half_made(),
         }
     }
@@ -48,32 +52,32 @@ impl Round<'_> {
         Duration::from_micros(self.rng.u64(0..ms * 1_000))
     }
 
-    fn kill_server(&mut self) -> Result<String> {
+    fn kill_server(&mut self) -> Result<Blow> {
         self.server()?.kill()?;
         let pause = self.up_to(300);
         std::thread::sleep(pause);
         self.start_again()?;
-        Ok(format!("down for {} ms", pause.as_millis()))
+        Ok(Blow::Struck(format!("down for {} ms", pause.as_millis())))
     }
 
-    fn die(&mut self, death: Death) -> Result<String> {
+    fn die(&mut self, death: Death) -> Result<Blow> {
         let server = self.server()?;
         server.tell(&format!("die {death}"))?;
-        if !server.dies_within(Duration::from_secs(5)) {
-            return Ok(format!("lived past {death}"));
+        if !server.dies_within(REACHED) {
+            return Ok(Blow::Missed(format!("lived past {death}")));
         }
         let point = server.last_word().unwrap_or_else(|| "an unknown point".into());
         self.start_again()?;
-        Ok(point)
+        Ok(Blow::Struck(point))
     }
 
-    fn stop_server(&mut self) -> Result<String> {
+    fn stop_server(&mut self) -> Result<Blow> {
         let time = Duration::from_millis(500) + self.up_to(2_500);
         let server = self.server()?;
         server.signal(Signal::STOP)?;
         std::thread::sleep(time);
         server.signal(Signal::CONT)?;
-        Ok(format!("for {} ms", time.as_millis()))
+        Ok(Blow::Struck(format!("for {} ms", time.as_millis())))
     }
 
     /// One of the bodies that are there, within seconds.
@@ -86,44 +90,62 @@ impl Round<'_> {
         found.into_iter().nth(index).context("there is no body")
     }
 
-    fn signal_keeper(&mut self, signal: Signal) -> Result<String> {
-        let body = self.some_body()?;
-        send(body.keeper, signal)?;
-        Ok(body.mark)
+    /// One body after another: one that was ended meanwhile has nothing to lose.
+    fn strike_some_body(&mut self, mut strike: impl FnMut(&mut Self, Body) -> Result<Blow>) -> Result<Blow> {
+        let mut missed = String::new();
+        let struck =
+            Patience::of(REACHED).until(|| match self.some_body().and_then(|body| strike(self, body)) {
+                Ok(Blow::Missed(what)) => {
+                    missed = what;
+                    None
+                }
+                done => Some(done),
+            });
+        struck.unwrap_or(Ok(Blow::Missed(missed)))
     }
 
-    fn lose_mount(&mut self) -> Result<String> {
-        let body = self.some_body()?;
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &body.keeper.to_string(), "--mount", "--pid", "--root", "--wd=/"]);
-        command.args(["umount", "--lazy", "/dev/shm"]);
-        let output = command.stdin(Stdio::null()).output().context("could not run `nsenter`")?;
-        // One that was ended meanwhile has nothing to lose.
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Ok(format!("{} {}", body.mark, if output.status.success() { "lost /dev/shm" } else { &said }))
+    fn signal_keeper(&mut self, signal: Signal) -> Result<Blow> {
+        self.strike_some_body(|_, body| Ok(Blow::new(send(body.keeper, signal)?, body.mark)))
     }
 
-    fn lose_directory(&mut self) -> Result<String> {
-        let body = self.some_body()?;
-        let grounds = self.ground.data.join("linux");
-        let places = ["bodies", "control"].map(|place| grounds.join(place).join(&body.mark));
-        let places: Vec<_> = places.into_iter().filter(|place| place.exists()).collect();
-        ensure!(places.len() <= 2, "these are not its directories");
-        let Some(place) = self.rng.choice(&places) else { return Ok(format!("{} was gone", body.mark)) };
-        let removed = fs::remove_dir_all(place);
-        Ok(format!("{} {removed:?}", place.display()))
+    fn lose_mount(&mut self) -> Result<Blow> {
+        self.strike_some_body(|_, body| {
+            let mut command = Command::new("nsenter");
+            command.args(["--target", &body.keeper.to_string(), "--mount", "--pid", "--root", "--wd=/"]);
+            command.args(["umount", "--lazy", "/dev/shm"]);
+            let output = command.stdin(Stdio::null()).output().context("could not run `nsenter`")?;
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let is_lost = output.status.success();
+            let what = if is_lost { "lost /dev/shm" } else { &said };
+            Ok(Blow::new(is_lost, format!("{} {what}", body.mark)))
+        })
     }
 
-    fn lose_group(&mut self) -> Result<String> {
-        let body = self.some_body()?;
-        let groups = self.judge.kernel.groups();
-        let own = groups.iter().filter(|group| group.ends_with(&body.mark));
-        send(body.keeper, Signal::KILL)?;
-        own.for_each(|group| remove_groups(group));
-        Ok(body.mark)
+    fn lose_directory(&mut self) -> Result<Blow> {
+        self.strike_some_body(|round, body| {
+            let grounds = round.ground.data.join("linux");
+            let places = ["bodies", "control"].map(|place| grounds.join(place).join(&body.mark));
+            let places: Vec<_> = places.into_iter().filter(|place| place.exists()).collect();
+            ensure!(places.len() <= 2, "these are not its directories");
+            let Some(place) = round.rng.choice(&places) else {
+                return Ok(Blow::Missed(format!("{} was gone", body.mark)));
+            };
+            let removed = fs::remove_dir_all(place);
+            Ok(Blow::new(removed.is_ok(), format!("{} {removed:?}", place.display())))
+        })
     }
 
-    fn fill_disk(&mut self) -> Result<String> {
+    fn lose_group(&mut self) -> Result<Blow> {
+        self.strike_some_body(|round, body| {
+            let groups = round.judge.kernel.groups();
+            let own: Vec<_> = groups.iter().filter(|group| group.ends_with(&body.mark)).collect();
+            let has_struck = send(body.keeper, Signal::KILL)? && !own.is_empty();
+            own.into_iter().for_each(|group| remove_groups(group));
+            Ok(Blow::new(has_struck, body.mark))
+        })
+    }
+
+    fn fill_disk(&mut self) -> Result<Blow> {
         let path = self.ground.data.join("filler");
         let time = Duration::from_millis(300) + self.up_to(2_000);
         let mut file = File::create(&path).context("could not make the filler")?;
@@ -133,12 +155,12 @@ impl Round<'_> {
         }
         std::thread::sleep(time);
         fs::remove_file(path).context("could not remove the filler")?;
-        Ok(format!("for {} ms", time.as_millis()))
+        Ok(Blow::Struck(format!("for {} ms", time.as_millis())))
     }
 
-    fn exhaust_pids(&mut self) -> Result<String> {
+    fn exhaust_pids(&mut self) -> Result<Blow> {
         let Some(group) = self.ground.counted.clone() else {
-            return Ok("nothing counts processes here".into());
+            return Ok(Blow::NoMeans("nothing counts processes here".into()));
         };
         let (limit, time) = (group.join("pids.max"), Duration::from_millis(300) + self.up_to(2_000));
         let now: u64 = read_number(&group.join("pids.current"))?;
@@ -146,10 +168,10 @@ impl Round<'_> {
         fs::write(&limit, allowed.to_string()).context("could not limit processes")?;
         std::thread::sleep(time);
         fs::write(&limit, "max").context("could not lift the limit of processes")?;
-        Ok(format!("{now} and no more than {allowed} for {} ms", time.as_millis()))
+        Ok(Blow::Struck(format!("{now} and no more than {allowed} for {} ms", time.as_millis())))
     }
 
-    fn exhaust_handles(&mut self) -> Result<String> {
+    fn exhaust_handles(&mut self) -> Result<Blow> {
         let time = Duration::from_millis(300) + self.up_to(2_000);
         let more = self.rng.u64(0..6);
         let number = self.server()?.pid();
@@ -162,34 +184,44 @@ impl Round<'_> {
                 .context("could not limit its handles")?;
         std::thread::sleep(time);
         prlimit(pid, Resource::Nofile, before).context("could not lift the limit of its handles")?;
-        Ok(format!("{open} and no more than {allowed} for {} ms", time.as_millis()))
+        Ok(Blow::Struck(format!("{open} and no more than {allowed} for {} ms", time.as_millis())))
     }
 
-    fn jump(&mut self) -> Result<String> {
+    fn jump(&mut self) -> Result<Blow> {
         let ms: i64 = match self.rng.u8(0..4) {
             0 => -self.rng.i64(1..5_000),
             1 => self.rng.i64(1..60_000),
             2 => self.rng.i64(60_000..700_000),
             _ => self.rng.i64(700_000..7_200_000),
         };
-        self.server()?.tell(&format!("jump {ms}"))?;
+        let has_jumped = self.server()?.tell(&format!("jump {ms}"))?;
         self.judge.clock.jumped_ms += ms;
-        Ok(format!("by {ms} ms"))
+        Ok(Blow::new(has_jumped, format!("by {ms} ms")))
     }
 
-    fn lock_store(&mut self) -> Result<String> {
+    fn lock_store(&mut self) -> Result<Blow> {
         let time = Duration::from_millis(300) + self.up_to(6_000);
         Rows::lock_out(&self.ground.data, || std::thread::sleep(time))?;
-        Ok(format!("for {} ms", time.as_millis()))
+        Ok(Blow::Struck(format!("for {} ms", time.as_millis())))
+    }
+
+    fn slow_store(&mut self) -> Result<Blow> {
+        let time = Duration::from_millis(1_000) + self.up_to(5_000);
+        let ms = self.rng.u64(20..400);
+        let server = self.server()?;
+        let is_slow = server.tell(&format!("slow {ms}"))?;
+        std::thread::sleep(time);
+        ensure!(server.tell("slow 0")?, "its store stays slow");
+        Ok(Blow::new(is_slow, format!("by {ms} ms for {} ms", time.as_millis())))
     }
 
     /// The server dies when it is about to launch, and things lie about that no record speaks of.
-    fn leave_half_made(&mut self) -> Result<String> {
+    fn leave_half_made(&mut self) -> Result<Blow> {
         let sides = [(Side::Before, Call::Start), (Side::Before, Call::Permit), (Side::After, Call::Create)];
         let (side, call) = self.rng.choice(sides).unwrap_or(sides[0]);
         let server = self.server()?;
         server.tell(&format!("die {}", Death { at: Some(Point { side, call }), passing: 1 }))?;
-        let died = server.dies_within(Duration::from_secs(10));
+        let died = server.dies_within(REACHED);
         let letters = b"0123456789abcdefghjkmnpqrstvwxyz";
         let letters: String =
             (0..25).map(|_| char::from(letters[self.rng.usize(0..letters.len())])).collect();
@@ -202,7 +234,7 @@ impl Round<'_> {
         if died {
             self.start_again()?;
         }
-        Ok(format!("{side:?} {call:?}, and {mark}"))
+        Ok(Blow::new(died, format!("{side:?} {call:?}, and {mark}")))
     }
 }
 
@@ -215,11 +247,12 @@ fn read_number(path: &Path) -> Result<u64> {
     text.trim().parse().with_context(|| format!("`{}` is no number", text.trim()))
 }
 
-/// A process that has ended meanwhile is as good as one that is ended.
-fn send(pid: i32, signal: Signal) -> Result<()> {
+/// Whether anybody was there to get it.
+fn send(pid: i32, signal: Signal) -> Result<bool> {
     let pid = Pid::from_raw(pid).context("it has no number")?;
     match kill_process(pid, signal) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::SRCH) => Ok(false),
         Err(error) => Err(error).context("could not signal a keeper"),
     }
 }

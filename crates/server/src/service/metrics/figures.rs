@@ -67,7 +67,7 @@ impl Service {
         Ok(Figures::of(self.now(), window, &standing, &sums))
     }
 
-    pub(super) async fn sums_of(&self, window: Duration) -> Result<Sums, StoreError> {
+    pub(crate) async fn sums_of(&self, window: Duration) -> Result<Sums, StoreError> {
         let back_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
         let begin = Timestamp(self.now().0.saturating_sub_unsigned(back_ms));
         let from = step_of(begin, MINUTE_MS);

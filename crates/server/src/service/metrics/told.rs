@@ -1,5 +1,6 @@
 //! Figures as the API and Prometheus are told them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pinfold_api::{
@@ -7,7 +8,7 @@ use pinfold_api::{
     MetricsOverview, Percentiles, RateMetrics, UtilisationMetrics,
 };
 use pinfold_lifecycle::{Cause, State, Timestamp, final_state};
-use pinfold_metrics::{AgentFigures, CleanupFigures, Exposition, Family, Latency, Standing, Sums};
+use pinfold_metrics::{AgentFigures, CleanupFigures, Exposition, Family, Histogram, Latency, Standing, Sums};
 use pinfold_store::Measures;
 
 use super::super::words::moment;
@@ -50,6 +51,8 @@ impl Service {
                 cancel: percentiles(&sums, Latency::Cancel),
                 probe: percentiles(&sums, Latency::Probe),
                 cleanup: percentiles(&sums, Latency::Cleanup),
+                cleanup_by_layer: by_layer(&sums),
+                execution: percentiles(&sums, Latency::Execution),
             },
             rates: rates(&sums),
             ages: ages(&standing),
@@ -149,6 +152,7 @@ fn cleanup(figures: CleanupFigures) -> CleanupMetrics {
         orphaned_detected: figures.orphaned_found,
         orphaned_terminated: figures.orphaned_ended,
         stuck_terminated: figures.stuck_ended,
+        evicted: figures.evicted,
         old_deleted: figures.old_deleted,
         failed_attempts: figures.failed,
         average_seconds: figures.seconds_average,
@@ -157,7 +161,15 @@ fn cleanup(figures: CleanupFigures) -> CleanupMetrics {
 }
 
 fn percentiles(sums: &Sums, what: Latency) -> Option<Percentiles> {
-    let times = sums.times(what, &[]);
+    told_as(&sums.all_times(what))
+}
+
+fn by_layer(sums: &Sums) -> BTreeMap<String, Percentiles> {
+    let layers = sums.cleanup_times().into_iter();
+    layers.filter_map(|(layer, times)| Some((layer.to_owned(), told_as(&times)?))).collect()
+}
+
+fn told_as(times: &Histogram) -> Option<Percentiles> {
     let pinfold_metrics::Percentiles { p50, p95, p99 } = times.percentiles()?;
     Some(Percentiles { count: times.count(), p50, p95, p99 })
 }

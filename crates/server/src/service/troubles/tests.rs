@@ -7,6 +7,7 @@ use pinfold_lifecycle::{Context, NodeId, Policy, SandboxId, Spec, Timestamp, cre
 use pinfold_store::{Row, Stored, Version};
 
 use super::*;
+use crate::FlagRules;
 use crate::service::view;
 
 fn healthy() -> Sandbox {
@@ -15,7 +16,7 @@ fn healthy() -> Sandbox {
     let sandbox = create(SandboxId(1), ctx).sandbox;
     let stored =
         Stored { sandbox, spec: Arc::new(Spec::default()), policy: Arc::new(policy), version: Version(1) };
-    view::sandbox(&Row::Readable(Box::new(stored)), None, Timestamp(2_000))
+    view::sandbox(&Row::Readable(Box::new(stored)), None, Timestamp(2_000), FlagRules::default())
 }
 
 const AT_WORK: Signs = Signs {

@@ -40,6 +40,17 @@ async fn orphaned_sandbox_detection() {
         assert_eq!(client.sandbox(&wanted).await.unwrap().status.state, State::Ready);
         let text = String::from_utf8(ground.get("/metrics").await.bytes.to_vec()).unwrap();
         assert!(text.contains("\npinfold_orphans_found_total 1.0\n"), "{text}");
+        // Whoever has found it: no run of cleanup has.
+        let item = |what: &str| format!("\npinfold_cleanup_items_total{{what=\"{what}\"}} 1.0\n");
+        assert!(text.contains(&item("orphaned_found")) && text.contains(&item("orphaned_ended")), "{text}");
+        client.clean_up(false).await.unwrap();
+        let told = client.metrics(None).await.unwrap();
+        let cleanup = told.cleanup.unwrap();
+        assert_eq!((cleanup.orphaned_detected, cleanup.orphaned_terminated), (1, 1), "{cleanup:#?}");
+        assert_eq!((cleanup.stuck_terminated, cleanup.evicted), (0, 0), "{cleanup:#?}");
+        let (together, by_layer) = (told.latencies.cleanup.unwrap(), told.latencies.cleanup_by_layer);
+        assert!(by_layer.contains_key("scheduled"), "{by_layer:#?}");
+        assert_eq!(by_layer.values().map(|times| times.count).sum::<u64>(), together.count);
     })
     .await;
 }
@@ -81,6 +92,7 @@ async fn stuck_sandbox_detection() {
         let cleanup = client.metrics(None).await.unwrap().cleanup.unwrap();
         assert_eq!((cleanup.runs, cleanup.total_scanned), (2, 3));
         assert_eq!((cleanup.stuck_terminated, cleanup.failed_attempts), (1, 0));
+        assert_eq!((cleanup.orphaned_detected, cleanup.evicted), (0, 0));
 
         // One that cannot be ended is stuck until it can.
         let mut obstacle = Obstacle::put(ground.data.path(), &format!("{at_work}.1"));

@@ -48,12 +48,16 @@ async fn health_status_reporting() {
             assert_eq!((part.status, part.message.as_ref()), (HealthState::Ok, None), "{well:#?}");
         }
         assert_eq!((well.status, well.nodes, well.alerts), (HealthState::Ok, Some(1), Some(vec![])));
+        assert_eq!((well.indicator, well.stuck, well.orphaned), (Indicator::Healthy, Some(0), Some(0)));
+        assert_eq!(well.failure_rate, None, "nothing has ended that could have failed");
         assert_eq!(well.sandboxes.map(|stats| (stats.active, stats.ready)), Some((1, 1)));
         assert!(well.memory_mb_left > Some(0) && well.disk_mb_left > Some(0));
         assert_eq!((figures.indicator, figures.failure_rate), (Indicator::Healthy, None));
         let alerts = ill.alerts.unwrap();
         assert_eq!((alerts.len(), alerts[0].name.as_str()), (1, "sandbox_failure_rate_critical"));
-        assert_eq!((alerts[0].severity, ill.status), (AlertSeverity::Critical, HealthState::Ok));
+        assert_eq!((alerts[0].severity, ill.indicator), (AlertSeverity::Critical, Indicator::Critical));
+        assert_eq!((ill.stuck, ill.orphaned, ill.failure_rate), (Some(0), Some(0), Some(0.75)));
+        assert_eq!(ill.status, HealthState::Ok, "the process itself can do all that it should");
         let told = client.metrics(None).await.unwrap().health;
         let expected = HealthMetrics {
             indicator: Indicator::Critical,
@@ -141,6 +145,14 @@ async fn resource_utilization_tracking_over_time() {
             assert_eq!(told, all, "{history:#?}");
             assert!(history.points.iter().all(|point| point.step_seconds == 60), "{history:#?}");
         }
+        let measured = async |metric: &str| -> Vec<f64> {
+            let history = client.metrics_history(metric, None, None).await.unwrap();
+            history.points.iter().filter_map(|point| point.value).collect()
+        };
+        let used: f64 = measured("cpu_seconds").await.iter().sum();
+        assert_close(Some(used), (cpu_ms(&light) + cpu_ms(&heavy)) as f64 / 1e3, 1e-9);
+        let largest = measured("memory_peak_bytes_max").await.into_iter().fold(0.0, f64::max);
+        assert_close(Some(largest), peak(&heavy) as f64, 1e-3);
     })
     .await;
 }

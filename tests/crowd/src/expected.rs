@@ -1,48 +1,26 @@
 //! Which alerts a crowd is expected to raise, by their rules as they are written down for users.
 
-use pinfold_api::AlertSubject;
-use pinfold_crowd::Crowd;
 use pinfold_lifecycle::Cause;
 
-/// One alert, and the sandbox that it is about with what is told of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct About {
-    name: String,
-    subject: Option<(String, String)>,
-}
-
-impl About {
-    pub(crate) fn of(name: String, subject: Option<AlertSubject>) -> Self {
-        Self { name, subject: subject.map(|it| (it.event, it.sandbox_id)) }
-    }
-
-    fn all(name: &str) -> Self {
-        Self { name: name.to_owned(), subject: None }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Expected {
-    pub(crate) fired: Vec<About>,
-    pub(crate) resolved: Vec<About>,
-    pub(crate) firing: Vec<About>,
-}
+use crate::alerts::{About, Alerts};
+use crate::crowd::Crowd;
 
 /// More than that many active ones at once, and for some minutes.
 const ACTIVE_HIGH: usize = 50;
 const LEAK: usize = 20;
 
-impl Expected {
+impl Alerts {
     /// All of them are there, and none is seen to.
-    pub(crate) fn before_the_turn(crowd: &Crowd) -> Self {
+    #[must_use]
+    pub fn expected_before_the_turn(crowd: &Crowd) -> Self {
         let mut fired = too_many(active_before(crowd));
         fired.extend(over_after_the_turn(crowd));
-        fired.sort();
-        Self { firing: fired.clone(), resolved: Vec::new(), fired }
+        Self { firing: fired.clone(), resolved: Vec::new(), fired }.in_order()
     }
 
     /// Work that had fallen silent has come to its end, and that is told of each.
-    pub(crate) fn after_the_turn(crowd: &Crowd) -> Self {
+    #[must_use]
+    pub fn expected_after_the_turn(crowd: &Crowd) -> Self {
         let (before, after) = (too_many(active_before(crowd)), too_many(crowd.at_work.len()));
         let silent = each(crowd, Cause::Inactivity, "timeout");
         let mut resolved: Vec<_> = before.iter().filter(|it| !after.contains(it)).cloned().collect();
@@ -52,10 +30,7 @@ impl Expected {
         fired.extend(silent.clone());
         let mut firing = after;
         firing.extend(silent);
-        for list in [&mut fired, &mut resolved, &mut firing] {
-            list.sort();
-        }
-        Self { fired, resolved, firing }
+        Self { fired, resolved, firing }.in_order()
     }
 }
 
