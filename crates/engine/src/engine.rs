@@ -151,6 +151,9 @@ impl Engine {
             timer: Notify::new(),
             config,
         });
+        if let Err(error) = inner.adopt_what_a_restart_left().await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "what a restart left waits");
+        }
         inner.errands.spawn_loop(inner.clone().keep_time());
         inner.errands.spawn_loop(inner.clone().keep_company());
         inner.errands.spawn_loop(inner.clone().keep_reconciled());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{Ask, NodeId, Timestamp};
-use pinfold_store::StoreError;
+use pinfold_store::{NodeSeen, StoreError};
 
 use crate::apply::Input;
 use crate::engine::Inner;
@@ -40,19 +40,22 @@ impl Inner {
         Ok(())
     }
 
-    async fn adopt_the_dead(self: &Arc<Self>) -> Result<(), StoreError> {
-        let now = self.clock.now();
+    /// Before anybody looks for bodies: one that went with its host is not to be called lost.
+    pub(crate) async fn adopt_what_a_restart_left(self: &Arc<Self>) -> Result<(), StoreError> {
         for seen in self.store.nodes().await? {
-            let other = seen.node.id;
-            let fate = match seen.heartbeat_at {
-                _ if other == self.node => Fate::Alive,
-                GONE => Fate::Dead,
-                _ => self.census.fate_of(&seen, now, self.config.dead_after_ms),
-            };
-            match fate {
+            if self.fate_of(&seen) == Fate::DeadByRestart {
+                self.adopt_all(seen.node.id, true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn adopt_the_dead(self: &Arc<Self>) -> Result<(), StoreError> {
+        for seen in self.store.nodes().await? {
+            match self.fate_of(&seen) {
                 Fate::Alive => {}
-                Fate::Dead => self.adopt_all(other, false).await?,
-                Fate::DeadByRestart => self.adopt_all(other, true).await?,
+                Fate::Dead => self.adopt_all(seen.node.id, false).await?,
+                Fate::DeadByRestart => self.adopt_all(seen.node.id, true).await?,
             }
         }
         // Its last write may have come after its good-bye, or while others took it for dead.
@@ -60,6 +63,17 @@ impl Inner {
             self.adopt_all(forgotten, false).await?;
         }
         Ok(())
+    }
+
+    fn fate_of(&self, seen: &NodeSeen) -> Fate {
+        if seen.node.id == self.node {
+            return Fate::Alive;
+        }
+        match self.census.fate_of(seen, self.clock.now(), self.config.dead_after_ms) {
+            // It has left in order, whether its process is still there or not.
+            Fate::Alive if seen.heartbeat_at == GONE => Fate::Dead,
+            fate => fate,
+        }
     }
 
     async fn adopt_all(self: &Arc<Self>, dead: NodeId, rebooted: bool) -> Result<(), StoreError> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pinfold_engine::CreateAsk;
 use pinfold_lifecycle::{
-    AdmissionLimits, Cause, Effect, ExecutionId, Generation, NodeId, Outcome, PlaceId, Policy, SandboxId,
-    Shape, State, Timestamp, Totals,
+    AdmissionLimits, Cause, Effect, ExecutionId, Generation, Life, NodeId, Outcome, PlaceId, Policy,
+    SandboxId, Shape, State, Timestamp, Totals,
 };
 use pinfold_provider::fake::Call;
 use pinfold_store::{
@@ -37,6 +37,26 @@ async fn a_stop_whose_caller_gives_up_while_it_is_written_is_carried_out() {
     assert!(given_up.is_err());
     assert_eq!(stage.weather.calls(Call::Stop), 1);
     stage.assert_nothing_is_left().await;
+}
+
+/// Each adoption takes a while, and whoever compares records with bodies meanwhile finds none of the bodies.
+#[tokio::test(start_paused = true)]
+async fn whatever_a_restart_took_ends_with_that_cause_however_slowly_it_is_adopted() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        taken.push(stage.ready(&engine, Policy::default()).await);
+    }
+
+    stage.reboot(engine);
+    let _next = stage.begin_on(LateStore(stage.store.clone())).await;
+
+    for id in taken {
+        stage.until(id, 4 * SECOND, |sandbox| sandbox.is_settled()).await;
+        let life = stage.sandbox(id).await.life;
+        assert!(matches!(life, Life::Ended { cause: Cause::HostRestarted, .. }), "{life:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Bodies that disappear and rows that cannot be read: neither is taken for more than it proves.
 
-use pinfold_engine::{ApplyError, Stop};
+use pinfold_engine::{ApplyError, OnExit, Stop};
 use pinfold_lifecycle::{
     Cause, Fact, Lease, Life, Outcome, OutcomeKind, Policy, Refusal, SandboxId, State, StopFailure,
 };
@@ -91,6 +91,21 @@ async fn what_a_restart_of_the_host_took_ends_with_that_cause() {
     assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Lost, Cause::HostRestarted));
     assert!(matches!(stop, Stop::Gone { cause: Cause::HostRestarted, .. }));
     stage.assert_nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_in_order_before_the_restart_of_the_host_ends_with_that_cause_too() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let id = stage.ready(&engine, Policy::default()).await;
+    engine.shutdown(OnExit::Keep, SECOND).await.unwrap();
+
+    stage.reboot(engine);
+    let _next = stage.begin().await;
+    stage.until(id, SECOND, |sandbox| sandbox.is_settled()).await;
+
+    let life = stage.sandbox(id).await.life;
+    assert!(matches!(life, Life::Ended { cause: Cause::HostRestarted, .. }), "{life:?}");
 }
 
 /// As a defective disk or a careless hand would.
