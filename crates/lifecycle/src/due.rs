@@ -3,7 +3,7 @@
 use crate::turn::Turn;
 use crate::{
     Cause, CheckKind, ExecutionState, Guard, Lease, Life, Live, Outcome, Sandbox, StartStep, StopFailure,
-    Timestamp,
+    Timestamp, Verdict,
 };
 
 impl Sandbox {
@@ -164,8 +164,9 @@ impl Turn<'_> {
         if may_look && look_due {
             self.check(CheckKind::Look);
         } else if live.check.is_none() && self.is_over(live.health.next_check) {
-            let doubted = live.health.doubt_since.is_some();
-            self.check(if doubted { CheckKind::Probe } else { CheckKind::Ping });
+            // A ping says nothing of what has failed, so it cannot say that it works again.
+            let sound = live.health.doubt_since.is_none() && live.health.verdict == Verdict::Healthy;
+            self.check(if sound { CheckKind::Ping } else { CheckKind::Probe });
         }
     }
 }

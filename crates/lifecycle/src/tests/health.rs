@@ -44,6 +44,19 @@ fn an_unhealthy_young_sandbox_is_flagged_and_looked_at() {
 }
 
 #[test]
+fn an_unhealthy_sandbox_is_probed_again_and_a_ping_does_not_make_it_healthy() {
+    let mut scene = Scene::live(Policy::default());
+    scene.wait_ms(15_000);
+    scene.probed(broken_files());
+    scene.probed(broken_files());
+    scene.looked(present(vec![body(1, vec![])]));
+
+    scene.wait_ms(15_000);
+
+    assert_eq!((scene.work(), scene.status()), (vec![Work::Probe], State::Unhealthy));
+}
+
+#[test]
 fn an_unhealthy_old_sandbox_is_ended() {
     let mut scene = Scene::live(Policy { idle_ms: None, ..Policy::default() });
     scene.wait_ms(600_000);

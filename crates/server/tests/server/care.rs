@@ -115,7 +115,7 @@ async fn a_status_that_a_probe_contradicts_is_told_and_a_repair_corrects_it() {
         assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
 
         let looked = ground.post("/api/sandbox/audit", json!({})).await.json();
-        ground.post("/api/sandbox/reconcile?wait=60", json!({})).await;
+        ground.post("/api/sandbox/reconcile?wait=0", json!({})).await;
         let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then_some(());
         ground.until("it is known to be unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
 

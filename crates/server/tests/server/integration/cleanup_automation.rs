@@ -106,10 +106,11 @@ async fn stuck_sandbox_detection() {
         .await;
         let figures = client.metrics(None).await.unwrap().health;
         let told: Vec<_> = alerts.iter().map(|alert| (alert.name.as_str(), alert.subject.clone())).collect();
-        let timeout = Some(subject(&silent, "timeout"));
-        let expected =
-            [("sandbox_stuck", None), ("sandbox_event", timeout), ("sandbox_event", stuck.clone())];
-        assert_eq!(told, expected);
+        assert_eq!((told.len(), &told[0]), (3, &("sandbox_stuck", None)), "{told:?}");
+        // Which of the two was noticed first depends on when was looked.
+        for about in [Some(subject(&silent, "timeout")), stuck.clone()] {
+            assert!(told.contains(&("sandbox_event", about)), "{told:?}");
+        }
         assert_eq!((figures.stuck, figures.indicator), (1, Indicator::Critical));
 
         obstacle.remove();
