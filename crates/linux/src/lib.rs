@@ -8,6 +8,7 @@ mod control;
 mod dialogue;
 mod disk;
 pub mod doctor;
+mod durable;
 mod ending;
 mod examine;
 mod files;

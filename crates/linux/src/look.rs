@@ -82,7 +82,11 @@ impl LinuxProvider {
         };
         let last_busy_at = self.activity(places).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
-        let executions = executions.iter().filter_map(|execution| seen(execution, now)).collect();
+        let executions: Vec<_> = executions.iter().filter_map(|execution| seen(execution, now)).collect();
+        for ended in executions.iter().filter(|it| matches!(it.seen, Seen::Ended(_))) {
+            let kept = self.keep_output(body.sandbox, ended.execution).await;
+            kept.map_err(ControlError::NoAnswer)?;
+        }
         Ok(BodySeen { generation: body.generation, whole, executions, last_busy_at })
     }
 

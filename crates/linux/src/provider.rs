@@ -18,10 +18,12 @@ use pinfold_provider::{
     Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
+use crate::aside::aside;
 use crate::capacity;
 use crate::cgroup::{Ability, Cgroups};
 use crate::control::{ControlError, ask, ask_patiently};
 use crate::disk::{DiskChoice, StorageKind};
+use crate::durable;
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::inside::any_runs;
@@ -159,6 +161,12 @@ impl LinuxProvider {
         Reader::new(self.grounds.logs.join(sandbox.to_string()), &execution.to_string())
     }
 
+    /// On the disk, for whoever is told of its end.
+    pub(crate) async fn keep_output(&self, sandbox: SandboxId, execution: ExecutionId) -> io::Result<()> {
+        let directory = self.grounds.logs.join(sandbox.to_string());
+        aside(move || durable::keep(&directory, &execution.to_string())).await
+    }
+
     /// After what bodies before this one have kept of the execution's output. They are gone, and write no more.
     async fn onset_of_output(&self, body: Body, execution: ExecutionId) -> Result<Onset, ExecError> {
         if body.generation <= Generation(1) {
@@ -249,7 +257,11 @@ impl Provider for LinuxProvider {
     async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let request = Request::Wait { execution: execution.to_string() };
         match ask_patiently(&self.grounds.of(body), &request).await {
-            Ok(Response::Ended(ended)) => Ok(outcome(&ended)),
+            Ok(Response::Ended(ended)) => {
+                let kept = self.keep_output(body.sandbox, execution).await;
+                kept.map_err(|error| WaitError::Unreachable { why: error.to_string() })?;
+                Ok(outcome(&ended))
+            }
             Ok(Response::Refused { .. }) => Err(WaitError::NoSuchExecution),
             Ok(other) => Err(WaitError::Unreachable { why: format!("{other:?}") }),
             Err(error) => Err(WaitError::Unreachable { why: error.to_string() }),
