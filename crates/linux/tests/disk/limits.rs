@@ -94,7 +94,9 @@ async fn who_succeeds_on_a_full_disk_has_succeeded_and_a_later_failure_is_its_ow
 
 #[tokio::test]
 async fn a_sandbox_whose_disk_is_full_passes_its_probe_and_finds_nothing_of_it() {
-    let fill = ["head -c 64M /dev/zero > big", "for i in $(seq 3000); do : > $i || exit 9; done"];
+    // Again and again: what a filesystem has set aside while it wrote is free when that is on its disk.
+    let bytes = "for i in 1 2 3 4; do head -c 64M /dev/zero > big$i; sync big$i; done; exit 9";
+    let fill = [bytes, "for i in $(seq 3000); do : > $i || exit 9; done"];
     for (kind, fill) in limited_kinds().into_iter().flat_map(|kind| fill.map(|fill| (kind, fill))) {
         let stage = Stage::with(kind);
         let body = stage.start(SMALL).await;
