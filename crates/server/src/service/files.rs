@@ -2,9 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pinfold_api::{FileEntry, FileListing, FileRemoved, FileWritten};
-use pinfold_lifecycle::{Life, SandboxId, Timestamp};
+use pinfold_api::{ErrorCode, FileEntry, FileListing, FileRemoved, FileWritten};
+use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
 use pinfold_provider::{Body, Content, FileError, FileKind, Files, Metadata, Pieces};
+use pinfold_store::Stored;
 
 use super::words::{self, moment};
 use super::{Failure, Service, body_of};
@@ -99,13 +100,22 @@ impl Service {
         Ok(FileRemoved { path: text(path), removed })
     }
 
-    /// Asking what has ended to work is told why it has.
     async fn body_at_work(&self, id: SandboxId) -> Result<Body, Failure> {
         let stored = self.stored(id).await?;
-        match stored.sandbox.life {
-            Life::Wanted => Ok(body_of(&stored)),
-            Life::Ending { cause, .. } | Life::Ended { cause, .. } => Err(Failure::gone(cause)),
-        }
+        at_work(&stored)
+    }
+}
+
+/// Asking what has ended to work is told why it has. One whose probe is still to pass may be replaced if it does not, and
+/// whatever was put into it would go with it.
+fn at_work(stored: &Stored) -> Result<Body, Failure> {
+    match (&stored.sandbox.life, &stored.sandbox.lease) {
+        (Life::Wanted, Lease::Live(_)) => Ok(body_of(stored)),
+        (Life::Wanted, _) => Err(Failure::new(
+            ErrorCode::WrongState,
+            "the sandbox is not ready yet: wait for it with `/wait?state=ready`, or create it with `?wait=30`",
+        )),
+        (Life::Ending { cause, .. } | Life::Ended { cause, .. }, _) => Err(Failure::gone(*cause)),
     }
 }
 
@@ -131,5 +141,32 @@ fn entry(name: &[u8], metadata: &Metadata) -> FileEntry {
         modified_at: moment(Timestamp(metadata.modified_ms)),
         target: target.map(text),
         target_base64: target.and_then(no_text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pinfold_lifecycle::{Context, NodeId, Policy, Spec, create};
+    use pinfold_store::Version;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_put_into_a_body_that_may_still_be_replaced() {
+        let policy = Policy::default();
+        let ctx = Context { now: Timestamp(1), node: NodeId(1), policy: &policy };
+        let sandbox = create(SandboxId(1), ctx).sandbox;
+        let stored = Stored {
+            sandbox,
+            spec: Arc::new(Spec::default()),
+            policy: Arc::new(policy),
+            version: Version(1),
+        };
+
+        let refused = at_work(&stored).unwrap_err();
+
+        assert_eq!(refused.detail.code, ErrorCode::WrongState);
     }
 }
