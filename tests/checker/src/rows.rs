@@ -45,6 +45,7 @@ pub struct Rows {
     /// Of created and destroyed: those whose row is deleted.
     pub gone: i64,
     pub open_executions: Vec<OpenExecution>,
+    /// Of sandboxes that somebody was given: the others are not created either.
     pub strays: i64,
 }
 
@@ -83,7 +84,8 @@ impl Rows {
             Ok(OpenExecution { id: row.get(0)?, sandbox: row.get(1)?, is_running })
         })?;
         let open_executions = open_executions.collect::<Result<Vec<_>, _>>()?;
-        let strays = sandboxes.iter().filter_map(|row| row.state.get("strays")?.as_i64()).sum();
+        let given_out = sandboxes.iter().filter(|row| !row.is_pooled);
+        let strays = given_out.filter_map(|row| row.state.get("strays")?.as_i64()).sum();
         Ok(Self { instance, sandboxes, created, destroyed, pooled, gone, open_executions, strays })
     }
 
