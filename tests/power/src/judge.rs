@@ -89,8 +89,9 @@ impl Judge {
             let state = sandbox["status"]["state"].as_str().unwrap_or_default();
             let cause = sandbox["cause"].as_str().unwrap_or_default();
             // Of one that was ended and forgotten the disk may have kept what was removed last: that is nobody's by now.
-            let was_asked = ending.contains(id) && matches!(cause, "stopped_by_user" | "orphan");
-            let is_so = cause == "host_restarted" || was_asked;
+            let came_back = cause == "orphan" && promises.forgotten.contains(id);
+            let was_asked = cause == "stopped_by_user" && ending.contains(id);
+            let is_so = cause == "host_restarted" || was_asked || came_back;
             (!FINAL.contains(&state) || !is_so)
                 .then(|| format!("lie: {id} went with the power, and is {state} by {cause:?}: {sandbox}"))
         };
