@@ -16,6 +16,7 @@ const BENCHES: &[Bench] = &[
     ("neighbour", SANDBOX, &["neighbour"]),
     ("api", SANDBOX, &["api"]),
     ("stop-across", SANDBOX, &["stop-across"]),
+    ("monitoring", SANDBOX, &["monitoring"]),
     ("cleanup", "pinfold-crowd", &["bench"]),
 ];
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench start`, `exec`, `stop`, `density`, `neighbour`, `api` and `stop-across`: what sandboxes cost, next
-//! to others of their kind in the same run. Start reading at `start.rs`.
+//! `cargo xtask bench start`, `exec`, `stop`, `density`, `neighbour`, `api`, `stop-across` and `monitoring`: what sandboxes
+//! cost, next to others of their kind in the same run. Start reading at `start.rs`.
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
@@ -11,6 +11,7 @@ mod first_byte;
 mod host;
 mod interrupt;
 mod life;
+mod monitoring;
 mod neighbour;
 mod own_session;
 mod peers;
@@ -53,6 +54,8 @@ enum Bench {
     Api(Options),
     /// Sandboxes of one server ended through another
     StopAcross(Options),
+    /// What being watched costs an execution
+    Monitoring(Options),
     #[command(name = host::NURSERY, hide = true)]
     Nursery,
 }
@@ -120,6 +123,7 @@ fn measure(bench: Bench) -> Result<()> {
         Bench::Density(options) => density::run(&Session::begin(&options, 1_000, 100)?),
         Bench::Api(options) => api::run(&Session::begin(&options, 400, 16)?),
         Bench::StopAcross(options) => stop_across::run(&Session::begin(&options, 50, 10)?),
+        Bench::Monitoring(options) => monitoring::run(&Session::begin(&options, 300, 20)?),
         Bench::Neighbour(options) => neighbour::run(&Session::begin(&options, 300, 30)?),
     }
 }

@@ -310,4 +310,8 @@ impl Store for TimedStore {
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.real.prune(retention, limit).await
     }
+
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.real.prunable(retention).await
+    }
 }

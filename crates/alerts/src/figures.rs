@@ -10,11 +10,16 @@ pub struct Figures {
     pub stuck: Option<u64>,
     /// Bodies that no record spoke of.
     pub orphaned: Option<u64>,
-    /// Executions that ended lately, and the share of them that took too long, fell silent or came to grief.
+    /// Executions that ended lately, and the share of them that took too long or fell silent.
     pub executions: Option<u64>,
     pub timeout_rate: Option<f64>,
     pub inactivity_rate: Option<f64>,
+    /// The same executions and the starts that came to none, and the share of them that came to grief.
+    pub outcomes: Option<u64>,
     pub failure_rate: Option<f64>,
+    /// From the wish for an execution to its process, and from there to its end.
+    pub exec_start: Pace,
+    pub execution: Pace,
     /// Attempts to stop a body that were answered lately, and the share of them that proved nothing.
     pub stops: Option<u64>,
     pub stop_failure_rate: Option<f64>,
@@ -23,7 +28,7 @@ pub struct Figures {
     pub start_failure_rate: Option<f64>,
     /// Sandboxes that are said to live and are not proven to.
     pub disagreements: Option<u64>,
-    /// Records that cannot be read.
+    /// Sandboxes whose records cannot be read, or whose bodies were lost lately.
     pub corrupted: Option<u64>,
     /// Of the host's own: the scarcest of them, as a share.
     pub resources_used: Option<f64>,
@@ -37,6 +42,13 @@ pub struct Figures {
     pub cleanup_found_twice: Option<u64>,
     /// What happened to single sandboxes, or is the case with them.
     pub events: Option<Vec<Subject>>,
+}
+
+/// What 95 of 100 take at the most, in seconds: lately, and of all that were ever counted.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pace {
+    pub lately: Option<f64>,
+    pub usually: Option<f64>,
 }
 
 /// What an alert about one sandbox is about.

@@ -18,7 +18,7 @@ mod tests;
 
 pub use alert::{Alert, Level, Objective, Severity, UnknownAlert};
 pub use ask::{Ask, Refusal, ask};
-pub use figures::{Event, Figures, Subject};
+pub use figures::{Event, Figures, Pace, Subject};
 pub use happening::{Happening, Untold, What};
 pub use list::{Definition, Unit};
 pub use reading::{Reading, reading};

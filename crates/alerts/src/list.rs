@@ -120,7 +120,7 @@ const SANDBOX_LEAK_DETECTED: Definition = Definition {
 
 const SANDBOX_FAILURE_RATE_CRITICAL: Definition = Definition {
     title: "Critical Sandbox Failure Rate",
-    meaning: "of the executions that ended lately, very many came to grief",
+    meaning: "of the executions that ended lately and starts that came to none, very many came to grief",
     severity: Critical,
     affects: BOTH,
     rule: share(0.25, ENOUGH),
@@ -130,7 +130,7 @@ const SANDBOX_FAILURE_RATE_CRITICAL: Definition = Definition {
 
 const SANDBOX_FAILURE_RATE_HIGH: Definition = Definition {
     title: "High Sandbox Failure Rate",
-    meaning: "of the executions that ended lately, many came to grief",
+    meaning: "of the executions that ended lately and starts that came to none, many came to grief",
     affects: BOTH,
     rule: share(0.10, ENOUGH),
     step: "many-runs-fail",
@@ -266,7 +266,7 @@ const PROVISIONING_FAILING: Definition = Definition {
 
 const STATE_CORRUPTED: Definition = Definition {
     title: "State Corruption",
-    meaning: "the records of several sandboxes cannot be read",
+    meaning: "the records of several sandboxes cannot be read, or their bodies were lost lately",
     rule: above(1.0),
     step: "records-cannot-be-read",
     ..ESCALATION

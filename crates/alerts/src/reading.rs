@@ -30,7 +30,7 @@ pub fn reading(alert: Alert, figures: &Figures, rule: Rule) -> Reading {
     let (value, of) = match alert {
         Alert::SandboxTimeoutHigh => (figures.timeout_rate, Some(figures.executions)),
         Alert::SandboxFailureRateCritical | Alert::SandboxFailureRateHigh => {
-            (figures.failure_rate, Some(figures.executions))
+            (figures.failure_rate, Some(figures.outcomes))
         }
         Alert::InactivityTimeoutRateHigh => (figures.inactivity_rate, Some(figures.executions)),
         Alert::StopFailureRateHigh => (figures.stop_failure_rate, Some(figures.stops)),

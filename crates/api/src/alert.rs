@@ -98,13 +98,28 @@ pub struct AlertList {
     pub evaluated_at: String,
 }
 
-/// What users notice: how many executions ended lately, and the shares that came to grief, took too long or fell silent.
+/// What users notice: how many executions ended lately, the shares that came to grief, took too long or fell silent, and
+/// how long the rest of them take.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct AlertImpact {
     pub executions: Option<u64>,
     pub failure_rate: Option<f64>,
     pub timeout_rate: Option<f64>,
     pub inactivity_rate: Option<f64>,
+    /// From the wish for an execution until it runs.
+    #[serde(default)]
+    pub exec_start: AlertPace,
+    /// From there to its end.
+    #[serde(default)]
+    pub execution: AlertPace,
+}
+
+/// What 95 of 100 take at the most. None: nothing was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct AlertPace {
+    pub lately_p95_seconds: Option<f64>,
+    /// Of all that were ever counted.
+    pub usual_p95_seconds: Option<f64>,
 }
 
 /// One that fires, in short.

@@ -20,6 +20,7 @@ pub enum Cause {
     DiskLimit,
     ProcessLimit,
     OutputLimit,
+    OperationLimit,
     StartDeadline,
     StartFailed,
     ProbeFailed,

@@ -34,8 +34,11 @@ pub struct CleanupResult {
     pub failed: Vec<CleanupFailed>,
     /// Those that were not ended although they might have been, and why.
     pub kept: Vec<CleanupKept>,
-    /// Records, logs and artifacts that were past their time and are removed.
+    /// Records, logs and artifacts that were past their time and are removed, or in a dry run would be.
     pub pruned: u64,
+    /// What the logs and artifacts among them took. What records take is not known.
+    #[serde(default)]
+    pub pruned_bytes: u64,
     /// Where it was looked whether something runs short: how much is taken of what.
     pub resources: Vec<ResourceLevel>,
     /// What nobody could measure. It is taken neither for plenty nor for none.

@@ -31,8 +31,8 @@ pub use agent::{
 };
 pub use alert::{
     ActiveAlert, Alert, AlertContext, AlertDeliveries, AlertDelivery, AlertDeliveryState, AlertEntry,
-    AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertList, AlertNotice, AlertSeverity, AlertSilence,
-    AlertState, AlertSubject, AlertTest, AlertTestResult, SilenceAlert,
+    AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertList, AlertNotice, AlertPace, AlertSeverity,
+    AlertSilence, AlertState, AlertSubject, AlertTest, AlertTestResult, SilenceAlert,
 };
 pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison, StatusDisagreement};
 pub use cause::Cause;

@@ -150,6 +150,8 @@ pub struct RateMetrics {
     pub inactivity: Option<f64>,
     /// Of attempts to stop a body.
     pub stop_success: Option<f64>,
+    /// Of executions and sandboxes whose time ran out: those that were proven gone.
+    pub timeout_cleanup_success: Option<f64>,
     pub health_check_failure: Option<f64>,
 }
 

@@ -52,6 +52,11 @@ pub struct LimitsWish {
     pub disk_mb: Option<u64>,
     pub processes: Option<u64>,
     pub output_mb: Option<u64>,
+    /// Executions, pieces of output and requests for files, all together. When there are more, what runs is ended and
+    /// nothing is started any more.
+    // Servers of earlier versions refuse what they do not know, and remember requests by how they are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
 }
 
 /// What holds for a sandbox. None: no limit of its own.
@@ -70,6 +75,7 @@ pub struct Limits {
     pub processes: Option<u64>,
     pub open_files: Option<u64>,
     pub output_mb: Option<u64>,
+    pub operations: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]

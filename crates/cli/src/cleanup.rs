@@ -109,6 +109,13 @@ fn told(done: &CleanupResult) -> String {
         rows.push(vec!["Kept".into(), kept.sandbox_id.clone(), word(&kept.reason), why]);
     }
     text.push_str(&lay_out(&rows));
+    if done.pruned > 0 {
+        let verb = if done.dry_run { "Would remove" } else { "Removed" };
+        let (pruned, bytes) = (done.pruned, done.pruned_bytes);
+        text.push_str(&format!(
+            "{verb} {pruned} records, logs and artifacts past their time, {bytes} bytes of files\n"
+        ));
+    }
     if !done.dry_run {
         let (ended, failed) = (done.ended.len(), done.failed.len());
         text.push_str(&format!(
@@ -163,4 +170,36 @@ fn runs(runs: &[CleanupRun]) -> String {
         ]);
     }
     lay_out(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_or_would_be_is_told_with_its_bytes() {
+        let mut done = CleanupResult {
+            layer: CleanupLayer::Pressure,
+            dry_run: true,
+            scanned: 2,
+            found: vec![],
+            ended: vec![],
+            failed: vec![],
+            kept: vec![],
+            pruned: 3,
+            pruned_bytes: 200,
+            resources: vec![],
+            not_measured: vec![],
+            began_at: String::new(),
+            took_ms: 1,
+        };
+
+        let foretold = told(&done);
+        done.dry_run = false;
+        let said = told(&done);
+
+        let what = "3 records, logs and artifacts past their time, 200 bytes of files\n";
+        assert!(foretold.ends_with(&format!("Would remove {what}")), "{foretold}");
+        assert!(said.contains(&format!("\nRemoved {what}")), "{said}");
+    }
 }

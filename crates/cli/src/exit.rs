@@ -26,7 +26,8 @@ pub(crate) fn code_of(cause: Cause, exit_code: Option<i32>) -> u8 {
         | Cause::NetworkLimit
         | Cause::DiskLimit
         | Cause::ProcessLimit
-        | Cause::OutputLimit => 137,
+        | Cause::OutputLimit
+        | Cause::OperationLimit => 137,
         Cause::StoppedByUser | Cause::Cancelled | Cause::EvictedEmergency => 130,
         Cause::StartDeadline
         | Cause::StartFailed

@@ -49,6 +49,9 @@ pub(crate) struct SandboxOptions {
     /// Processes and threads inside
     #[arg(long, value_name = "COUNT")]
     pids: Option<u64>,
+    /// End what runs after so many steps: executions, pieces of output and requests for files
+    #[arg(long, value_name = "COUNT")]
+    operations: Option<u64>,
     /// Disk for what is written inside: MiB, or 512m, 2g
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     disk: Option<u64>,
@@ -142,6 +145,7 @@ impl SandboxOptions {
                 disk_mb: self.disk,
                 processes: self.pids,
                 output_mb: None,
+                operations: self.operations,
             },
         }
     }
@@ -154,6 +158,7 @@ impl SandboxOptions {
                 cpu_time_ms: self.cpu_time,
                 disk_mb: self.disk,
                 processes: self.pids,
+                operations: self.operations,
                 ..Limits::default()
             },
             execution: ExecutionLimits { timeout_ms: self.timeout, inactivity_ms: self.inactivity_timeout },

@@ -179,7 +179,8 @@ pub(crate) struct RetentionSettings {
     /// Artifacts of agent runs.
     #[config(default = "7d", env = "PINFOLD_RETENTION_ARTIFACTS")]
     pub(crate) artifacts: Time,
-    /// Figures over time: by the minute for a day at the most, by the quarter of an hour for as long as this.
+    /// Figures over time: by the minute for a day at the most, by the quarter of an hour for as long as this. Whole days of
+    /// them go to the archive then, and stay there.
     #[config(default = "7d", env = "PINFOLD_RETENTION_METRICS")]
     pub(crate) metrics: Time,
 }

@@ -164,8 +164,8 @@ impl Cleaner {
         self.sweep(report).await?;
         report.tell_found();
         self.end_found(report).await;
-        if report.acts() && report.layer == Layer::Scheduled {
-            report.pruned = self.inner.prune().await?;
+        if report.layer == Layer::Scheduled {
+            report.pruned = self.inner.prune(report.how).await?;
         }
         Ok(())
     }

@@ -73,6 +73,7 @@ fn timeout(cause: Cause) -> Option<&'static str> {
         | Cause::DiskLimit
         | Cause::ProcessLimit
         | Cause::OutputLimit
+        | Cause::OperationLimit
         | Cause::StartFailed
         | Cause::ProbeFailed
         | Cause::Cancelled

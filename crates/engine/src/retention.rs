@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pinfold_lifecycle::Timestamp;
 use pinfold_store::{Pruned, Retention, StoreError};
 
-use crate::Config;
 use crate::engine::Inner;
+use crate::{Config, How};
 
 /// How many records go in one transaction, so that nobody waits long behind it.
 const BATCH: usize = 50;
@@ -29,8 +29,15 @@ impl Inner {
         }
     }
 
-    /// All that is past retention, each record only after the proof that its body is gone.
-    pub(crate) async fn prune(&self) -> Result<u64, StoreError> {
+    /// All that is past retention, each record only after the proof that its body is gone. Says how many records.
+    pub(crate) async fn prune(&self, how: How) -> Result<u64, StoreError> {
+        match how {
+            How::Act => self.prune_all().await,
+            How::DryRun => Ok(self.store.prunable(self.retention()).await?.min((BATCH * BATCHES) as u64)),
+        }
+    }
+
+    async fn prune_all(&self) -> Result<u64, StoreError> {
         let mut pruned = 0;
         for _ in 0..BATCHES {
             let batch = self.prune_some().await?;

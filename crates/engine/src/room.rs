@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use pinfold_lifecycle::{Cleared, HostRoom, NoRoom, Reserve, Timestamp};
 use tokio::sync::Mutex;
 
+use crate::How;
 use crate::engine::{Engine, Inner};
 use crate::stale::StaleData;
 
@@ -101,7 +102,7 @@ impl Inner {
         }
         let cleared = tokio::select! {
             biased;
-            cleared = self.clear_stale() => cleared,
+            cleared = self.clear_stale(How::Act) => cleared,
             () = self.clock.sleep_until(now.after_ms(CLEAR_MS)) => Cleared::default(),
         };
         tracing::warn!(

@@ -29,9 +29,16 @@ pub enum WaitError {
 
 #[derive(Default)]
 pub(crate) struct Waiters {
-    bells: Mutex<BTreeMap<SandboxId, Arc<Bell>>>,
+    bells: Mutex<BTreeMap<SandboxId, Hung>>,
     /// For whoever wants to know of every sandbox.
     all: Arc<Bell>,
+}
+
+/// A bell and how many listen to it. Whoever rings holds it too for a moment, and is no listener.
+#[derive(Default)]
+struct Hung {
+    bell: Arc<Bell>,
+    listeners: usize,
 }
 
 #[derive(Default)]
@@ -48,13 +55,15 @@ impl Bell {
 }
 
 impl Waiters {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Arc<Bell>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Hung>> {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn listen(self: &Arc<Self>, id: SandboxId) -> Listener {
-        let bell = self.lock().entry(id).or_default().clone();
-        Listener::to(bell, Some((self.clone(), id)))
+        let mut bells = self.lock();
+        let hung = bells.entry(id).or_default();
+        hung.listeners += 1;
+        Listener::to(hung.bell.clone(), Some((self.clone(), id)))
     }
 
     pub(crate) fn listen_to_all(&self) -> Listener {
@@ -62,7 +71,7 @@ impl Waiters {
     }
 
     pub(crate) fn ring(&self, id: SandboxId) {
-        let bell = self.lock().get(&id).cloned();
+        let bell = self.lock().get(&id).map(|hung| hung.bell.clone());
         if let Some(bell) = bell {
             bell.ring();
         }
@@ -108,9 +117,11 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let Some((waiters, id)) = &self.hangs else { return };
         let mut bells = waiters.lock();
-        // One count is the map's, one is this listener's own.
-        if Arc::strong_count(&self.bell) <= 2 {
-            bells.remove(id);
+        if let Some(hung) = bells.get_mut(id) {
+            hung.listeners -= 1;
+            if hung.listeners == 0 {
+                bells.remove(id);
+            }
         }
     }
 }
@@ -184,6 +195,18 @@ mod tests {
         drop(one);
         assert_eq!(waiters.lock().len(), 1);
         drop(other);
+
+        assert!(waiters.lock().is_empty());
+    }
+
+    #[test]
+    fn a_bell_is_taken_down_also_while_somebody_rings_it() {
+        let waiters = Arc::new(Waiters::default());
+        let listener = waiters.listen(ONE);
+        let rings_still = listener.bell.clone();
+
+        drop(listener);
+        drop(rings_still);
 
         assert!(waiters.lock().is_empty());
     }

@@ -129,9 +129,14 @@ impl Execution {
         self.log.pieces()
     }
 
+    /// It ends already, or its first process has.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some() || self.exited.is_some()
+    }
+
     /// Ends it if it has used up something that the keeper counts.
     pub(crate) fn enforce(&mut self, now_ms: i64) {
-        if self.ending.is_some() || self.exited.is_some() {
+        if self.is_ending() {
             return;
         }
         if self.ends_at_ms.is_some_and(|at| at <= now_ms) {

@@ -1,6 +1,7 @@
 //! The keeper at work: one loop over its control socket, what runs and what that writes, ended children and deadlines.
 //! Nothing in it waits for anything else, and no turn does more than a bounded piece of work for each.
 
+mod operations;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -200,6 +201,7 @@ impl Keeper {
         }
         let now = now_ms();
         self.running.values_mut().for_each(|execution| execution.enforce(now));
+        self.enforce_operations();
         self.files.end_overdue(now);
         self.disk.look(now, self.running.is_empty());
         self.spare_log.look(now, &self.inheritance.output);
@@ -353,6 +355,7 @@ impl Keeper {
         for (id, ended, pieces) in settled.collect::<Vec<_>>() {
             self.running.remove(&id);
             self.operations += pieces;
+            let ended = self.explain_by_operations(ended);
             self.tell(&Awaited::Execution(id.clone()), &Response::Ended(ended));
             self.ended.insert(id, ended);
             // The end of its last command is for many a sandbox its own.

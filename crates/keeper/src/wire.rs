@@ -208,6 +208,8 @@ pub enum EndedBy {
     TimeLimit,
     Inactivity,
     OutputLimit,
+    /// The sandbox has taken more steps than it may. Without code and signal: it was not even started.
+    OperationLimit,
     MemoryLimit,
     CpuLimit,
     /// It could not make a process, and failed.
@@ -258,7 +260,7 @@ impl WorkGroup {
     }
 }
 
-/// What the keeper itself holds every execution to.
+/// What the keeper itself holds executions to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyLimits {
     /// Of one execution with all its processes.
@@ -267,6 +269,8 @@ pub struct BodyLimits {
     pub output_bytes: u64,
     /// Of one process. None: as many as is usual.
     pub open_files: Option<u64>,
+    /// Of the whole body, as [`Response::Activity`] counts them. Control planes of earlier versions do not say.
+    pub operations: Option<u64>,
 }
 
 /// How the ids inside stand for ids outside.
@@ -367,6 +371,15 @@ mod tests {
 
         assert_eq!(ended.survived, Survived::NOTHING);
         assert_eq!(serde_json::to_string(&ended).unwrap(), earlier);
+    }
+
+    #[test]
+    fn limits_can_be_read_of_a_control_plane_of_an_earlier_version() {
+        let earlier = r#"{"cpu_time_ms":null,"output_bytes":5,"open_files":null}"#;
+
+        let limits: BodyLimits = serde_json::from_str(earlier).unwrap();
+
+        assert_eq!((limits.output_bytes, limits.operations), (5, None));
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub enum Cause {
     DiskLimit,
     ProcessLimit,
     OutputLimit,
+    OperationLimit,
     StartDeadline,
     StartFailed,
     ProbeFailed,
@@ -56,6 +57,7 @@ impl Cause {
             | Self::DiskLimit
             | Self::ProcessLimit
             | Self::OutputLimit
+            | Self::OperationLimit
             | Self::Cancelled
             | Self::CallerGone
             | Self::Shutdown

@@ -145,6 +145,7 @@ impl Outcome {
             | Cause::DiskLimit
             | Cause::ProcessLimit
             | Cause::OutputLimit
+            | Cause::OperationLimit
             | Cause::StartDeadline
             | Cause::StartFailed
             | Cause::ProbeFailed

@@ -68,6 +68,7 @@ impl Limits {
             processes: wishes.processes.or(self.processes),
             open_files: wishes.open_files.or(self.open_files),
             output_mb: wishes.output_mb.or(self.output_mb),
+            operations: wishes.operations.or(self.operations),
         }
     }
 }

@@ -21,12 +21,15 @@ pub struct HostRoom {
     pub unusable: Option<String>,
 }
 
-/// What clearing away stale data came to.
+/// What clearing away stale data came to, or would come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Cleared {
     pub cleaned: u64,
     /// Too young, not proven gone, or not to be removed.
     pub skipped: u64,
+    /// What was cleaned took so much. What records take is not known, and not part of it.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 impl Cleared {
@@ -35,6 +38,7 @@ impl Cleared {
         Self {
             cleaned: self.cleaned.saturating_add(other.cleaned),
             skipped: self.skipped.saturating_add(other.skipped),
+            bytes: self.bytes.saturating_add(other.bytes),
         }
     }
 }
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_free_is_refused_with_the_figures() {
-        let cleared = Cleared { cleaned: 1, skipped: 2 };
+        let cleared = Cleared { cleaned: 1, skipped: 2, bytes: 3 };
         let low_disk = HostRoom { disk_mb: Some(99), ..plenty() };
         let low_memory = HostRoom { memory_mb: Some(9), ..plenty() };
         let low_processes = HostRoom { processes: Some(0), ..plenty() };

@@ -53,6 +53,10 @@ pub struct Limits {
     /// Of one process.
     pub open_files: Option<u64>,
     pub output_mb: Option<u64>,
+    /// Executions, pieces of output and requests for files of one body, all together. It is not written where there is
+    /// none: bodies that an earlier version has put into the pool are found by how their limits were written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
 }
 
 impl Spec {

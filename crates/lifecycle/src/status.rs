@@ -121,6 +121,7 @@ pub fn final_state(cause: Cause) -> State {
         | Cause::DiskLimit
         | Cause::ProcessLimit
         | Cause::OutputLimit
+        | Cause::OperationLimit
         | Cause::StartDeadline
         | Cause::StartFailed
         | Cause::ProbeFailed

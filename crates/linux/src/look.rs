@@ -199,14 +199,15 @@ fn seen(execution: &Execution, now: Timestamp) -> Option<ExecutionSeen> {
 }
 
 pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
-    let code = ended.code.or(ended.signal.map(|signal| 128 + signal)).unwrap_or(-1);
-    let limit = |cause| Outcome { exit_code: Some(code), ..Outcome::ended_for(cause) };
+    let exit_code = ended.code.or(ended.signal.map(|signal| 128 + signal));
+    let limit = |cause| Outcome { exit_code, ..Outcome::ended_for(cause) };
     let outcome = match ended.by {
-        EndedBy::Itself => Outcome::exited(code),
+        EndedBy::Itself => Outcome::exited(exit_code.unwrap_or(-1)),
         EndedBy::Kill => limit(Cause::Cancelled),
         EndedBy::TimeLimit => limit(Cause::TimeLimit),
         EndedBy::Inactivity => limit(Cause::Inactivity),
         EndedBy::OutputLimit => limit(Cause::OutputLimit),
+        EndedBy::OperationLimit => limit(Cause::OperationLimit),
         EndedBy::MemoryLimit => limit(Cause::MemoryLimit),
         EndedBy::CpuLimit => limit(Cause::CpuLimit),
         EndedBy::ProcessLimit => limit(Cause::ProcessLimit),

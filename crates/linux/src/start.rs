@@ -194,6 +194,7 @@ fn limits_of(spec: &Spec) -> BodyLimits {
         cpu_time_ms: spec.limits.cpu_time_ms,
         output_bytes: output_mb.saturating_mul(1 << 20),
         open_files: spec.limits.open_files,
+        operations: spec.limits.operations,
     }
 }
 

@@ -164,6 +164,56 @@ async fn a_flood_of_output_ends_with_its_limit_and_no_more_is_kept() {
     sandbox.still_works().await;
 }
 
+fn so_many(operations: u64) -> Limits {
+    Limits { operations: Some(operations), ..Limits::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_pieces_of_output_than_allowed_end_all_that_runs() {
+    let sandbox = Sandbox::with(so_many(5)).await;
+
+    let silent = sandbox.script("sleep 1000").await;
+    let chatty = sandbox.script("while :; do echo on; sleep 0.1; done").await;
+
+    assert_eq!(sandbox.how(chatty).await, (Cause::OperationLimit, Some(137)));
+    assert_eq!(sandbox.how(silent).await, (Cause::OperationLimit, Some(137)));
+    assert!(sandbox.stdout(chatty).starts_with("on\non\non\n"), "what it was allowed to write is kept");
+    sandbox.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_many_operations_as_allowed_end_nothing() {
+    let sandbox = Sandbox::with(so_many(3)).await;
+
+    let ended = sandbox.end_of("echo one; sleep 0.1; echo two; sleep 0.3").await;
+
+    assert_eq!(ended, (Cause::Completed, Some(0)));
+    assert_eq!(sandbox.provider.usage(sandbox.body).await.unwrap().operations, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_executions_than_allowed_are_not_started_and_end_those_that_run() {
+    let sandbox = Sandbox::with(so_many(2)).await;
+    assert_eq!(sandbox.end_of("true").await, (Cause::Completed, Some(0)));
+    let running = sandbox.script("sleep 1000").await;
+
+    for _ in 0..2 {
+        let refused = sandbox.script("echo ran").await;
+        assert_eq!(sandbox.how(refused).await, (Cause::OperationLimit, None));
+        assert_eq!(sandbox.stdout(refused), "");
+    }
+
+    assert_eq!(sandbox.how(running).await, (Cause::OperationLimit, Some(137)));
+    sandbox.still_works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_with_the_last_breath_counts_too() {
+    let sandbox = Sandbox::with(so_many(1)).await;
+
+    assert_eq!(sandbox.end_of("echo on").await.0, Cause::OperationLimit);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_much_output_the_last_is_kept_and_the_rest_is_a_gap() {
     const MUCH: u64 = 20_000_000;
@@ -289,6 +339,8 @@ fn limits_that_the_keeper_holds_hold_for_an_ordinary_user_too() {
         "time_that_is_up_ends_an_execution",
         "silence_ends_an_execution_and_output_puts_that_off",
         "a_flood_of_output_ends_with_its_limit_and_no_more_is_kept",
+        "more_pieces_of_output_than_allowed_end_all_that_runs",
+        "more_executions_than_allowed_are_not_started_and_end_those_that_run",
         "of_much_output_the_last_is_kept_and_the_rest_is_a_gap",
         "a_flood_holds_nobody_else_up",
         "files_that_cannot_be_opened_fail_inside_and_end_nothing",

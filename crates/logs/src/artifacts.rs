@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::archive::{digest, hex};
 use crate::name::{NameError, check_name, check_run};
 use crate::objects::Objects;
-use crate::retention::{Expired, Group, Keep, RetentionError, day_before, groups};
+use crate::retention::{Expired, Expiry, Gone, Group, Keep, Listed, RetentionError, day_before, groups};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
@@ -152,10 +152,15 @@ impl Artifacts {
 
     /// Deletes artifacts that were made so long ago and uploads that came to nothing, and says how many artifacts.
     pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
+        Ok(self.clear_stale(keep, now, Expiry::Remove).await?.count)
+    }
+
+    /// The same, or only what it would come to.
+    pub async fn clear_stale(&self, keep: Keep, now: Timestamp, how: Expiry) -> Result<Gone, RetentionError> {
         let before = Timestamp(now.0.saturating_sub_unsigned(keep.artifacts_ms));
         let mut expired = Expired::default();
         for run in groups(&self.objects, &self.objects.path(&["artifacts"])).await?.into_values() {
-            expired.take_in(self.expire_run(run, before, now).await);
+            expired.take_in(self.expire_run(run, before, now, how).await);
         }
         expired.told()
     }
@@ -165,31 +170,37 @@ impl Artifacts {
         run: Group,
         before: Timestamp,
         now: Timestamp,
-    ) -> Result<usize, RetentionError> {
+        how: Expiry,
+    ) -> Result<Gone, RetentionError> {
         // What describes an artifact goes first, so that none is described that is not there.
         let (described, contents): (Vec<_>, Vec<_>) =
-            run.paths.into_iter().partition(|(path, _)| is_description(path));
-        let (mut expired, mut kept) = (0, Vec::new());
-        for (path, at) in described {
-            if at < before {
-                self.remove(&path).await?;
-                expired += 1;
+            run.objects.into_iter().partition(|object| is_description(&object.path));
+        let (mut gone, mut kept) = (Gone::default(), Vec::new());
+        for object in described {
+            if object.at < before {
+                self.take_away(&object, how, &mut gone).await?;
+                gone.count += 1;
             } else {
-                kept.push(stem(&path));
+                kept.push(stem(&object.path));
             }
         }
-        for (path, at) in contents {
+        for object in contents {
             // One that is kept may be about to be described.
-            let is_old = at < before || (at < day_before(now) && !kept.contains(&stem(&path)));
+            let is_old =
+                object.at < before || (object.at < day_before(now) && !kept.contains(&stem(&object.path)));
             if is_old {
-                self.remove(&path).await?;
+                self.take_away(&object, how, &mut gone).await?;
             }
         }
-        Ok(expired)
+        Ok(gone)
     }
 
-    async fn remove(&self, path: &Path) -> Result<(), RetentionError> {
-        match self.objects.store.delete(path).await {
+    async fn take_away(&self, object: &Listed, how: Expiry, gone: &mut Gone) -> Result<(), RetentionError> {
+        gone.bytes += object.bytes;
+        if how == Expiry::Foretell {
+            return Ok(());
+        }
+        match self.objects.store.delete(&object.path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(source) => Err(RetentionError::List { source }),
         }

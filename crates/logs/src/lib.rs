@@ -1,10 +1,12 @@
 //! The log of one sandbox: what its executions wrote and what the control plane did, in one order, wherever it lies.
-//! Beside it, artifacts of runs, in the same object store. Start reading at [`Logs`], then `cursor.rs` and `merge.rs`.
+//! Beside it, artifacts of runs and figures of past days, in the same object store. Start reading at [`Logs`], then
+//! `cursor.rs` and `merge.rs`.
 
 mod archive;
 mod artifacts;
 mod cursor;
 mod entry;
+mod figures;
 mod follow;
 mod limit;
 mod line;
@@ -25,6 +27,7 @@ pub use archive::ArchiveError;
 pub use artifacts::{Artifact, ArtifactError, ArtifactLimits, Artifacts, Content as ArtifactContent};
 pub use cursor::{Cursor, CursorError};
 pub use entry::{Content, Entry, Gap, Source};
+pub use figures::FiguresArchive;
 pub use follow::Follow;
 pub use limit::Limit;
 pub use line::Missing;
@@ -35,4 +38,4 @@ pub use name::{NameError, check_name, check_run};
 pub use objects::{Bucket, Keys};
 pub use objects::{Objects, ObjectsError};
 pub use printable::{printable, printable_bytes};
-pub use retention::{Keep, RetentionError};
+pub use retention::{Expiry, Gone, Keep, RetentionError};

@@ -88,6 +88,15 @@ impl Places {
         Ok(self.last_written(sandbox, &[String::new()])?.unwrap_or_default().max(directory))
     }
 
+    /// What its output takes here.
+    pub(crate) fn bytes_of(&self, sandbox: SandboxId) -> io::Result<u64> {
+        let mut bytes = 0;
+        for entry in entries_of(&self.outputs_of(sandbox))? {
+            bytes += entry?.metadata().map_or(0, |metadata| metadata.len());
+        }
+        Ok(bytes)
+    }
+
     /// Sandboxes with output on this host.
     pub(crate) fn here(&self) -> io::Result<Vec<SandboxId>> {
         ids_in(&self.outputs)

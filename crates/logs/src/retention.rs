@@ -41,29 +41,53 @@ pub enum RetentionError {
     Store(#[from] StoreError),
 }
 
+/// Whether what is past its time goes, or it is only told what would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    Foretell,
+    Remove,
+}
+
+/// What went, or would go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gone {
+    pub count: usize,
+    pub bytes: u64,
+}
+
 /// The objects of one log or run.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    pub(crate) paths: Vec<(Path, Timestamp)>,
+    pub(crate) objects: Vec<Listed>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) path: Path,
+    pub(crate) at: Timestamp,
+    pub(crate) bytes: u64,
 }
 
 /// One that cannot be removed keeps nobody from removing the others.
 #[derive(Default)]
 pub(crate) struct Expired {
-    count: usize,
+    gone: Gone,
     first_failure: Option<RetentionError>,
 }
 
 impl Expired {
-    pub(crate) fn take_in(&mut self, outcome: Result<usize, RetentionError>) {
+    pub(crate) fn take_in(&mut self, outcome: Result<Gone, RetentionError>) {
         match outcome {
-            Ok(gone) => self.count += gone,
+            Ok(gone) => {
+                self.gone.count += gone.count;
+                self.gone.bytes += gone.bytes;
+            }
             Err(error) => drop(self.first_failure.get_or_insert(error)),
         }
     }
 
-    pub(crate) fn told(self) -> Result<usize, RetentionError> {
-        self.first_failure.map_or(Ok(self.count), Err)
+    pub(crate) fn told(self) -> Result<Gone, RetentionError> {
+        self.first_failure.map_or(Ok(self.gone), Err)
     }
 }
 
@@ -78,7 +102,7 @@ impl Logs {
         let mut expired = Expired::default();
         for (name, group) in &groups {
             if let Ok(sandbox) = name.parse() {
-                expired.take_in(self.expire_moved(sandbox, group, before, now).await.map(usize::from));
+                expired.take_in(self.expire_moved(sandbox, group, before, now, Expiry::Remove).await);
             }
         }
         for sandbox in marked {
@@ -87,9 +111,9 @@ impl Logs {
             }
         }
         for sandbox in self.places.here().map_err(files)? {
-            expired.take_in(self.expire_here(sandbox, before).await.map(usize::from));
+            expired.take_in(self.expire_here(sandbox, before, Expiry::Remove).await);
         }
-        expired.told()
+        Ok(expired.told()?.count)
     }
 
     /// Without its manifest it is no log any more, so that goes first.
@@ -99,20 +123,24 @@ impl Logs {
         group: &Group,
         before: Timestamp,
         now: Timestamp,
-    ) -> Result<bool, RetentionError> {
-        let manifest = group.paths.iter().find(|(path, _)| is_manifest(path));
-        let last = group.paths.iter().map(|(_, at)| *at).max().unwrap_or_default();
+        how: Expiry,
+    ) -> Result<Gone, RetentionError> {
+        let manifest = group.objects.iter().find(|object| is_manifest(&object.path));
+        let last = group.objects.iter().map(|object| object.at).max().unwrap_or_default();
         // Somebody may be about to write the manifest.
-        let since = manifest.map_or((last, before.max(day_before(now))), |(_, at)| (*at, before));
+        let since = manifest.map_or((last, before.max(day_before(now))), |manifest| (manifest.at, before));
         if since.0 >= since.1 {
-            return Ok(false);
+            return Ok(Gone::default());
         }
-        let archive = self.archive(sandbox);
-        for (path, _) in manifest.into_iter().chain(&group.paths) {
-            archive.delete(path).await?;
+        if how == Expiry::Remove {
+            let archive = self.archive(sandbox);
+            for object in manifest.into_iter().chain(&group.objects) {
+                archive.delete(&object.path).await?;
+            }
+            self.places.forget(sandbox).map_err(|source| RetentionError::Files { source })?;
         }
-        self.places.forget(sandbox).map_err(|source| RetentionError::Files { source })?;
-        Ok(manifest.is_some())
+        let bytes = group.objects.iter().map(|object| object.bytes).sum();
+        Ok(Gone { count: usize::from(manifest.is_some()), bytes })
     }
 
     /// What could not be moved for so long.
@@ -120,21 +148,30 @@ impl Logs {
         &self,
         sandbox: SandboxId,
         before: Timestamp,
-    ) -> Result<bool, RetentionError> {
+        how: Expiry,
+    ) -> Result<Gone, RetentionError> {
         let last = match self.places.last_changed(sandbox) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Gone::default()),
             other => other.map_err(|source| RetentionError::Files { source })?,
         };
         if last >= before || !self.is_gone(sandbox).await? {
-            return Ok(false);
+            return Ok(Gone::default());
         }
-        let removed = match hold(&self.places.outputs_of(sandbox)) {
-            Ok(Some(_held)) => self.places.remove_outputs(sandbox).map(|()| true),
-            Ok(None) => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        let gone = match hold(&self.places.outputs_of(sandbox)) {
+            Ok(Some(_held)) => self.take_outputs(sandbox, how),
+            Ok(None) => Ok(Gone::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Gone::default()),
             Err(error) => Err(error),
         };
-        removed.map_err(|source| RetentionError::Files { source })
+        gone.map_err(|source| RetentionError::Files { source })
+    }
+
+    fn take_outputs(&self, sandbox: SandboxId, how: Expiry) -> io::Result<Gone> {
+        let bytes = self.places.bytes_of(sandbox)?;
+        if how == Expiry::Remove {
+            self.places.remove_outputs(sandbox)?;
+        }
+        Ok(Gone { count: 1, bytes })
     }
 }
 
@@ -154,8 +191,9 @@ pub(crate) async fn groups(
         let mut parts = found.location.prefix_match(below).into_iter().flatten();
         let Some(name) = parts.next().map(|part| part.as_ref().to_owned()) else { continue };
         drop(parts);
-        let modified = Timestamp(found.last_modified.timestamp_millis());
-        groups.entry(name).or_default().paths.push((found.location, modified));
+        let at = Timestamp(found.last_modified.timestamp_millis());
+        let listed = Listed { path: found.location, at, bytes: found.size };
+        groups.entry(name).or_default().objects.push(listed);
     }
     Ok(groups)
 }

@@ -39,6 +39,7 @@ pub(crate) const FAILURES: &str = "pinfold_execution_failures";
 pub(crate) const TIMEOUTS: &str = "pinfold_execution_timeouts";
 pub(crate) const INACTIVITY: &str = "pinfold_execution_inactivity";
 pub(crate) const STOP_ATTEMPTS: &str = "pinfold_stop_attempts";
+pub(crate) const TIMEOUT_CLEANUPS: &str = "pinfold_timeout_cleanups";
 pub(crate) const QUARANTINES: &str = "pinfold_quarantines";
 pub(crate) const PROBES: &str = "pinfold_probes";
 pub(crate) const REFUSED: &str = "pinfold_admissions_refused";
@@ -117,6 +118,13 @@ pub const CATALOGUE: &[Metric] = &[
         &["outcome"],
         Fleet,
         "Attempts to stop a body: gone, or why that is not proven",
+    ),
+    metric(
+        TIMEOUT_CLEANUPS,
+        Counter,
+        &["outcome"],
+        Fleet,
+        "Executions and sandboxes whose time ran out: all of it is gone, or it is in quarantine",
     ),
     metric(QUARANTINES, Counter, &[], Fleet, "Bodies that could not be proven gone in all attempts"),
     metric(PROBES, Counter, &["kind", "verdict"], Fleet, "Probes and pings of bodies by what they found"),

@@ -14,6 +14,7 @@ use crate::catalogue::{self as names, CATALOGUE, CPU, HTTP, Kind, Metric};
 use crate::cleaned::{FAILED, ITEMS, LAYERS, SUCCEEDED, last_run};
 use crate::labels::CAUSES;
 use crate::latency::float;
+use crate::rates::{GONE, QUARANTINED};
 use crate::standing::{AGES, OLDER, Standing, bytes};
 use crate::{AgentTypes, Family, Latency, Meter, Point, Sums, Times, Value, word};
 
@@ -82,6 +83,9 @@ impl Exposition {
                 "verdict" => ["passed", "failed", "unknown"].map(str::to_owned).to_vec(),
                 "outcome" if metric.name == names::STOP_ATTEMPTS => {
                     ["gone", "still_present", "unknown", "deadline_passed"].map(str::to_owned).to_vec()
+                }
+                "outcome" if metric.name == names::TIMEOUT_CLEANUPS => {
+                    [GONE, QUARANTINED].map(str::to_owned).to_vec()
                 }
                 "outcome" => [SUCCEEDED, FAILED].map(str::to_owned).to_vec(),
                 "layer" => LAYERS.map(str::to_owned).to_vec(),

@@ -7,10 +7,10 @@ use pinfold_lifecycle::{
 
 use crate::catalogue::{
     CLEANUP_ITEMS, CPU, CREATED, ENDED, EXECUTIONS, FAILURES, INACTIVITY, ORPHANS, QUARANTINES,
-    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUTS, TRIES_FAILED,
+    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS, TRIES_FAILED,
 };
 use crate::cleaned::{ORPHANED_ENDED, ORPHANED_FOUND};
-use crate::rates::{CPU_COUNTED, GONE, MEMORY_COUNTED, MEMORY_PEAKS, memory_peak};
+use crate::rates::{CPU_COUNTED, GONE, MEMORY_COUNTED, MEMORY_PEAKS, QUARANTINED, memory_peak};
 use crate::{AgentLabel, Latency, Sums, word};
 
 /// One fact, and what is needed to understand it.
@@ -34,7 +34,7 @@ pub fn fold(sums: &mut Sums, told: &Told<'_>) {
         Fact::ExecutionEnded { execution, outcome } => told.execution_ended(sums, *execution, outcome),
         Fact::StopFailed { failure, .. } => sums.count(STOP_ATTEMPTS, &[failed_stop(failure)]),
         Fact::LeaseFreed { .. } => told.freed(sums),
-        Fact::Quarantined { .. } => sums.count(QUARANTINES, &[]),
+        Fact::Quarantined { .. } => told.quarantined(sums),
         Fact::StrayFound { .. } => {
             sums.count(ORPHANS, &[]);
             sums.count(CLEANUP_ITEMS, &[ORPHANED_FOUND]);
@@ -85,16 +85,36 @@ pub fn has_timed_out(kind: OutcomeKind) -> bool {
     }
 }
 
-/// Whether a sandbox that ended with this cause, after these facts, was never of use to anybody. Where it had work, the
-/// end of that tells of it.
+/// Whether a sandbox that ended with this cause, after these facts, was never of use to whoever asked for it. Where it
+/// had work, the end of that tells of it.
 #[must_use]
-pub fn is_failed_start<'a>(cause: Cause, earlier: impl IntoIterator<Item = &'a Fact>) -> bool {
+pub fn is_failed_start<'a>(cause: Cause, earlier: impl IntoIterator<Item = &'a Fact> + Clone) -> bool {
     let had_a_use = |fact: &Fact| matches!(fact, Fact::BecameReady { .. } | Fact::ExecutionQueued { .. });
-    let is_of_starts = matches!(
+    may_be_failed_start(cause) && !is_nobodys(earlier.clone()) && !earlier.into_iter().any(had_a_use)
+}
+
+/// Whether the facts before an end with this cause are worth a look.
+#[must_use]
+pub fn may_be_failed_start(cause: Cause) -> bool {
+    matches!(
         cause,
         Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError | Cause::Lost
-    );
-    is_of_starts && !earlier.into_iter().any(had_a_use)
+    )
+}
+
+/// Whether it was made for the pool, and given to nobody.
+fn is_nobodys<'a>(facts: impl IntoIterator<Item = &'a Fact>) -> bool {
+    let (mut pooled, mut created) = (false, false);
+    for fact in facts {
+        pooled |= matches!(fact, Fact::Pooled);
+        created |= matches!(fact, Fact::Created);
+    }
+    pooled && !created
+}
+
+/// Whether a sandbox that ends for this cause ends because its time ran out.
+fn is_timeout(cause: Cause) -> bool {
+    has_timed_out(Outcome::ended_for(cause).kind)
 }
 
 fn failed_stop(failure: &StopFailure) -> &'static str {
@@ -145,6 +165,10 @@ impl Told<'_> {
         }
         if has_timed_out(outcome.kind) {
             sums.count(TIMEOUTS, &[agent_type]);
+            // Where its sandbox ends for its time, the end of that tells of both.
+            if !self.ends_for_its_time() && !self.was_quarantined() {
+                sums.count(TIMEOUT_CLEANUPS, &[GONE]);
+            }
         }
         if outcome.cause == Cause::Inactivity {
             sums.count(INACTIVITY, &[agent_type]);
@@ -165,17 +189,21 @@ impl Told<'_> {
 
     fn ended(&self, sums: &mut Sums, cause: Cause) {
         let is_created = |fact: &Fact| matches!(fact, Fact::Created);
-        if self.has(|fact| matches!(fact, Fact::Pooled)) && !self.has(is_created) {
+        let earlier = self.earlier.iter().map(|record| &record.fact);
+        if is_nobodys(earlier.clone()) {
             return;
         }
         sums.count(ENDED, &[&word(&cause)]);
+        if is_timeout(cause) && !self.was_quarantined() {
+            sums.count(TIMEOUT_CLEANUPS, &[GONE]);
+        }
         if let Some(ms) = self.ms_since_last(is_created) {
             sums.took(Latency::Lifetime, &[], ms);
         }
         if let Some(ms) = self.stop_ms() {
             sums.took(Latency::Stop, &[], ms);
         }
-        if is_failed_start(cause, self.earlier.iter().map(|record| &record.fact)) {
+        if is_failed_start(cause, earlier) {
             sums.count(STARTS_FAILED, &[]);
         }
         self.used(sums);
@@ -202,6 +230,35 @@ impl Told<'_> {
         if self.proves_a_stray_gone() {
             sums.count(CLEANUP_ITEMS, &[ORPHANED_ENDED]);
         }
+    }
+
+    /// The first verdict stays: what is proven gone hours later was not cleaned up in its time.
+    fn quarantined(&self, sums: &mut Sums) {
+        sums.count(QUARANTINES, &[]);
+        let is_somebodys = !is_nobodys(self.earlier.iter().map(|record| &record.fact));
+        let for_time = self.ends_for_its_time() || self.ends_an_execution_for_its_time();
+        if is_somebodys && for_time && !self.was_quarantined() {
+            sums.count(TIMEOUT_CLEANUPS, &[QUARANTINED]);
+        }
+    }
+
+    fn was_quarantined(&self) -> bool {
+        self.has(|fact| matches!(fact, Fact::Quarantined { .. }))
+    }
+
+    fn ends_for_its_time(&self) -> bool {
+        self.has(|fact| matches!(fact, Fact::EndDecided { cause } if is_timeout(*cause)))
+    }
+
+    /// Whether the time of an execution ran out, and nobody has heard of its end yet.
+    fn ends_an_execution_for_its_time(&self) -> bool {
+        let has_ended = |id: ExecutionId| {
+            self.has(|fact| matches!(fact, Fact::ExecutionEnded { execution, .. } if *execution == id))
+        };
+        self.has(|fact| match fact {
+            Fact::ExecutionEnding { execution, cause } => is_timeout(*cause) && !has_ended(*execution),
+            _ => false,
+        })
     }
 
     /// Whether a body was found that no lease spoke of, and no proof has come since. An operator's word is none.

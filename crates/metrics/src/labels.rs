@@ -12,7 +12,7 @@ pub const OTHER: &str = "other";
 pub const NONE: &str = "none";
 
 /// Every cause there is.
-pub(crate) const CAUSES: [Cause; 24] = [
+pub(crate) const CAUSES: [Cause; 25] = [
     Cause::Completed,
     Cause::ExitNonzero,
     Cause::StoppedByUser,
@@ -37,6 +37,7 @@ pub(crate) const CAUSES: [Cause; 24] = [
     Cause::HostRestarted,
     Cause::EvictedEmergency,
     Cause::ProviderError,
+    Cause::OperationLimit,
 ];
 
 /// Longer names are not worth a label.
@@ -143,6 +144,7 @@ mod tests {
             Cause::HostRestarted => 21,
             Cause::EvictedEmergency => 22,
             Cause::ProviderError => 23,
+            Cause::OperationLimit => 24,
         };
 
         assert!(CAUSES.iter().enumerate().all(|(at, cause)| place(*cause) == at));

@@ -19,7 +19,7 @@ pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
 pub use cleaned::Cleaned;
 pub use exposition::{CONTENT_TYPE, Exposition};
 pub use family::{Family, Point, Times, Value};
-pub use fold::{Told, fold, has_failed, has_timed_out, is_failed_start};
+pub use fold::{Told, fold, has_failed, has_timed_out, is_failed_start, may_be_failed_start};
 pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
 pub use latency::{Histogram, Latency, Percentiles};
 pub use meter::{Meter, Route};

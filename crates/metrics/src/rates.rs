@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::{
     CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, REFUSED,
-    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUTS,
+    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS,
 };
 use crate::cleaned::{
     EVICTED, LAYERS, NOT_ENDED, OLD_DELETED, ORPHANED_ENDED, ORPHANED_FOUND, SCANNED, STUCK_ENDED, SUCCEEDED,
@@ -16,6 +16,8 @@ use crate::{Histogram, Latency, Sums};
 
 /// An attempt to stop that was proven.
 pub(crate) const GONE: &str = "gone";
+/// It could not be proven in all attempts.
+pub(crate) const QUARANTINED: &str = "quarantined";
 /// Of which sandboxes the figures are known, and figures that are not told as they are.
 pub(crate) const CPU_COUNTED: &str = "cpu_counted";
 pub(crate) const MEMORY_PEAKS: &str = "memory_peak_bytes";
@@ -37,6 +39,8 @@ pub struct Rates {
     pub inactivity: Option<f64>,
     /// Of attempts to stop that have their answer.
     pub stop_success: Option<f64>,
+    /// Of executions and sandboxes whose time ran out: those that were proven gone.
+    pub timeout_cleanup_success: Option<f64>,
     /// Of probes; a ping that fails is followed by one.
     pub health_check_failure: Option<f64>,
 }
@@ -95,6 +99,7 @@ impl Sums {
             timeout: share(self.total(TIMEOUTS), executions),
             inactivity: share(self.total(INACTIVITY), executions),
             stop_success: share(self.get(STOP_ATTEMPTS, &[GONE]), self.total(STOP_ATTEMPTS)),
+            timeout_cleanup_success: share(self.get(TIMEOUT_CLEANUPS, &[GONE]), self.total(TIMEOUT_CLEANUPS)),
             health_check_failure: share(judged - probes("passed"), judged),
         }
     }

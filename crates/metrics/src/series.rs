@@ -13,7 +13,7 @@ pub struct Series(&'static str);
 #[error("there is no such figure; there are {}", NAMES.join(", "))]
 pub struct UnknownSeries;
 
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 34] = [
     "active",
     "stuck",
     "orphaned",
@@ -25,6 +25,7 @@ const NAMES: [&str; 33] = [
     "timeout_rate",
     "inactivity_rate",
     "stop_success_rate",
+    "timeout_cleanup_success_rate",
     "health_check_failure_rate",
     "create_p50_seconds",
     "create_p95_seconds",
@@ -74,6 +75,7 @@ impl Series {
             "timeout_rate" => sums.rates().timeout,
             "inactivity_rate" => sums.rates().inactivity,
             "stop_success_rate" => sums.rates().stop_success,
+            "timeout_cleanup_success_rate" => sums.rates().timeout_cleanup_success,
             "health_check_failure_rate" => sums.rates().health_check_failure,
             "cleanup_success_rate" => sums.cleanup().map(|cleanup| cleanup.success_rate),
             "create_p50_seconds" => percentiles(sums, Latency::Create).map(|it| it.p50),
@@ -126,6 +128,7 @@ mod tests {
         sums.took(Latency::Execution, &["none"], 1);
         sums.count(crate::catalogue::EXECUTIONS, &["none", "completed"]);
         sums.count(crate::catalogue::STOP_ATTEMPTS, &["gone"]);
+        sums.count(crate::catalogue::TIMEOUT_CLEANUPS, &["gone"]);
         sums.count(crate::catalogue::PROBES, &["probe", "passed"]);
         sums.add(crate::catalogue::CPU, &["none"], 1_500);
         sums.count(crate::rates::CPU_COUNTED, &["none"]);

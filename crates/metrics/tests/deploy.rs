@@ -119,6 +119,33 @@ fn with_part(text: &str, name: &str, part: &str) -> String {
     format!("{before}{begin}{part}{end}{after}")
 }
 
+/// What stands between quotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_aim_names_figures_that_there_are_or_says_that_it_is_not_measured() {
+    let document = read("docs/metrics.md");
+    let (_, rest) = document.split_once("<!-- targets:begin -->\n").unwrap();
+    let (rows, _) = rest.split_once("<!-- targets:end -->").unwrap();
+    let alerts = read("docs/alerts.md");
+    let there_is = |name: &str| {
+        let is_metric =
+            CATALOGUE.iter().any(|metric| names(metric).iter().any(|it| it == name) || metric.name == name);
+        is_metric || Series::named(name).is_ok() || alerts.contains(&format!("| `{name}` |"))
+    };
+
+    let aims: Vec<_> = rows.lines().skip(2).collect();
+
+    assert!(aims.len() >= 9, "{aims:#?}");
+    for aim in aims {
+        let shown_by = aim.rsplit('|').nth(1).unwrap();
+        assert_eq!(quoted(shown_by).find(|name| !there_is(name)), None, "{aim}");
+        assert!(quoted(shown_by).next().is_some() || shown_by.contains("not measured"), "{aim}");
+    }
+}
+
 #[test]
 fn the_document_lists_every_metric() {
     let path = repository().join("docs/metrics.md");

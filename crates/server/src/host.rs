@@ -10,7 +10,7 @@ use pinfold_engine::{
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_logs::{ArtifactLimits, Artifacts, Keep, Logs};
+use pinfold_logs::{ArtifactLimits, Artifacts, FiguresArchive, Keep, Logs};
 use pinfold_metrics::Meter;
 use pinfold_store::{OpenError, SqliteStore, Store};
 
@@ -67,6 +67,7 @@ pub struct Host {
     pub(crate) watches: Watches,
     /// Where cleanup and whoever else sees something tells it.
     pub meter: Arc<Meter>,
+    pub(crate) figures: FiguresArchive,
     pub(crate) spans: Spans,
     images: ImagesPlace,
 }
@@ -114,6 +115,7 @@ impl Host {
         let images = ImagesPlace { directory: data.join("images"), unpacker };
         let provider = Arc::new(provider.with_images(images.find_layers()));
         let objects = objects.open(&data)?;
+        let figures = FiguresArchive::new(objects.clone());
         let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
         let (meter, spans) = (Arc::new(Meter::default()), Spans::default());
@@ -153,6 +155,7 @@ impl Host {
             collection,
             watches,
             meter,
+            figures,
             spans,
             images,
         })

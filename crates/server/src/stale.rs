@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_engine::{Clock, StaleData};
+use pinfold_engine::{Clock, How, StaleData};
 use pinfold_lifecycle::Cleared;
-use pinfold_logs::{Artifacts, Keep, Logs};
+use pinfold_logs::{Artifacts, Expiry, Gone, Keep, Logs};
 
 pub(crate) struct OldFiles {
     pub(crate) logs: Logs,
@@ -17,20 +17,24 @@ pub(crate) struct OldFiles {
 
 #[async_trait]
 impl StaleData for OldFiles {
-    async fn clear_stale(&self) -> Cleared {
-        let logs = self.logs.clear_stale(self.keep.logs_ms, self.clock.now()).await;
-        logs.plus(self.clear_artifacts().await)
+    async fn clear_stale(&self, how: How) -> Cleared {
+        let how = match how {
+            How::DryRun => Expiry::Foretell,
+            How::Act => Expiry::Remove,
+        };
+        let logs = self.logs.clear_stale(self.keep.logs_ms, self.clock.now(), how).await;
+        logs.plus(self.clear_artifacts(how).await)
     }
 }
 
 impl OldFiles {
-    async fn clear_artifacts(&self) -> Cleared {
-        match self.artifacts.expire(self.keep, self.clock.now()).await {
-            Ok(expired) => Cleared { cleaned: expired as u64, skipped: 0 },
+    async fn clear_artifacts(&self, how: Expiry) -> Cleared {
+        match self.artifacts.clear_stale(self.keep, self.clock.now(), how).await {
+            Ok(Gone { count, bytes }) => Cleared { cleaned: count as u64, skipped: 0, bytes },
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "old artifacts stay, although room is needed");
-                Cleared { cleaned: 0, skipped: 1 }
+                Cleared { skipped: 1, ..Cleared::default() }
             }
         }
     }

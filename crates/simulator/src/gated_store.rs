@@ -255,4 +255,8 @@ impl Store for GatedStore {
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.write(self.inner.prune(retention, limit)).await
     }
+
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.read(self.inner.prunable(retention)).await
+    }
 }

@@ -31,8 +31,18 @@ pub trait Measures: Send + Sync + 'static {
     /// What begins between these moments, the oldest first.
     async fn measured(&self, from: Timestamp, to: Timestamp) -> Result<Vec<Measured>, StoreError>;
 
-    /// Makes quarters of hours from minutes that begin before one moment, and drops what begins before another.
-    async fn thin_out(&self, minutes_before: Timestamp, all_before: Timestamp) -> Result<(), StoreError>;
+    /// Makes quarters of hours from minutes that begin before this moment.
+    async fn thin_out(&self, minutes_before: Timestamp) -> Result<(), StoreError>;
+
+    /// When the oldest that is here begins.
+    async fn oldest_measured(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Closes all quarters of hours that end by this moment: nothing changes them from now on. What belongs there and
+    /// is counted later counts in the first minute that is open.
+    async fn close(&self, before: Timestamp) -> Result<(), StoreError>;
+
+    /// Drops what begins before this moment, if it is closed.
+    async fn drop_closed(&self, before: Timestamp) -> Result<(), StoreError>;
 
     /// The last records of a sandbox up to a place, that one included, the oldest first.
     async fn records_up_to(

@@ -96,4 +96,7 @@ pub trait Store: Queue + Send + Sync + 'static {
     /// Deletes what is past retention: records of settled sandboxes only, their executions, history, and
     /// idempotency keys. At most `limit` sandboxes, and of everything else as much as nobody has to wait for long.
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError>;
+
+    /// How many sandboxes' records are past retention and would go.
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError>;
 }

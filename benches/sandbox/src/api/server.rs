@@ -28,15 +28,20 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn begin() -> Result<Self> {
-        Self::begin_on(Arc::new(directory_on_disk()?)).await
+        Self::begin_told(&[]).await
+    }
+
+    /// With more in its environment.
+    pub(crate) async fn begin_told(environment: &[(&str, String)]) -> Result<Self> {
+        Self::begin_on(Arc::new(directory_on_disk()?), environment).await
     }
 
     /// One more on the same store.
     pub(crate) async fn beside(&self) -> Result<Self> {
-        Self::begin_on(self.data.clone()).await
+        Self::begin_on(self.data.clone(), &[]).await
     }
 
-    async fn begin_on(data: Arc<TempDir>) -> Result<Self> {
+    async fn begin_on(data: Arc<TempDir>, environment: &[(&str, String)]) -> Result<Self> {
         let address = free_address()?;
         let log = fs::File::create(data.path().join(format!("{}.log", address.port())))?;
         let begun = now();
@@ -46,6 +51,7 @@ impl Server {
             .arg(data.path())
             // What is measured is what it can do, not what it may.
             .envs([("PINFOLD_REQUESTS_RATE", "1000000"), ("PINFOLD_REQUESTS_BURST", "1000000")])
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

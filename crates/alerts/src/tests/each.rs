@@ -6,8 +6,13 @@ use crate::{Alert, Event, Figures, Phase, Severity, Subject, What};
 /// Figures that are at the threshold, and beyond it.
 fn figures(alert: Alert) -> (Figures, Figures) {
     let rate = |value: f64, put: fn(&mut Figures, f64)| {
-        let mut figures =
-            Figures { executions: Some(100), stops: Some(100), starts: Some(100), ..Figures::default() };
+        let mut figures = Figures {
+            executions: Some(100),
+            outcomes: Some(100),
+            stops: Some(100),
+            starts: Some(100),
+            ..Figures::default()
+        };
         put(&mut figures, value);
         figures
     };
@@ -114,6 +119,7 @@ fn a_rate_of_too_few_means_nothing() {
         let (_, above) = figures(*alert);
         let of = |counted| Figures {
             executions: Some(counted),
+            outcomes: Some(counted),
             stops: Some(counted),
             starts: Some(counted),
             ..above.clone()
@@ -121,6 +127,21 @@ fn a_rate_of_too_few_means_nothing() {
 
         assert_eq!(Course::of(*alert).look(0, &of(minimum - 1)), [], "{alert}");
         assert_eq!(Course::of(*alert).look(0, &of(minimum)).len(), 1, "{alert}");
+    }
+}
+
+#[test]
+fn starts_that_came_to_nothing_are_enough_to_judge_by_where_nothing_runs() {
+    let starts_alone = Figures {
+        executions: Some(0),
+        outcomes: Some(20),
+        timeout_rate: Some(1.0),
+        failure_rate: Some(1.0),
+        ..Figures::default()
+    };
+
+    for (alert, fires) in [(Alert::SandboxFailureRateCritical, 1), (Alert::SandboxTimeoutHigh, 0)] {
+        assert_eq!(Course::of(alert).look(0, &starts_alone).len(), fires, "{alert}");
     }
 }
 

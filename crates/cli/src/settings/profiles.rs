@@ -21,6 +21,7 @@ pub(crate) struct ProfileSettings {
     pub(crate) processes: Option<u64>,
     pub(crate) open_files: Option<u64>,
     pub(crate) output_mb: Option<u64>,
+    pub(crate) operations: Option<u64>,
     pub(crate) timeout: Option<Time>,
     pub(crate) inactivity: Option<Time>,
 }
@@ -39,6 +40,7 @@ impl ProfileSettings {
             processes: limits.processes,
             open_files: limits.open_files,
             output_mb: limits.output_mb,
+            operations: limits.operations,
             timeout: execution.timeout_ms.map(Time),
             inactivity: execution.inactivity_ms.map(Time),
         }
@@ -58,6 +60,7 @@ impl ProfileSettings {
                 processes: self.processes,
                 open_files: self.open_files,
                 output_mb: self.output_mb,
+                operations: self.operations,
             },
             execution: ExecutionLimits { timeout_ms: ms(self.timeout), inactivity_ms: ms(self.inactivity) },
             ..Wishes::default()

@@ -162,6 +162,10 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "[profiles.VALIDATION]\nmemory_mb = 1\n",
             "profiles.VALIDATION.memory_mb: 1 MiB is not allowed; allowed is from 4 MiB",
         ),
+        (
+            "[profiles.VALIDATION]\noperations = 0\n",
+            "profiles.VALIDATION.operations: 0 is not allowed; allowed is from 1 to 1000000000",
+        ),
         ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
         ("[admission]\nstale_after = \"1m\"\n", "what is younger than 20m is never stale"),
         ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),

@@ -6,7 +6,7 @@ use crate::ground::{grounds, text};
 
 #[test]
 fn nonsense_is_refused_by_name_and_nothing_is_made() {
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 15] = [
         (&["--memory", "0"], "memory: 0 MiB is not allowed; allowed is from 4 MiB"),
         (&["--memory", "3m"], "memory: 3 MiB is not allowed"),
         (&["--memory", "lots"], "`lots` is no size; write MiB as 512"),
@@ -14,6 +14,8 @@ fn nonsense_is_refused_by_name_and_nothing_is_made() {
         (&["--cpus", "0"], "cpus: 0.000 cores is not allowed"),
         (&["--pids", "0"], "pids: 0 is not allowed"),
         (&["--disk", "0"], "disk: 0 MiB is not allowed"),
+        (&["--operations", "0"], "operations: 0 is not allowed; allowed is from 1 to 1000000000"),
+        (&["--operations", "1000000001"], "operations: 1000000001 is not allowed; allowed is from 1"),
         (&["--timeout", "0"], "timeout: 0 s is not allowed"),
         (&["--timeout", "2h", "--max-life", "1h"], "timeout: 7200 s is longer than the sandbox's max-life"),
         (

@@ -42,6 +42,22 @@ fn ten_gibibytes_on_a_small_disk_are_refused_inside_and_that_is_the_cause() {
 }
 
 #[test]
+fn more_operations_than_allowed_are_the_cause_and_as_many_are_not() {
+    for ground in grounds() {
+        let limits = ["--operations", "2", "--timeout", "20"];
+        let run = |script| ended(&ground, &[&limits[..], &["--", "sh", "-c", script]].concat());
+
+        let (code, chatty) = run("while :; do echo on; sleep 0.1; done");
+        let (allowed, modest) = run("echo on");
+
+        assert_eq!((code, &chatty["cause"]), (Some(137), &"operation_limit".into()), "{chatty}");
+        assert_eq!(chatty["exit_code"], 137, "of the shell, by SIGKILL");
+        assert!(all_absent(&chatty["receipt"]) && ground.is_clean());
+        assert_eq!((allowed, &modest["cause"]), (Some(0), &"completed".into()), "{modest}");
+    }
+}
+
+#[test]
 fn a_disk_that_is_larger_than_memory_ends_the_same_way() {
     let Some(ground) = ground_with_groups("a_disk_that_is_larger_than_memory_ends_the_same_way") else {
         return;

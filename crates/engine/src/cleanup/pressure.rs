@@ -22,8 +22,9 @@ impl Cleaner {
             return Ok(());
         }
         report.tell_beginning();
+        let stale = self.inner.clear_stale(report.how).await;
+        (report.pruned, report.pruned_bytes) = (stale.cleaned, stale.bytes);
         if report.acts() {
-            report.pruned = self.inner.clear_stale().await.cleaned;
             self.measure(report).await?;
         }
         for _ in 0..ROUNDS {

@@ -62,8 +62,10 @@ pub struct CleanupReport {
     pub ended: Vec<Ended>,
     pub failed: Vec<Failed>,
     pub kept: Vec<Kept>,
-    /// Records, logs and artifacts that were past their time.
+    /// Records, logs and artifacts that were past their time. In a dry run, that are.
     pub pruned: u64,
+    /// What of that was logs and artifacts took so much. What records take is not known.
+    pub pruned_bytes: u64,
     /// Under pressure: how much was taken of what, at last.
     pub levels: Vec<Level>,
     pub not_measured: Vec<Resource>,
@@ -181,6 +183,7 @@ impl CleanupReport {
             failed: Vec::new(),
             kept: Vec::new(),
             pruned: 0,
+            pruned_bytes: 0,
             levels: Vec::new(),
             not_measured: Vec::new(),
             begun: false,
@@ -225,11 +228,11 @@ impl CleanupReport {
 
     /// Where nothing ran short there is nothing to tell, minute after minute.
     pub(super) fn tell_end(&self) {
-        let Self { layer, took_ms, pruned, .. } = self;
+        let Self { layer, took_ms, pruned, pruned_bytes, .. } = self;
         let (layer, cleaned, failed, kept) =
             (layer.word(), self.ended.len(), self.failed.len(), self.kept.len());
         if self.begun {
-            tracing::info!(layer, cleaned, failed, kept, pruned, took_ms, "Cleanup completed");
+            tracing::info!(layer, cleaned, failed, kept, pruned, pruned_bytes, took_ms, "Cleanup completed");
         }
     }
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use pinfold_engine::{
-    Cleaner, CleanupReport, Config, CreateAsk, Engine, Failed, How, Kept, Layer, PoolPlan, Spared,
+    Cleaner, CleanupReport, Config, CreateAsk, Engine, Failed, How, Kept, Layer, PoolPlan, Spared, StaleData,
 };
-use pinfold_lifecycle::{AdmissionLimits, Cause, Finding, Policy, Resource, SandboxId, Spec, State};
+use pinfold_lifecycle::{AdmissionLimits, Cause, Cleared, Finding, Policy, Resource, SandboxId, Spec, State};
 use pinfold_provider::fake::{Call, Fault};
-use pinfold_store::{CameTo, Chores};
+use pinfold_store::{CameTo, Chores, Store};
 
 use crate::seams::{fault, hangs, slow};
 use crate::stage::{MINUTE, SECOND, Stage, body_of};
@@ -256,6 +258,49 @@ async fn an_old_body_has_to_answer_whatever_is_recorded_of_it() {
     assert_eq!(found(&by_age), BTreeMap::from([(dumb, "failed")]));
     assert_eq!(causes(&by_age), BTreeMap::from([(dumb, Cause::ProbeFailed)]));
     assert_eq!(stage.sandbox(well).await.executions.len(), 1);
+}
+
+/// Two files that are stale until somebody acts.
+struct TwoFiles(AtomicU64);
+
+#[async_trait]
+impl StaleData for TwoFiles {
+    async fn clear_stale(&self, how: How) -> Cleared {
+        let cleaned = match how {
+            How::DryRun => self.0.load(Ordering::Relaxed),
+            How::Act => self.0.swap(0, Ordering::Relaxed),
+        };
+        Cleared { cleaned, bytes: 100 * cleaned, ..Cleared::default() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_tells_what_would_be_pruned_as_the_real_run_does() {
+    for layer in [Layer::Pressure, Layer::Scheduled] {
+        let stage = Stage::new();
+        let admission = AdmissionLimits { sandboxes: Some(1), ..AdmissionLimits::default() };
+        let keep_records_ms = 40 * MINUTE;
+        let (engine, cleaner) =
+            begin_with(&stage, Config { admission, keep_records_ms, ..Config::default() }).await;
+        engine.knows_stale(Arc::new(TwoFiles(AtomicU64::new(2))));
+        stage.pass_ms(3 * MINUTE).await;
+        let old = stage.ready(&engine, patient()).await;
+        stage.stop(&engine, old).await;
+        stage.ready(&engine, patient()).await;
+        // Old enough, and nobody has come to prune it by the way.
+        stage.pass_ms(41 * MINUTE).await;
+
+        let said = cleaner.clean_up(layer, How::DryRun).await.unwrap();
+        let is_still_there = stage.store.load(old).await.unwrap().is_some();
+        let done = cleaner.clean_up(layer, How::Act).await.unwrap();
+        let again = cleaner.clean_up(layer, How::DryRun).await.unwrap();
+
+        let expected = if layer == Layer::Pressure { (3, 200) } else { (1, 0) };
+        let pruned = |report: &CleanupReport| (report.pruned, report.pruned_bytes);
+        assert_eq!((pruned(&said), pruned(&done)), (expected, expected), "{layer:?}");
+        assert!(is_still_there && stage.store.load(old).await.unwrap().is_none());
+        assert_eq!(pruned(&again), (0, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]

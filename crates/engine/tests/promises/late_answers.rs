@@ -292,4 +292,8 @@ impl Store for LateStore {
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.0.prune(retention, limit).await
     }
+
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.0.prunable(retention).await
+    }
 }

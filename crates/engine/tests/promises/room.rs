@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, StaleData};
+use pinfold_engine::{AdmitError, Config, CreateAsk, Engine, How, StaleData};
 use pinfold_lifecycle::{Cleared, NoRoom, Policy, Reserve, State, Timestamp};
 use pinfold_provider::fake::FakeWorld;
 use pinfold_provider::{Capacity, DiscoverError};
@@ -51,10 +51,11 @@ struct Old {
 
 #[async_trait]
 impl StaleData for Old {
-    async fn clear_stale(&self) -> Cleared {
+    async fn clear_stale(&self, how: How) -> Cleared {
+        assert_eq!(how, How::Act);
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.world.has_left(Ok(left(50 + self.frees_mb)));
-        Cleared { cleaned: 3, skipped: 1 }
+        Cleared { cleaned: 3, skipped: 1, bytes: 9 }
     }
 }
 
@@ -74,7 +75,7 @@ async fn a_disk_that_is_short_is_refused_with_the_figures_and_ends_nothing() {
 
     let told = refusal(&stage, &engine).await;
 
-    let cleared = Cleared { cleaned: 3, skipped: 1 };
+    let cleared = Cleared { cleaned: 3, skipped: 1, bytes: 9 };
     assert_eq!(told, NoRoom::LowDisk { available_mb: 50, needed_mb: 100, cleared });
     assert_eq!(stage.state(living).await, State::Ready);
     for _ in 0..3 {

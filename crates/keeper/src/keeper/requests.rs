@@ -80,6 +80,9 @@ impl Keeper {
         if self.running.contains_key(id) || self.ended.contains_key(id) {
             return Response::Done;
         }
+        if !self.may_do_one_more() {
+            return self.ended_for_operations(exec);
+        }
         match self.start(exec) {
             Ok(execution) => {
                 self.count_one();
@@ -121,16 +124,19 @@ impl Keeper {
 
     /// A command that is not there is the command's own failure: it ends with the code that says so.
     fn ended_as_a_shell_would(&mut self, exec: &Exec, code: i32, why: &str) -> Response {
+        let ended =
+            Ended { by: EndedBy::Itself, code: Some(code), signal: None, survived: Survived::NOTHING };
+        self.ended_before_it_began(exec, ended, why)
+    }
+
+    pub(super) fn ended_before_it_began(&mut self, exec: &Exec, ended: Ended, why: &str) -> Response {
         self.count_one();
         if let Ok(mut log) = self.log_of(exec) {
-            // What cannot be said is still told by the code.
+            // What cannot be said is still told by how it ended.
             let _ = log.append(Stream::Stderr, wall_ms(), format!("pinfold: {why}\n").as_bytes());
             self.operations += log.pieces();
         }
-        let id = exec.execution.clone();
-        let ended =
-            Ended { by: EndedBy::Itself, code: Some(code), signal: None, survived: Survived::NOTHING };
-        self.ended.insert(id, ended);
+        self.ended.insert(exec.execution.clone(), ended);
         Response::Done
     }
 
@@ -219,9 +225,8 @@ impl Keeper {
     }
 
     fn activity(&self) -> Response {
-        let written: u64 = self.running.values().map(Execution::pieces).sum();
         let quiet_ms = u64::try_from(now_ms() - self.last_busy_ms).unwrap_or(0);
-        Response::Activity { operations: self.operations + self.files.served + written, quiet_ms }
+        Response::Activity { operations: self.all_operations(), quiet_ms }
     }
 
     fn probe(&mut self, peer: usize, nonce: String, within_ms: u64) -> Option<Response> {

@@ -67,6 +67,7 @@ pub(super) fn check(wishes: &Wishes, policy: &Policy) -> Result<(), BadLimit> {
     range("pids", limits.processes, 1, MOST_PROCESSES, Unit::Pieces)?;
     range("open-files", limits.open_files, 16, 1 << 20, Unit::Pieces)?;
     range("output", limits.output_mb, 1, MEBIBYTES_OF_A_TEBIBYTE, mebibytes)?;
+    range("operations", limits.operations, 1, 1_000_000_000, Unit::Pieces)?;
     times(wishes, policy)
 }
 

@@ -25,6 +25,7 @@ pub const DEFAULT: Profile = Profile {
         processes: Some(512),
         open_files: Some(4096),
         output_mb: Some(64),
+        operations: None,
     },
     execution: ExecutionLimits { timeout_ms: None, inactivity_ms: None },
 };

@@ -37,6 +37,7 @@ fn each_type_of_agent_gets_what_was_promised_to_it() {
         assert_eq!(profile.execution.inactivity_ms, Some(60_000), "{name}");
         assert_eq!(profile.limits.network_requests, Some(requests), "{name}");
         assert_eq!(profile.limits.disk_mb, Some(1024), "{name}");
+        assert_eq!(profile.limits.operations, None, "{name}");
     }
     assert_eq!(PROFILES.len(), table.len() + 1);
 }
@@ -81,9 +82,11 @@ fn nonsense_is_refused_by_field_value_and_what_is_allowed() {
     let none = refused(with_limits(Limits { processes: Some(0), ..Limits::default() }));
     let no_core = refused(with_limits(Limits { cpu_millis: Some(0), ..Limits::default() }));
     let absurd = refused(with_limits(Limits { disk_mb: Some(u64::MAX), ..Limits::default() }));
+    let nothing = refused(with_limits(Limits { operations: Some(0), ..Limits::default() }));
 
     assert_eq!(too_small, "memory: 3 MiB is not allowed; allowed is from 4 MiB to 16777216 MiB");
     assert_eq!(none, "pids: 0 is not allowed; allowed is from 1 to 4194304");
+    assert_eq!(nothing, "operations: 0 is not allowed; allowed is from 1 to 1000000000");
     assert!(
         no_core.starts_with("cpus: 0.000 cores is not allowed; allowed is from 0.010 cores"),
         "{no_core}"
@@ -93,7 +96,7 @@ fn nonsense_is_refused_by_field_value_and_what_is_allowed() {
 
 #[test]
 fn every_figure_has_a_bound_on_both_sides() {
-    let figures: [fn(Option<u64>) -> Wishes; 13] = [
+    let figures: [fn(Option<u64>) -> Wishes; 14] = [
         |memory_mb| with_limits(Limits { memory_mb, ..Limits::default() }),
         |n| with_limits(Limits { cpu_millis: n.and_then(|n| u32::try_from(n).ok()), ..Limits::default() }),
         |cpu_time_ms| with_limits(Limits { cpu_time_ms, ..Limits::default() }),
@@ -107,6 +110,7 @@ fn every_figure_has_a_bound_on_both_sides() {
         |idle_ms| Wishes { idle_ms, ..Wishes::default() },
         |max_life_ms| Wishes { max_life_ms, ..Wishes::default() },
         |requests| with_limits(Limits { network_requests: requests.filter(|n| *n > 0), ..Limits::default() }),
+        |operations| with_limits(Limits { operations, ..Limits::default() }),
     ];
     for (index, wish) in figures.into_iter().enumerate() {
         let absurd = u64::from(u32::MAX) * 4_096;

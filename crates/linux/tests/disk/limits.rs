@@ -16,6 +16,7 @@ const SMALL: Limits = Limits {
     processes: None,
     open_files: None,
     output_mb: None,
+    operations: None,
 };
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::Timestamp;
-use pinfold_logs::{Artifact, ArtifactError, ArtifactLimits, Artifacts, Keep, Objects};
+use pinfold_logs::{Artifact, ArtifactError, ArtifactLimits, Artifacts, Expiry, Keep, Objects};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const RUN: &str = "run_1";
@@ -121,9 +121,12 @@ async fn artifacts_go_when_they_are_old() {
 
     assert_eq!(shelf.artifacts.expire(Keep::default(), days(2)).await.unwrap(), 0);
     assert!(!orphan.exists());
+    let foretold = shelf.artifacts.clear_stale(Keep::default(), days(8), Expiry::Foretell).await.unwrap();
     assert_eq!(shelf.get("a").await.unwrap().1, b"x");
-    assert_eq!(shelf.artifacts.expire(Keep::default(), days(8)).await.unwrap(), 1);
+    let gone = shelf.artifacts.clear_stale(Keep::default(), days(8), Expiry::Remove).await.unwrap();
 
+    assert_eq!((foretold, foretold.count), (gone, 1));
+    assert!(gone.bytes > 1, "what describes it takes room too");
     assert!(shelf.get("a").await.is_none());
     assert_eq!(shelf.files(), 0);
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use pinfold_lifecycle::{Cleared, Timestamp};
+use pinfold_logs::Expiry;
 
 use crate::stage::{ID, Stage, written};
 
@@ -14,8 +15,10 @@ fn hours_from_now(hours: u64) -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap()).after_ms(hours * HOUR_MS)
 }
 
-fn cleared(cleaned: u64, skipped: u64) -> Cleared {
-    Cleared { cleaned, skipped }
+/// Which ones, whatever they took.
+async fn clear(stage: &Stage, age_ms: u64, now: Timestamp) -> (u64, u64) {
+    let Cleared { cleaned, skipped, .. } = stage.logs.clear_stale(age_ms, now, Expiry::Remove).await;
+    (cleaned, skipped)
 }
 
 async fn written_to() -> Stage {
@@ -35,12 +38,32 @@ async fn a_log_goes_when_it_is_old_enough_wherever_it_lies() {
             stage.logs.move_one(ID).await.unwrap();
         }
 
-        let early = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(1)).await;
-        assert_eq!((early, written(&stage.read_all().await, 7)), (cleared(0, 1), "text".into()));
-        let late = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3)).await;
+        let early = clear(&stage, 2 * HOUR_MS, hours_from_now(1)).await;
+        assert_eq!((early, written(&stage.read_all().await, 7)), ((0, 1), "text".into()));
+        let late = clear(&stage, 2 * HOUR_MS, hours_from_now(3)).await;
 
-        assert_eq!(late, cleared(1, 0));
-        assert_eq!(stage.logs.clear_stale(0, hours_from_now(3)).await, cleared(0, 0));
+        assert_eq!(late, (1, 0));
+        assert_eq!(clear(&stage, 0, hours_from_now(3)).await, (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_would_go_is_told_with_its_bytes_and_stays() {
+    for is_moved in [true, false] {
+        let stage = written_to().await;
+        stage.end().await;
+        if is_moved {
+            stage.logs.move_one(ID).await.unwrap();
+        }
+
+        let early = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(1), Expiry::Foretell).await;
+        let foretold = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), Expiry::Foretell).await;
+        let kept = written(&stage.read_all().await, 7);
+        let done = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), Expiry::Remove).await;
+
+        assert_eq!((early, kept), (Cleared { skipped: 1, ..Cleared::default() }, "text".into()));
+        assert_eq!((foretold, foretold.cleaned), (done, 1));
+        assert!(done.bytes >= "text".len() as u64, "{done:?}");
     }
 }
 
@@ -48,7 +71,7 @@ async fn a_log_goes_when_it_is_old_enough_wherever_it_lies() {
 async fn a_log_of_the_living_stays_however_old_it_is() {
     let stage = written_to().await;
 
-    assert_eq!(stage.logs.clear_stale(0, hours_from_now(1_000)).await, cleared(0, 1));
+    assert_eq!(clear(&stage, 0, hours_from_now(1_000)).await, (0, 1));
 
     assert_eq!(written(&stage.read_all().await, 7), "text");
 }
@@ -62,7 +85,7 @@ async fn where_logs_cannot_be_listed_none_goes_and_all_are_counted_as_skipped() 
     fs::rename(&logs, &aside).unwrap();
     fs::write(&logs, "no directory").unwrap();
 
-    assert_eq!(stage.logs.clear_stale(0, hours_from_now(1_000)).await, cleared(0, 1));
+    assert_eq!(clear(&stage, 0, hours_from_now(1_000)).await, (0, 1));
 
     fs::remove_file(&logs).unwrap();
     fs::rename(&aside, &logs).unwrap();

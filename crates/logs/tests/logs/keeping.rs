@@ -3,7 +3,7 @@
 use std::fs;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_logs::{Cursor, Keep, Missing};
+use pinfold_logs::{ArtifactLimits, Artifacts, Cursor, FiguresArchive, Keep, Missing, Objects};
 use pinfold_store::Seq;
 
 use crate::stage::{ID, Stage, all, written};
@@ -74,4 +74,20 @@ async fn segments_without_a_manifest_are_rubbish_after_a_day() {
 
     assert!(!place.exists());
     assert_eq!(written(&stage.read_all().await, 7), "text");
+}
+
+#[tokio::test]
+async fn figures_stay_for_ever_whatever_else_goes() {
+    let stage = ended().await;
+    stage.logs.move_one(ID).await.unwrap();
+    let objects = Objects::local(&stage.directory.join("objects")).unwrap();
+    FiguresArchive::new(objects.clone()).keep("2026-11-16", b"{}".to_vec()).await.unwrap();
+    let (nothing, later) = (Keep { logs_ms: 0, artifacts_ms: 0 }, days_from_now(10_000));
+
+    let artifacts = Artifacts::new(objects, ArtifactLimits::default()).expire(nothing, later).await.unwrap();
+    let logs = stage.logs.expire(nothing, later).await.unwrap();
+
+    assert_eq!((artifacts, logs), (0, 1));
+    let kept = stage.directory.join("objects/archive/figures/2026-11-16.json");
+    assert_eq!(fs::read_to_string(kept).unwrap(), "{}");
 }

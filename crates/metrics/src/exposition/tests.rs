@@ -79,6 +79,7 @@ fn what_can_be_counted_is_told_before_it_was() {
         "pinfold_executions_total{agent_type=\"VALIDATION\",cause=\"time_limit\"} 0.0",
         "pinfold_execution_failures_total{agent_type=\"other\"} 0.0",
         "pinfold_stop_attempts_total{outcome=\"still_present\"} 0.0",
+        "pinfold_timeout_cleanups_total{outcome=\"quarantined\"} 0.0",
         "pinfold_probes_total{kind=\"ping\",verdict=\"failed\"} 0.0",
         "pinfold_orphans_found_total 0.0",
         "pinfold_cleanup_runs_total{layer=\"scheduled\",outcome=\"failed\"} 0.0",

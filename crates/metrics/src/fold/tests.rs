@@ -267,3 +267,86 @@ fn a_start_has_failed_where_nobody_had_any_use_of_it() {
     assert!(!is_failed_start(Cause::Lost, [&Fact::Created, &ready()]));
     assert!(!is_failed_start(Cause::StoppedByUser, [&Fact::Created]));
 }
+
+/// Proven gone, and in quarantine instead.
+fn cleaned_up(sums: &Sums) -> (u64, u64) {
+    (sums.get(TIMEOUT_CLEANUPS, &[GONE]), sums.get(TIMEOUT_CLEANUPS, &[QUARANTINED]))
+}
+
+fn ending(cause: Cause) -> Fact {
+    Fact::ExecutionEnding { execution: FIRST, cause }
+}
+
+fn quarantined() -> Fact {
+    Fact::Quarantined { generation: Generation(1), failure: StopFailure::DeadlinePassed }
+}
+
+#[test]
+fn what_ends_because_its_time_ran_out_is_cleaned_up_once_it_is_proven_gone() {
+    let sandbox = |cause| {
+        let fate = [Fact::Created, ready(), Fact::EndDecided { cause }, stop(1), freed(), ended(cause)];
+        cleaned_up(&counted(&fate.map(|fact| (0, fact))))
+    };
+    let execution = |cause| {
+        let fate = [ready(), ending(cause), execution_ended(Outcome::ended_for(cause))];
+        cleaned_up(&counted(&fate.map(|fact| (0, fact))))
+    };
+
+    for cause in [Cause::TimeLimit, Cause::Inactivity, Cause::Idle, Cause::MaxLife] {
+        assert_eq!((sandbox(cause), execution(cause)), ((1, 0), (1, 0)), "{cause:?}");
+    }
+    for cause in [Cause::StoppedByUser, Cause::Cancelled, Cause::MemoryLimit] {
+        assert_eq!((sandbox(cause), execution(cause)), ((0, 0), (0, 0)), "{cause:?}");
+    }
+}
+
+#[test]
+fn an_execution_that_ends_with_the_time_of_its_sandbox_is_cleaned_up_with_it_and_not_twice() {
+    let sums = counted(&a_life(Cause::StoppedByUser, Outcome::exited(0)));
+    let together = counted(&[
+        (0, Fact::Created),
+        (9, Fact::EndDecided { cause: Cause::MaxLife }),
+        (9, stop(1)),
+        (12, freed()),
+        (12, execution_ended(Outcome::ended_for(Cause::MaxLife))),
+        (12, ended(Cause::MaxLife)),
+    ]);
+
+    assert_eq!((cleaned_up(&sums), cleaned_up(&together)), ((0, 0), (1, 0)));
+}
+
+#[test]
+fn what_could_not_be_proven_gone_after_its_time_stays_uncleaned_whenever_the_proof_comes() {
+    let sandbox = counted(&[
+        (0, Fact::Created),
+        (9, Fact::EndDecided { cause: Cause::MaxLife }),
+        (9, stop(5)),
+        (40, quarantined()),
+        (90_000, freed()),
+        (90_000, ended(Cause::MaxLife)),
+    ]);
+    let execution = counted(&[
+        (0, ready()),
+        (5, ending(Cause::TimeLimit)),
+        (9, Fact::EndDecided { cause: Cause::ProviderError }),
+        (9, stop(5)),
+        (40, quarantined()),
+        (90_000, freed()),
+        (90_000, execution_ended(Outcome::ended_for(Cause::TimeLimit))),
+        (90_000, ended(Cause::ProviderError)),
+    ]);
+    let by_a_user = counted(&[(0, Fact::EndDecided { cause: Cause::StoppedByUser }), (40, quarantined())]);
+
+    assert_eq!((cleaned_up(&sandbox), cleaned_up(&execution)), ((0, 1), (0, 1)));
+    assert_eq!((cleaned_up(&by_a_user), by_a_user.total(QUARANTINES)), ((0, 0), 1));
+}
+
+#[test]
+fn what_ends_in_the_pool_was_neither_a_failed_start_nor_cleaned_up_for_anybody() {
+    let pooled = |cause| counted(&[(0, Fact::Pooled), (9, Fact::EndDecided { cause }), (9, ended(cause))]);
+
+    assert!(!is_failed_start(Cause::StartFailed, [&Fact::Pooled]));
+    assert!(is_failed_start(Cause::StartFailed, [&Fact::Pooled, &Fact::Created]));
+    assert_eq!(pooled(Cause::StartFailed).total(STARTS_FAILED), 0);
+    assert_eq!(cleaned_up(&pooled(Cause::Idle)), (0, 0));
+}

@@ -30,6 +30,8 @@ fn rates_are_those_worked_out_by_hand() {
     sums.add(INACTIVITY, &["none"], 4);
     sums.add(STOP_ATTEMPTS, &["gone"], 19);
     sums.add(STOP_ATTEMPTS, &["still_present"], 1);
+    sums.add(TIMEOUT_CLEANUPS, &["gone"], 9);
+    sums.add(TIMEOUT_CLEANUPS, &["quarantined"], 1);
     sums.add(PROBES, &["probe", "passed"], 6);
     sums.add(PROBES, &["probe", "failed"], 1);
     sums.add(PROBES, &["probe", "unknown"], 1);
@@ -39,7 +41,8 @@ fn rates_are_those_worked_out_by_hand() {
 
     assert_eq!(rates.failure, Some(0.25));
     assert_eq!((rates.timeout, rates.inactivity), (Some(0.05), Some(0.2)));
-    assert_eq!((rates.stop_success, rates.health_check_failure), (Some(0.95), Some(0.25)));
+    assert_eq!((rates.stop_success, rates.timeout_cleanup_success), (Some(0.95), Some(0.9)));
+    assert_eq!(rates.health_check_failure, Some(0.25));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use pinfold_api::{AlertEvent, AlertNotice};
 
+use super::notice::impact_in_words;
 use super::{Smtp, SmtpSecurity};
 
 #[derive(Debug, thiserror::Error)]
@@ -92,19 +93,14 @@ fn subject(notice: &AlertNotice) -> String {
 
 fn text(notice: &AlertNotice) -> String {
     let since = notice.since.as_deref().unwrap_or("-");
-    let share =
-        |rate: Option<f64>| rate.map_or("unknown".to_owned(), |rate| format!("{:.1} %", rate * 100.0));
-    let executions = notice.impact.executions.map_or("unknown".to_owned(), |count| count.to_string());
     format!(
-        "{}\n\nAlert:    {}\nAt:       {}\nSince:    {since}\nLevel:    {}\nAffects:  {}\nRunbook:  {}\n\n\
-         Executions that ended lately: {executions}, failed {}, timed out {}\n",
+        "{}\n\nAlert:    {}\nAt:       {}\nSince:    {since}\nLevel:    {}\nAffects:  {}\nRunbook:  {}\n\n{}\n",
         notice.message,
         notice.name,
         notice.at,
         notice.level,
         notice.affects.join(", "),
         notice.runbook,
-        share(notice.impact.failure_rate),
-        share(notice.impact.timeout_rate),
+        impact_in_words(&notice.impact),
     )
 }

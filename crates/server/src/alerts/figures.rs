@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use pinfold_alerts::{Event, Figures, Subject};
+use pinfold_alerts::{Event, Figures, Pace, Subject};
 use pinfold_lifecycle::{AdmissionLimits, Lease, State, StopFailure, Timestamp, Totals, status};
+use pinfold_metrics::{Latency, Sums};
 use pinfold_provider::{Capacity, Provider};
-use pinfold_store::{Filter, Row, Store};
+use pinfold_store::{Filter, Measures, Row, Store, StoreError};
 use tokio::time::timeout;
 
 use super::Seen;
@@ -28,11 +29,17 @@ impl Service {
             Ok(present) => present.tell(&mut figures),
             Err(failure) => tracing::warn!(why = failure.detail.message, "alerts do not see the sandboxes"),
         }
+        let counts = self.counts().await.unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "alerts do not see what was counted");
+            Counts::default()
+        });
+        (figures.exec_start, figures.execution) =
+            (counts.pace(Latency::ExecStart), counts.pace(Latency::Execution));
         match self.lately(now).await {
-            Ok(lately) => tell_lately(&lately, self.turned_away().await, &mut figures),
+            Ok(lately) => tell_lately(&lately, counts.lately.refused_by_host(), &mut figures),
             Err(failure) => {
-                // Whoever timed out may still be among those that cannot be seen.
-                figures.events = None;
+                // Whoever timed out or was lost may still be among those that cannot be seen.
+                (figures.events, figures.corrupted) = (None, None);
                 tracing::warn!(why = failure.detail.message, "alerts do not see the history");
             }
         }
@@ -66,15 +73,23 @@ impl Service {
         Ok(self.desk().tail.lock().await.since(self.host().store.as_ref(), from).await?)
     }
 
-    /// Who asked for a sandbox and was refused because the host has no room. Of that the history says nothing.
-    async fn turned_away(&self) -> u64 {
-        match self.sums_of(self.rules().alerts.window).await {
-            Ok(sums) => sums.refused_by_host(),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "alerts do not see who was refused");
-                0
-            }
-        }
+    async fn counts(&self) -> Result<Counts, StoreError> {
+        let lately = self.sums_of(self.rules().alerts.window).await?;
+        Ok(Counts { lately, ever: Sums(self.host().store.counted().await?) })
+    }
+}
+
+/// What the tail of the history does not tell: who was refused because the host has no room, and how long things take.
+#[derive(Default)]
+struct Counts {
+    lately: Sums,
+    ever: Sums,
+}
+
+impl Counts {
+    fn pace(&self, what: Latency) -> Pace {
+        let p95 = |sums: &Sums| sums.all_times(what).percentiles().map(|it| it.p95);
+        Pace { lately: p95(&self.lately), usually: p95(&self.ever) }
     }
 }
 
@@ -120,7 +135,9 @@ impl Present {
 fn tell_lately(lately: &Lately, turned_away: u64, figures: &mut Figures) {
     let starts = lately.starts + turned_away;
     figures.executions = Some(lately.executions);
-    figures.failure_rate = Some(share(lately.failed, lately.executions));
+    let outcomes = lately.executions + lately.failed_starts;
+    figures.outcomes = Some(outcomes);
+    figures.failure_rate = Some(share(lately.failed + lately.failed_starts, outcomes));
     figures.timeout_rate = Some(share(lately.timed_out, lately.executions));
     figures.inactivity_rate = Some(share(lately.inactive, lately.executions));
     figures.starts = Some(starts);
@@ -128,6 +145,7 @@ fn tell_lately(lately: &Lately, turned_away: u64, figures: &mut Figures) {
     figures.stops = Some(lately.stops);
     figures.stop_failure_rate = Some(share(lately.stops_failed, lately.stops));
     figures.orphaned = Some(lately.strays.len() as u64);
+    figures.corrupted = figures.corrupted.map(|unreadable| unreadable + lately.lost.len() as u64);
     match &mut figures.events {
         // What could not be looked at may be stuck.
         None => {}

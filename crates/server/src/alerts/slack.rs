@@ -8,6 +8,7 @@ use pinfold_api::{AlertEvent, AlertNotice, AlertSeverity};
 use serde_json::{Value, json};
 
 use super::Hidden;
+use super::notice::impact_in_words;
 use super::post::PostError;
 
 pub(super) fn request(to: &Hidden, notice: &AlertNotice) -> Result<Request<Full<Bytes>>, PostError> {
@@ -32,7 +33,10 @@ fn body(notice: &AlertNotice) -> Value {
         "blocks": [
             { "type": "header", "text": { "type": "plain_text", "text": headline, "emoji": true } },
             { "type": "section", "text": { "type": "mrkdwn", "text": harmless(&notice.message) } },
-            { "type": "context", "elements": [{ "type": "mrkdwn", "text": details }] },
+            { "type": "context", "elements": [
+                { "type": "mrkdwn", "text": details },
+                { "type": "plain_text", "text": impact_in_words(&notice.impact) },
+            ] },
         ],
     })
 }

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pinfold_lifecycle::{Cause, Fact, Outcome, SandboxId, Timestamp};
-use pinfold_metrics::{has_failed, has_timed_out};
-use pinfold_store::{HistoryRow, Seq, Store, StoreError, step_of};
+use pinfold_metrics::{has_failed, has_timed_out, is_failed_start, may_be_failed_start};
+use pinfold_store::{HistoryRow, Measures, Seq, Store, StoreError, step_of};
 
 /// Read at a time.
 const ROWS: usize = 1_000;
+/// How far back a sandbox that ended is looked at.
+const LOOK_BACK: usize = 1_000;
 const SECOND_MS: u64 = 1_000;
 
 /// The end of the history, as far as alerts go by it.
@@ -27,6 +29,7 @@ enum Counted {
     Stopped,
     StopFailed,
     Stray { of: SandboxId },
+    Lost { of: SandboxId },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,8 @@ impl End {
 pub(super) struct Lately {
     pub(super) executions: u64,
     pub(super) failed: u64,
+    /// Sandboxes that ended before anybody had any use of them. No execution tells of these.
+    pub(super) failed_starts: u64,
     pub(super) timed_out: u64,
     pub(super) inactive: u64,
     pub(super) starts: u64,
@@ -62,18 +67,27 @@ pub(super) struct Lately {
     pub(super) stops_failed: u64,
     pub(super) strays: BTreeSet<SandboxId>,
     pub(super) timeouts: BTreeSet<SandboxId>,
+    /// Those whose body was not there any more, or did not know what ran in it.
+    pub(super) lost: BTreeSet<SandboxId>,
 }
 
 impl Tail {
     /// Reads on, and says what happened since a moment.
-    pub(super) async fn since(&mut self, store: &impl Store, from: Timestamp) -> Result<Lately, StoreError> {
+    pub(super) async fn since(
+        &mut self,
+        store: &(impl Store + Measures),
+        from: Timestamp,
+    ) -> Result<Lately, StoreError> {
         let mut at = match self.read_to {
             Some(at) => at,
             None => first_after(store, from).await?,
         };
         loop {
             let rows = store.history(None, at, ROWS).await?;
+            // First what can fail: rows that were added are not read again.
+            let failed_starts = failed_starts_in(store, &rows).await?;
             rows.iter().for_each(|row| self.add(row));
+            failed_starts.into_iter().for_each(|at| self.second(at).failed_starts += 1);
             at = rows.last().map_or(at, |row| row.seq);
             self.read_to = Some(at);
             if rows.len() < ROWS {
@@ -89,9 +103,29 @@ impl Tail {
 
     fn add(&mut self, row: &HistoryRow) {
         if let Some(counted) = counted(row) {
-            self.seconds.entry(step_of(row.record.at, SECOND_MS)).or_default().add(counted);
+            self.second(row.record.at).add(counted);
         }
     }
+
+    fn second(&mut self, at: Timestamp) -> &mut Lately {
+        self.seconds.entry(step_of(at, SECOND_MS)).or_default()
+    }
+}
+
+/// When they ended. What came before an end is asked for only where it may have been a failed start.
+async fn failed_starts_in(store: &impl Measures, rows: &[HistoryRow]) -> Result<Vec<Timestamp>, StoreError> {
+    let mut ended_at = Vec::new();
+    for row in rows {
+        let Fact::Ended { cause } = row.record.fact else { continue };
+        if !may_be_failed_start(cause) {
+            continue;
+        }
+        let own = store.records_up_to(row.sandbox, row.seq, LOOK_BACK).await?;
+        if is_failed_start(cause, own.iter().map(|row| &row.record.fact)) {
+            ended_at.push(row.record.at);
+        }
+    }
+    Ok(ended_at)
 }
 
 /// A place in the history with little before it that is younger. Halves what is left until it is one page.
@@ -117,6 +151,9 @@ fn counted(row: &HistoryRow) -> Option<Counted> {
         Fact::LeaseFreed { .. } => Some(Counted::Stopped),
         Fact::StopFailed { .. } => Some(Counted::StopFailed),
         Fact::StrayFound { .. } => Some(Counted::Stray { of }),
+        Fact::EndDecided { cause: Cause::Lost } | Fact::TryFailed { cause: Cause::Lost, .. } => {
+            Some(Counted::Lost { of })
+        }
         _ => None,
     }
 }
@@ -144,23 +181,37 @@ impl Lately {
                 self.stops_failed += 1;
             }
             Counted::Stray { of } => drop(self.strays.insert(of)),
+            Counted::Lost { of } => drop(self.lost.insert(of)),
         }
     }
 
     fn add_all(&mut self, other: &Self) {
         let Self {
-            executions, failed, timed_out, inactive, starts, starts_failed, stops, stops_failed, ..
+            executions,
+            failed,
+            failed_starts,
+            timed_out,
+            inactive,
+            starts,
+            starts_failed,
+            stops,
+            stops_failed,
+            strays,
+            timeouts,
+            lost,
         } = other;
         self.executions += executions;
         self.failed += failed;
+        self.failed_starts += failed_starts;
         self.timed_out += timed_out;
         self.inactive += inactive;
         self.starts += starts;
         self.starts_failed += starts_failed;
         self.stops += stops;
         self.stops_failed += stops_failed;
-        self.strays.extend(&other.strays);
-        self.timeouts.extend(&other.timeouts);
+        self.strays.extend(strays);
+        self.timeouts.extend(timeouts);
+        self.lost.extend(lost);
     }
 }
 
@@ -199,6 +250,22 @@ mod tests {
 
         assert_eq!((lately.executions, lately.failed), (5, 5));
         assert_eq!((lately.timed_out, lately.inactive, lately.timeouts.len()), (4, 1, 4));
+    }
+
+    #[test]
+    fn a_sandbox_that_was_lost_is_counted_once_however_often_and_other_ends_are_not() {
+        let lost = || Fact::EndDecided { cause: Cause::Lost };
+        let tried = || Fact::TryFailed { generation: Generation(1), cause: Cause::Lost, why: String::new() };
+        let other = || Fact::EndDecided { cause: Cause::HostRestarted };
+        let mut tail = Tail::default();
+        for (of, at, fact) in [(1, 100, tried()), (1, 5_000, lost()), (2, 900, lost()), (3, 900, other())] {
+            tail.add(&row(of, at, fact));
+        }
+
+        let mut lately = Lately::default();
+        tail.seconds.values().for_each(|second| lately.add_all(second));
+
+        assert_eq!(lately.lost, BTreeSet::from([SandboxId(1), SandboxId(2)]));
     }
 
     #[test]

@@ -68,6 +68,7 @@ fn result(report: &CleanupReport) -> api::CleanupResult {
         failed: report.failed.iter().map(failed).collect(),
         kept: report.kept.iter().map(kept).collect(),
         pruned: report.pruned,
+        pruned_bytes: report.pruned_bytes,
         resources: report.levels.iter().map(level).collect(),
         not_measured: report.not_measured.iter().map(|it| resource(*it).to_owned()).collect(),
         began_at: moment(report.began_at),

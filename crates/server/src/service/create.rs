@@ -228,6 +228,7 @@ fn wishes(limits: &LimitsWish) -> Wishes {
             disk_mb: limits.disk_mb,
             processes: limits.processes,
             output_mb: limits.output_mb,
+            operations: limits.operations,
             ..Limits::default()
         },
         execution: ExecutionLimits { timeout_ms: limits.timeout_ms, inactivity_ms: limits.inactivity_ms },

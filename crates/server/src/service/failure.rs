@@ -228,6 +228,7 @@ fn limit_on_the_wire(typed: &'static str) -> &'static str {
         "disk" => "limits.disk_mb",
         "pids" => "limits.processes",
         "output" => "limits.output_mb",
+        "operations" => "limits.operations",
         "max-life" => "limits.max_life_ms",
         "timeout" => "limits.timeout_ms",
         "inactivity-timeout" => "limits.inactivity_ms",

@@ -129,6 +129,8 @@ fn as_indicator(severity: AlertSeverity) -> Indicator {
 
 #[cfg(test)]
 mod tests {
+    use pinfold_alerts::Pace;
+
     use super::*;
 
     fn firing(severity: AlertSeverity) -> ActiveAlert {
@@ -153,7 +155,10 @@ mod tests {
             executions: Some(100),
             timeout_rate: Some(0.0),
             inactivity_rate: Some(0.0),
+            outcomes: Some(100),
             failure_rate: Some(0.0),
+            exec_start: Pace::default(),
+            execution: Pace::default(),
             stops: Some(100),
             stop_failure_rate: Some(0.0),
             starts: Some(100),
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!((read(&quiet()), read(&crowded)), (Indicator::Healthy, Indicator::Healthy));
         assert_eq!(read(&Figures { failure_rate: Some(0.3), ..quiet() }), Indicator::Critical);
         assert_eq!(
-            read(&Figures { executions: Some(1), failure_rate: Some(1.0), ..quiet() }),
+            read(&Figures { outcomes: Some(1), failure_rate: Some(1.0), ..quiet() }),
             Indicator::Healthy
         );
     }

@@ -25,7 +25,7 @@ impl From<NoRoom> for Failure {
     fn from(no_room: NoRoom) -> Self {
         let told = |code| Self::new(code, no_room.to_string()).retry_after_ms(LATER_MS);
         match &no_room {
-            NoRoom::LowDisk { available_mb, needed_mb, cleared: Cleared { cleaned, skipped } } => {
+            NoRoom::LowDisk { available_mb, needed_mb, cleared: Cleared { cleaned, skipped, .. } } => {
                 told(ErrorCode::LowCapacity)
                     .with("resource", "disk")
                     .with("available_mb", *available_mb)

@@ -233,6 +233,7 @@ fn limits(stored: &Stored) -> api::Limits {
         processes: spec.limits.processes,
         open_files: spec.limits.open_files,
         output_mb: spec.limits.output_mb,
+        operations: spec.limits.operations,
     }
 }
 

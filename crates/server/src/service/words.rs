@@ -37,6 +37,7 @@ pub(super) fn cause(cause: Cause) -> api::Cause {
         Cause::DiskLimit => api::Cause::DiskLimit,
         Cause::ProcessLimit => api::Cause::ProcessLimit,
         Cause::OutputLimit => api::Cause::OutputLimit,
+        Cause::OperationLimit => api::Cause::OperationLimit,
         Cause::StartDeadline => api::Cause::StartDeadline,
         Cause::StartFailed => api::Cause::StartFailed,
         Cause::ProbeFailed => api::Cause::ProbeFailed,

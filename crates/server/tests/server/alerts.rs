@@ -1,9 +1,13 @@
 //! Alerts from the figure to whoever is called: real sandboxes, real receivers.
 
 mod calls;
+mod cleanups;
+mod counts;
 mod crashes;
 mod mail;
+mod rates;
 mod receiver;
+mod room;
 mod sandboxes;
 mod surface;
 
@@ -14,7 +18,9 @@ use pinfold_alerts::{Alert, Level, Rule, Rules as AlertRules};
 use pinfold_server::Rules;
 use pinfold_server::alerts::{AlertsConfig, Hidden, Perseverance, Receivers, Webhook};
 
-use crate::ground::rules;
+use serde_json::Value;
+
+use crate::ground::{Ground, rules};
 
 const SECRET: &str = "nobody but the two of us knows this";
 
@@ -43,6 +49,32 @@ pub(crate) fn hasty(let_fire: &[(Alert, Rule)]) -> AlertsConfig {
 const ALWAYS: Rule = Rule { threshold: -1.0, sustained_ms: 0, minimum: 0 };
 /// Above none.
 pub(crate) const ANY: Rule = Rule { threshold: 0.0, sustained_ms: 0, minimum: 0 };
+
+/// Above so many.
+fn above(threshold: f64) -> Rule {
+    Rule { threshold, ..ANY }
+}
+
+/// For as long as a test can wait.
+fn before_long(rule: Rule) -> Rule {
+    Rule { sustained_ms: 200, ..rule }
+}
+
+async fn until_it_is(ground: &Ground, alert: Alert, state: &str) -> Value {
+    let found = |answer: &Value| of(answer, alert).filter(|it| it["state"] == state).cloned();
+    ground.until(&format!("{alert} is {state}"), "/api/alerts", found).await
+}
+
+/// Which state it is in when its figure is this.
+async fn state_of(ground: &Ground, alert: Alert, value: f64) -> String {
+    let found = |answer: &Value| of(answer, alert).filter(|it| it["value"] == value).cloned();
+    let seen = ground.until(&format!("{alert} has the figure {value}"), "/api/alerts", found).await;
+    seen["state"].as_str().unwrap().to_owned()
+}
+
+fn of(answer: &Value, alert: Alert) -> Option<&Value> {
+    answer["alerts"].as_array().unwrap().iter().find(|it| it["name"] == alert.name())
+}
 
 fn to_webhook(mut config: AlertsConfig, url: &str) -> AlertsConfig {
     let webhook = Webhook { url: Hidden(url.to_owned()), secret: Some(Hidden(SECRET.to_owned())) };

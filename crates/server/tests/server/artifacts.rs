@@ -30,6 +30,24 @@ async fn an_artifact_is_read_as_it_was_written_and_runs_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_of_two_hundred_megabytes_is_kept_whole() {
+    on_server(|ground| async move {
+        let script = "head -c 200000000 /dev/zero > big; printf end >> big; sha256sum big | cut -d' ' -f1";
+        let context = json!({ "script": script, "artifacts": ["big"] });
+        let body = json!({ "taskId": "t", "agentType": "VALIDATION", "context": context });
+        let run = ground.post("/api/agents/execute", body).await.json();
+        let sum = run["output"]["stdout"].as_str().unwrap().trim().to_owned();
+
+        let listed = ground.get(run["links"]["artifacts"].as_str().unwrap()).await.json();
+        let content = ground.get(listed[0]["url"].as_str().unwrap()).await;
+
+        assert_eq!((&listed[0]["sha256"], &listed[0]["size"]), (&json!(sum), &json!(200_000_003)), "{run:#}");
+        assert_eq!((content.bytes.len(), content.bytes.ends_with(b"end")), (200_000_003, true));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_artifact_is_told() {
     on_server(|ground| async move {
         let id = ground.sandbox().await;

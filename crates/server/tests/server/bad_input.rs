@@ -24,6 +24,7 @@ async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
                 "limits.timeout_ms",
             ),
             ("POST", create, json!({ "limits": { "processes": 0 } }), "limits.processes"),
+            ("POST", create, json!({ "limits": { "operations": 0 } }), "limits.operations"),
             ("POST", create, json!({ "agent_type": "POET" }), "agent_type"),
             ("POST", create, json!({ "image": "nowhere" }), "image"),
             ("POST", create, json!({ "network": "all" }), "network"),

@@ -21,13 +21,13 @@ const DISK_MB: u64 = 192;
 const KEEP_MB: u64 = 64;
 
 /// A small filesystem. It is gone with this, also if something in it is still open.
-struct SmallDisk {
-    at: PathBuf,
+pub(crate) struct SmallDisk {
+    pub(crate) at: PathBuf,
     _below: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    fn mount() -> Self {
+    pub(crate) fn mount() -> Self {
         let below = tempfile::tempdir().unwrap();
         let at = below.path().join("disk");
         std::fs::create_dir(&at).unwrap();
@@ -50,7 +50,7 @@ fn left_mb(path: &Path) -> u64 {
 }
 
 /// Writes until so much is left, or nothing at all.
-fn fill(file: &Path, leave_mb: u64) {
+pub(crate) fn fill(file: &Path, leave_mb: u64) {
     let mut open = File::options().create(true).append(true).open(file).unwrap();
     let block = vec![7_u8; 64 << 10];
     while left_mb(file) > leave_mb || leave_mb == 0 {

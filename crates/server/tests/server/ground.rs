@@ -1,6 +1,7 @@
 //! One server for one test, on a port and a data directory of its own. It ends with its sandboxes when the test does,
 //! however that ends.
 
+mod rows;
 mod strays;
 
 use std::collections::BTreeSet;
@@ -120,7 +121,7 @@ where
     on_ground(Ground::begin_with(data, ServerConfig::default(), engine).await, test).await;
 }
 
-async fn on_ground<F, Fut>(ground: Ground, test: F)
+pub(crate) async fn on_ground<F, Fut>(ground: Ground, test: F)
 where
     F: FnOnce(Arc<Ground>) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,

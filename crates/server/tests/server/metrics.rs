@@ -7,7 +7,9 @@ use std::time::Duration;
 use hyper::Method;
 use pinfold_api::ErrorCode;
 use pinfold_engine::OnExit;
+use pinfold_lifecycle::Timestamp;
 use pinfold_server::http::ServerConfig;
+use pinfold_store::{Measures, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::ground::{Ground, on_server, on_server_with, service_on};
@@ -66,6 +68,7 @@ async fn prometheus_is_told_what_happened() {
         assert_eq!(value("pinfold_execution_timeouts_total{agent_type=\"HASTY\"}"), Some(1.0));
         assert_eq!(value("pinfold_sandboxes_ended_total{cause=\"stopped_by_user\"}"), Some(1.0));
         assert_eq!(value("pinfold_stop_attempts_total{outcome=\"gone\"}"), Some(1.0));
+        assert_eq!(value("pinfold_timeout_cleanups_total{outcome=\"gone\"}"), Some(1.0));
         assert_eq!(value("pinfold_create_seconds_count"), Some(2.0));
         assert_eq!(value("pinfold_exec_start_seconds_count"), Some(3.0));
         assert_eq!(value("pinfold_stop_seconds_count"), Some(1.0));
@@ -110,6 +113,7 @@ async fn the_same_is_told_as_a_document_in_groups_and_what_is_not_known_is_null(
             (&told["rates"]["stop_success"], &told["rates"]["inactivity"]),
             (&json!(1.0), &json!(0.0))
         );
+        assert_eq!(told["rates"]["timeout_cleanup_success"], 1.0, "its processes are gone: {told:#}");
         let (p50, p99) = (&told["latencies"]["stop"]["p50"], &told["latencies"]["stop"]["p99"]);
         assert!(p50.as_f64().unwrap() > 0.0 && p50.as_f64() <= p99.as_f64(), "{told:#}");
         let executions = &told["latencies"]["execution"];
@@ -216,6 +220,25 @@ async fn figures_need_a_token_that_may_look_and_names_carry_no_id() {
         );
         assert!(text.contains("route=\"/api/sandbox/{id}\""));
         assert!(text.contains("route=\"none\",status=\"4xx\""));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_day_that_is_past_its_time_goes_from_the_store_to_the_archive() {
+    let config = ServerConfig { keep_figures: Duration::from_secs(1), ..ServerConfig::default() };
+    on_server_with(config, |ground| async move {
+        let store = SqliteStore::open(&ground.data.path().join("store")).unwrap();
+        let long_ago = Timestamp(86_400_000);
+        store.sample(long_ago, BTreeMap::from([("active".to_owned(), 3.0)])).await.unwrap();
+
+        while !store.measured(long_ago, long_ago.after_ms(1)).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+
+        let archived = ground.data.path().join("objects/archive/figures/1970-01-02.json");
+        let document: Value = serde_json::from_slice(&std::fs::read(archived).unwrap()).unwrap();
+        assert_eq!(document["steps"][0]["gauges"]["active"]["sum"], 3.0, "{document}");
     })
     .await;
 }

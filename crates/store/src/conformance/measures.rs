@@ -1,4 +1,5 @@
-//! Promises about figures: what is counted is counted once, whoever counts; minutes become quarters of hours, and go.
+//! Promises about figures: what is counted is counted once, whoever counts; minutes become quarters of hours,
+//! and go when they are closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub async fn a_minute_is_looked_at_once(subject: &dyn Subject) {
     assert_eq!(all(subject).await[0].sums, sums(&[("a", 1)]));
 }
 
-pub async fn old_minutes_become_quarters_of_hours_and_go_in_the_end(subject: &dyn Subject) {
+pub async fn old_minutes_become_quarters_of_hours(subject: &dyn Subject) {
     let measures = subject.measures();
     for minute in 0..45 {
         let minutes = one_minute(at_minute(minute), &[("a", 1), ("max.b", minute)]);
@@ -96,16 +97,58 @@ pub async fn old_minutes_become_quarters_of_hours_and_go_in_the_end(subject: &dy
         measures.sample(at_minute(minute), gauges(f64::from(u32::try_from(minute).unwrap()))).await.unwrap();
     }
 
-    measures.thin_out(at_minute(30), at_minute(0)).await.unwrap();
-    let thinned = all(subject).await;
-    measures.thin_out(at_minute(30), at_minute(15)).await.unwrap();
-    let rest = all(subject).await;
+    measures.thin_out(at_minute(30)).await.unwrap();
+    measures.thin_out(at_minute(30)).await.unwrap();
 
+    let thinned = all(subject).await;
     let quarters: Vec<_> = thinned.iter().filter(|it| it.step_ms == 15 * MINUTE).collect();
-    assert_eq!((thinned.len(), quarters.len(), rest.len()), (17, 2, 16));
+    assert_eq!((thinned.len(), quarters.len()), (17, 2));
     assert_eq!(quarters[1].sums, sums(&[("a", 15), ("max.b", 29)]));
     assert_eq!((quarters[0].gauges["active"].mean(), quarters[1].gauges["active"].mean()), (7.0, 22.0));
     assert_eq!(measures.counted().await.unwrap()["a"], 45);
+}
+
+pub async fn what_is_closed_is_quarters_of_hours_that_nothing_changes(subject: &dyn Subject) {
+    let measures = subject.measures();
+    for minute in 0..45 {
+        let minutes = one_minute(at_minute(minute), &[("a", 1)]);
+        measures.count(Count { span: None, minutes }).await.unwrap();
+    }
+
+    measures.close(at_minute(44)).await.unwrap();
+    let closed = measures.measured(at_minute(0), at_minute(30)).await.unwrap();
+    let late = Count { span: None, minutes: one_minute(at_minute(3), &[("a", 100)]) };
+    assert!(measures.count(late).await.unwrap());
+    assert!(measures.sample(at_minute(3), gauges(4.0)).await.unwrap());
+    measures.close(at_minute(15)).await.unwrap();
+    let after = all(subject).await;
+
+    assert_eq!(closed.iter().map(|it| it.sums["a"]).collect::<Vec<_>>(), [15, 15]);
+    assert_eq!(after[..2], closed);
+    let first_open = (after[2].at, after[2].sums["a"], after[2].gauges["active"].mean());
+    assert_eq!(first_open, (at_minute(30), 101, 4.0), "nothing is lost");
+    assert_eq!(measures.counted().await.unwrap()["a"], 145);
+}
+
+pub async fn only_what_is_closed_is_dropped(subject: &dyn Subject) {
+    let measures = subject.measures();
+    assert_eq!(measures.oldest_measured().await.unwrap(), None);
+    for minute in [3, 20, 40] {
+        measures.sample(at_minute(minute), gauges(1.0)).await.unwrap();
+    }
+    measures.drop_closed(at_minute(45)).await.unwrap();
+    assert_eq!(
+        (all(subject).await.len(), measures.oldest_measured().await.unwrap()),
+        (3, Some(at_minute(3)))
+    );
+
+    measures.close(at_minute(30)).await.unwrap();
+    measures.drop_closed(at_minute(15)).await.unwrap();
+    let rest = all(subject).await;
+    measures.drop_closed(at_minute(45)).await.unwrap();
+
+    assert_eq!(rest.iter().map(|it| it.at).collect::<Vec<_>>(), [at_minute(15), at_minute(40)]);
+    assert_eq!(measures.oldest_measured().await.unwrap(), Some(at_minute(40)));
 }
 
 pub async fn what_was_measured_is_found_by_its_time(subject: &dyn Subject) {

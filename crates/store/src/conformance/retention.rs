@@ -22,12 +22,15 @@ pub async fn only_what_is_settled_is_pruned(subject: &dyn Subject) {
     world.later(1_000);
     world.end(2).await;
 
+    let prunable = world.store.prunable(retention(world.now)).await.unwrap();
     let pruned = world.store.prune(retention(world.now), 10).await.unwrap();
+    let left_to_prune = world.store.prunable(retention(world.now)).await.unwrap();
     let again = world.store.prune(retention(world.now), 10).await.unwrap();
     let late = world.store.prune(retention(world.now.after_ms(1)), 10).await.unwrap();
 
     let gone = [pruned, again, late].map(|it| (it.sandboxes, it.more));
     assert_eq!(gone, [(1, false), (0, false), (1, false)]);
+    assert_eq!((prunable, left_to_prune), (1, 0), "it is told ahead");
     let left = world.store.list(Filter::All, None, 10).await.unwrap();
     assert_eq!(left.iter().map(|row| row.id().0).collect::<Vec<_>>(), [3]);
     assert!(world.store.execution(ExecutionId(11)).await.unwrap().is_none());

@@ -19,6 +19,10 @@ type Gauges = BTreeMap<String, Gauge>;
 
 /// Minutes that become quarters of hours in one transaction: more than a day has.
 const MINUTES_AT_ONCE: i64 = 1_500;
+/// What SQLite takes for no limit.
+const ALL: i64 = -1;
+/// The row of `meta` that says what is closed.
+const CLOSED_TO: &str = "figures_closed_to";
 /// Names that begin so keep their largest number.
 const LARGEST: &str = "max.";
 
@@ -53,8 +57,26 @@ impl<R: Runs> Measures for R {
         })
     }
 
-    async fn thin_out(&self, minutes_before: Timestamp, all_before: Timestamp) -> Result<(), StoreError> {
-        self.write(Write::ThinOut { minutes_before, all_before }).await?;
+    async fn thin_out(&self, minutes_before: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::ThinOut { minutes_before }).await?;
+        Ok(())
+    }
+
+    async fn oldest_measured(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read_little("find the oldest that was measured", |rows| {
+            let oldest: Option<i64> =
+                rows.prepare_cached("SELECT min(at) FROM measured")?.query_row([], |row| row.get(0))?;
+            Ok(oldest.map(Timestamp))
+        })
+    }
+
+    async fn close(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::CloseFigures { before }).await?;
+        Ok(())
+    }
+
+    async fn drop_closed(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.write(Write::DropClosedFigures { before }).await?;
         Ok(())
     }
 
@@ -99,9 +121,10 @@ pub(super) fn count(connection: &Connection, count: &Count) -> Result<bool, Writ
     }
     let mut all: Sums =
         connection.prepare_cached("SELECT sums FROM counted")?.query_row([], |row| text::read(row, 0))?;
+    let open_from = closed_to(connection)?;
     for (minute, sums) in &count.minutes {
         add(&mut all, sums);
-        put(connection, MINUTE_MS, step_of(*minute, MINUTE_MS), sums, &Gauges::new())?;
+        put(connection, MINUTE_MS, step_of(*minute, MINUTE_MS).max(open_from), sums, &Gauges::new())?;
     }
     connection.prepare_cached("UPDATE counted SET sums = ?1")?.execute([text::write(&all)?])?;
     Ok(true)
@@ -113,7 +136,7 @@ pub(super) fn sample(
     minute: Timestamp,
     gauges: &BTreeMap<String, f64>,
 ) -> Result<bool, WriteError> {
-    let minute = step_of(minute, MINUTE_MS);
+    let minute = step_of(minute, MINUTE_MS).max(closed_to(connection)?);
     if find(connection, MINUTE_MS, minute)?.is_some_and(|found| !found.gauges.is_empty()) {
         return Ok(false);
     }
@@ -122,15 +145,43 @@ pub(super) fn sample(
     Ok(true)
 }
 
-pub(super) fn thin_out(
-    connection: &Connection,
-    minutes_before: Timestamp,
-    all_before: Timestamp,
-) -> Result<(), WriteError> {
+pub(super) fn thin_out(connection: &Connection, minutes_before: Timestamp) -> Result<(), WriteError> {
+    make_quarters(connection, minutes_before, MINUTES_AT_ONCE)
+}
+
+/// Whoever reads what is closed finds quarters only, so that all who read it find the same.
+pub(super) fn close(connection: &Connection, before: Timestamp) -> Result<(), WriteError> {
+    let before = step_of(before, QUARTER_MS);
+    if before <= closed_to(connection)? {
+        return Ok(());
+    }
+    make_quarters(connection, before, ALL)?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?
+        .execute((CLOSED_TO, before.0.to_string()))?;
+    Ok(())
+}
+
+pub(super) fn drop_closed(connection: &Connection, before: Timestamp) -> Result<(), WriteError> {
+    let before = before.min(closed_to(connection)?);
+    connection.prepare_cached("DELETE FROM measured WHERE at < ?1")?.execute([before.0])?;
+    Ok(())
+}
+
+/// Before the first close everything is open.
+fn closed_to(connection: &Connection) -> rusqlite::Result<Timestamp> {
+    let closed: Option<i64> = connection
+        .prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE name = ?1")?
+        .query_row([CLOSED_TO], |row| row.get(0))
+        .optional()?;
+    Ok(Timestamp(closed.unwrap_or(i64::MIN)))
+}
+
+fn make_quarters(connection: &Connection, minutes_before: Timestamp, limit: i64) -> Result<(), WriteError> {
     let mut statement = connection.prepare_cached(
         "SELECT at, step, sums, gauges FROM measured WHERE step = ?1 AND at < ?2 ORDER BY at LIMIT ?3",
     )?;
-    let old = statement.query_map((signed(MINUTE_MS), minutes_before.0, MINUTES_AT_ONCE), measured)?;
+    let old = statement.query_map((signed(MINUTE_MS), minutes_before.0, limit), measured)?;
     let old: Vec<_> = old.collect::<rusqlite::Result<_>>()?;
     for minute in old {
         put(connection, QUARTER_MS, step_of(minute.at, QUARTER_MS), &minute.sums, &minute.gauges)?;
@@ -138,7 +189,6 @@ pub(super) fn thin_out(
             .prepare_cached("DELETE FROM measured WHERE step = ?1 AND at = ?2")?
             .execute((signed(MINUTE_MS), minute.at.0))?;
     }
-    connection.prepare_cached("DELETE FROM measured WHERE at < ?1")?.execute([all_before.0])?;
     Ok(())
 }
 

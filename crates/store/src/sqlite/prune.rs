@@ -1,7 +1,7 @@
 //! Deletes what is past retention. A sandbox goes only if its state says, read here and now, that it is settled.
 
 use pinfold_lifecycle::{Demand, Sandbox, Timestamp};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::failure::WriteError;
 use super::ledger::{Ledger, Share, signed};
@@ -11,6 +11,7 @@ use crate::{Pruned, Retention};
 
 /// So many rows of each other kind go in one transaction, that nobody waits long behind it.
 const ROWS_AT_ONCE: usize = 10_000;
+const SETTLED_BEFORE: &str = "SELECT id, state FROM sandboxes WHERE settled_at < ?1 ORDER BY settled_at, id";
 
 pub(super) fn run(
     connection: &Connection,
@@ -43,24 +44,35 @@ pub(super) fn run(
     Ok(Pruned { sandboxes: settled.len(), more })
 }
 
-/// What cannot be read is not deleted, whatever its columns say.
+pub(super) fn prunable(connection: &Connection, before: Timestamp) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached(SETTLED_BEFORE)?;
+    let mut rows = statement.query([before.0])?;
+    let mut count = 0;
+    while let Some(row) = rows.next()? {
+        count += u64::from(settled(row).is_some());
+    }
+    Ok(count)
+}
+
 fn settled_before(
     connection: &Connection,
     before: Timestamp,
     limit: usize,
 ) -> rusqlite::Result<Vec<(String, Sandbox)>> {
-    let mut statement = connection
-        .prepare_cached("SELECT id, state FROM sandboxes WHERE settled_at < ?1 ORDER BY settled_at, id")?;
+    let mut statement = connection.prepare_cached(SETTLED_BEFORE)?;
     let mut rows = statement.query([before.0])?;
-    let mut settled = Vec::new();
-    while settled.len() < limit
+    let mut found = Vec::new();
+    while found.len() < limit
         && let Some(row) = rows.next()?
     {
-        if let Ok(sandbox) = text::read::<Sandbox>(row, 1)
-            && sandbox.is_settled()
-        {
-            settled.push((row.get(0)?, sandbox));
+        if let Some(sandbox) = settled(row) {
+            found.push((row.get(0)?, sandbox));
         }
     }
-    Ok(settled)
+    Ok(found)
+}
+
+/// What cannot be read is not deleted, whatever its columns say.
+fn settled(row: &Row<'_>) -> Option<Sandbox> {
+    text::read::<Sandbox>(row, 1).ok().filter(Sandbox::is_settled)
 }

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::db::Answer;
 use super::ledger::Ledger;
-use super::read;
 use super::write::{Write, Wrote};
+use super::{prune, read};
 use crate::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
     HistoryRow, NewSandbox, Node, NodeSeen, Pruned, Retention, Row, Seq, Store, StoreError, StoredExecution,
@@ -178,5 +178,9 @@ impl<R: Runs> Store for R {
             Wrote::Pruned(pruned) => Ok(pruned),
             _ => Err(mixed_up()),
         }
+    }
+
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.read("count old records", |rows| prune::prunable(rows, retention.records_before))
     }
 }

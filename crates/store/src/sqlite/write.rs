@@ -32,7 +32,9 @@ pub(super) enum Write {
     AddRun(Box<NewRun>),
     Count(Box<Count>),
     Sample { minute: Timestamp, gauges: BTreeMap<String, f64> },
-    ThinOut { minutes_before: Timestamp, all_before: Timestamp },
+    ThinOut { minutes_before: Timestamp },
+    CloseFigures { before: Timestamp },
+    DropClosedFigures { before: Timestamp },
     ChangeAlerts(Box<AlertChange>),
     ClaimDeliveries(Box<DeliveryClaim>),
     SettleDelivery(Box<DeliverySettled>),
@@ -58,6 +60,8 @@ pub(super) enum Wrote {
     /// Whether nobody else did.
     Counted(bool),
     ThinnedOut,
+    FiguresClosed,
+    ClosedFiguresDropped,
     AlertsChanged,
     DeliveriesClaimed,
     DeliverySettled(bool),
@@ -96,8 +100,14 @@ impl Write {
             Self::Sample { minute, gauges } => {
                 measures::sample(connection, *minute, gauges).map(Wrote::Counted)
             }
-            Self::ThinOut { minutes_before, all_before } => {
-                measures::thin_out(connection, *minutes_before, *all_before).map(|()| Wrote::ThinnedOut)
+            Self::ThinOut { minutes_before } => {
+                measures::thin_out(connection, *minutes_before).map(|()| Wrote::ThinnedOut)
+            }
+            Self::CloseFigures { before } => {
+                measures::close(connection, *before).map(|()| Wrote::FiguresClosed)
+            }
+            Self::DropClosedFigures { before } => {
+                measures::drop_closed(connection, *before).map(|()| Wrote::ClosedFiguresDropped)
             }
             Self::ChangeAlerts(change) => alerts::change(connection, change).map(|()| Wrote::AlertsChanged),
             Self::ClaimDeliveries(claim) => {

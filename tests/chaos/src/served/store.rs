@@ -168,4 +168,8 @@ impl Store for GatedStore {
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.slowness.around(self.inner.prune(retention, limit)).await
     }
+
+    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.slowness.around(self.inner.prunable(retention)).await
+    }
 }

@@ -2,13 +2,12 @@
 //! the new place, so that each fact is counted once, however many servers do it and whenever they are killed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use pinfold_engine::{AdmitError, RunError};
 use pinfold_lifecycle::{Life, Record, SandboxId, Timestamp, Used};
 use pinfold_metrics::{AgentLabel, AgentTypes, OTHER, Sums, Told, fold};
 use pinfold_store::{
-    Count, CreateError, HistoryRow, MINUTE_MS, Measures, QUARTER_MS, Row, Seq, Store, StoreError, step_of,
+    Count, CreateError, HistoryRow, MINUTE_MS, Measures, Row, Seq, Store, StoreError, step_of,
 };
 use tokio::sync::Mutex;
 
@@ -18,9 +17,6 @@ use crate::{Rules, Service};
 const AT_ONCE: usize = 1_000;
 /// How far back the beginning of something is looked for.
 const LOOK_BACK: usize = 1_000;
-const HOUR_MS: u64 = 4 * QUARTER_MS;
-/// How long minutes are kept as such.
-const MINUTES_MS: u64 = 24 * HOUR_MS;
 
 /// What counting goes by.
 pub(in crate::service) struct Counting {
@@ -96,15 +92,6 @@ impl Service {
         let now = self.now();
         let standing = self.standing().await?;
         self.host.store.sample(now, standing.gauges()).await.map(drop)
-    }
-
-    /// Keeps the minutes of a day, and all for as long as is said.
-    pub(crate) async fn thin_out(&self, keep: Duration) -> Result<(), StoreError> {
-        let now = self.now();
-        let keep_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
-        let minutes_before = step_of(before(MINUTES_MS), QUARTER_MS);
-        self.host.store.thin_out(minutes_before, before(keep_ms)).await
     }
 
     async fn count_page(

@@ -181,6 +181,7 @@ fn rates(sums: &Sums) -> RateMetrics {
         timeout: rates.timeout,
         inactivity: rates.inactivity,
         stop_success: rates.stop_success,
+        timeout_cleanup_success: rates.timeout_cleanup_success,
         health_check_failure: rates.health_check_failure,
     }
 }

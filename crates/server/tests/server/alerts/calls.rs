@@ -137,6 +137,8 @@ async fn slack_gets_a_text_and_blocks() {
         assert_eq!(blocks[1]["text"]["text"], "Stuck Sandboxes: 0 (above -1)");
         let details = blocks[2]["elements"][0]["text"].as_str().unwrap();
         assert!(details.contains("#2-which-ones-are-stuck-3-minutes|runbook>"), "{details}");
+        let impact = blocks[2]["elements"][1]["text"].as_str().unwrap();
+        assert!(impact.starts_with("Executions that ended lately: 0, failed 0.0 %"), "{impact}");
     })
     .await;
 }

@@ -3,20 +3,12 @@
 use std::sync::Arc;
 
 use pinfold_alerts::{Alert, Rule};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::receiver::Receiver;
-use super::{ANY, hasty, to_webhook, under};
+use super::{ANY, hasty, to_webhook, under, until_it_is};
 use crate::ground::{Ground, on_server_under};
 use crate::obstacle::Obstacle;
-
-async fn until_it_is(ground: &Ground, alert: &str, state: &str) -> Value {
-    let found = |answer: &Value| {
-        let all = answer["alerts"].as_array().unwrap();
-        all.iter().find(|it| it["name"] == alert && it["state"] == state).cloned()
-    };
-    ground.until(&format!("{alert} is {state}"), "/api/alerts", found).await
-}
 
 async fn time_out(ground: &Arc<Ground>, sandbox: &str) {
     let body = json!({ "command": ["sleep", "30"], "timeout_ms": 100 });
@@ -37,7 +29,7 @@ async fn a_sandbox_that_cannot_be_ended_is_stuck_until_it_can() {
         let mut obstacle = Obstacle::put(ground.data.path(), &format!("{sandbox}.1"));
 
         ground.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
-        let stuck = until_it_is(&ground, "sandbox_stuck", "firing").await;
+        let stuck = until_it_is(&ground, Alert::SandboxStuck, "firing").await;
         let messages = receiver.until(2, |_| true).await;
 
         assert_eq!((&stuck["value"], &stuck["severity"]), (&json!(1.0), &json!("critical")));
@@ -51,7 +43,7 @@ async fn a_sandbox_that_cannot_be_ended_is_stuck_until_it_can() {
         assert_eq!(active, ["sandbox_stuck", "sandbox_event"]);
 
         obstacle.remove();
-        until_it_is(&ground, "sandbox_stuck", "resolved").await;
+        until_it_is(&ground, Alert::SandboxStuck, "resolved").await;
         let end = receiver.until(1, |it| it.json()["event"] == "resolved").await[0].json();
         assert_eq!(end["message"], "Resolved after 0 min: Stuck Sandboxes");
         assert_eq!(ground.get("/api/sandbox/health").await.json()["alerts"], json!([]));
@@ -81,13 +73,13 @@ async fn runs_that_take_too_long_are_told_of_each_and_together() {
 
         time_out(&ground, &sandbox).await;
         ground.sh(&sandbox, "true").await;
-        let high = until_it_is(&ground, "sandbox_timeout_high", "firing").await;
+        let high = until_it_is(&ground, Alert::SandboxTimeoutHigh, "firing").await;
 
         assert!((high["value"].as_f64().unwrap() - 2.0 / 3.0).abs() < 0.001, "{high}");
         let told = receiver.until(1, |it| it.json()["name"] == "sandbox_timeout_high").await[0].json();
         assert_eq!(told["message"], "High Sandbox Timeout Rate: 66.7 % (above 5 %)");
         assert_eq!(told["impact"]["executions"], 3);
-        until_it_is(&ground, "sandbox_timeout_high", "resolved").await;
+        until_it_is(&ground, Alert::SandboxTimeoutHigh, "resolved").await;
         receiver.until(1, |it| it.json()["event"] == "resolved").await;
     })
     .await;

@@ -19,8 +19,13 @@ impl Ground {
     /// A body with the server's mark that no record speaks of, in which a script runs.
     pub(crate) async fn orphan(&self, script: &str) -> String {
         let host = self.service.host();
-        let body = Body { sandbox: SandboxId(77), generation: Generation(1) };
-        self.orphans.lock().unwrap().insert(body.sandbox);
+        let sandbox = {
+            let mut orphans = self.orphans.lock().unwrap();
+            let sandbox = SandboxId(77 + orphans.len() as u128);
+            orphans.insert(sandbox);
+            sandbox
+        };
+        let body = Body { sandbox, generation: Generation(1) };
         let limits = Limits { memory_mb: Some(64), ..Limits::default() };
         let spec = Spec { limits, ..Spec::default() };
         let ends_at = host.clock.now().after_ms(120_000);

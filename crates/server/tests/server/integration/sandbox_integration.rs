@@ -6,7 +6,9 @@ use futures_util::future::join_all;
 use pinfold_api::{Cause, LeaseState, LimitsWish, LogSource, State};
 use serde_json::{Value, json};
 
-use super::{HEAVY, HELD, begin, end_of, is_proof, let_go, ms_between, run, sandbox, sh, stdout, until};
+use super::{
+    HEAVY, HELD, begin, end_of, is_proof, let_go, ms_between, run, sandbox, sh, small, stdout, until,
+};
 use crate::ground::on_server;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,6 +100,27 @@ async fn resource_limit_enforcement_in_sandbox() {
         assert_eq!(hasty.cause, Some(Cause::TimeLimit));
         let took_ms = ms_between(&hasty.started_at.unwrap(), &hasty.ended_at.unwrap());
         assert!((1_400..20_000).contains(&took_ms), "{took_ms} of 1500 ms");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_takes_too_many_steps_runs_nothing_any_more_and_that_is_told() {
+    on_server(|ground| async move {
+        let client = ground.client();
+        let id = sandbox(&client, LimitsWish { operations: Some(4), ..small() }).await;
+
+        let modest = sh(&client, &id, "echo on").await;
+        let chatty = sh(&client, &id, "while :; do echo on; sleep 0.1; done").await;
+        let late = sh(&client, &id, "echo ran").await;
+
+        assert_eq!((modest.cause, modest.exit_code), (Cause::Completed, Some(0)));
+        assert_eq!((chatty.cause, chatty.exit_code), (Cause::OperationLimit, Some(137)));
+        assert_eq!((late.cause, late.exit_code), (Cause::OperationLimit, None));
+        assert_eq!(late.output.stdout.as_deref(), Some(""));
+        assert_eq!(client.sandbox(&id).await.unwrap().limits.operations, Some(4));
+        let events = ground.get(&format!("/api/sandbox/{id}/events")).await.json().to_string();
+        assert_eq!(events.matches(r#""cause":"operation_limit""#).count(), 2, "{events}");
     })
     .await;
 }
