@@ -63,12 +63,12 @@ impl Host {
     }
 
     /// With bodies made ahead of need.
-    pub(crate) async fn begin_pooled() -> Result<Self> {
+    pub(crate) async fn begin_pooled(timeline: Option<Arc<Timeline>>) -> Result<Self> {
         let plan = PoolPlan { shape: shape(), policy: pooled_policy(), size: POOLED };
-        Self::begin_with(None, vec![plan]).await
+        Self::begin_with(timeline, vec![plan]).await
     }
 
-    /// Waits until one of those bodies can be given out.
+    /// Waits until all of those bodies can be given out, so that none is made while one is used.
     pub(crate) async fn wait_pooled(&self) -> Result<()> {
         let end = self.deadline();
         let is_ready = |row: &Row| match row {
@@ -77,13 +77,17 @@ impl Host {
             }
             Row::Unreadable(_) => false,
         };
-        while !self.store.waiting(&shape(), None, 10).await?.iter().any(is_ready) {
+        let all = usize::try_from(POOLED)?;
+        loop {
+            let waiting = self.store.waiting(&shape(), None, 2 * all).await?;
+            if waiting.iter().filter(|row| is_ready(row)).count() >= all {
+                return Ok(());
+            }
             if self.clock.now() > end {
-                bail!("no body is ready in the pool");
+                bail!("the pool is not filled");
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Ok(())
     }
 
     async fn begin_with(timeline: Option<Arc<Timeline>>, pool: Vec<PoolPlan>) -> Result<Self> {
@@ -192,7 +196,7 @@ impl Host {
     }
 
     /// Ends all that is left, what nobody was given too.
-    pub(crate) async fn close(self) -> Result<()> {
+    pub(crate) async fn close(&self) -> Result<()> {
         Ok(self.engine.shutdown(OnExit::Stop, PATIENCE_MS).await.map(drop)?)
     }
 

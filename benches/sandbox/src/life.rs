@@ -28,7 +28,7 @@ pub(crate) async fn cold(host: &Host) -> Result<Life> {
 
 /// From the pool of sandboxes that were made ahead, one at a time; what is used up is replaced in between.
 pub(crate) async fn warm(runs: usize) -> Result<Vec<Life>> {
-    let host = Host::begin_pooled().await?;
+    let host = Host::begin_pooled(None).await?;
     let lives = warm_lives(&host, runs).await;
     host.close().await?;
     lives
@@ -38,10 +38,14 @@ async fn warm_lives(host: &Host, runs: usize) -> Result<Vec<Life>> {
     let mut lives = Vec::new();
     for _ in 0..runs {
         host.wait_pooled().await?;
-        let begun = now();
-        lives.push(live(host, ask_of_pool(), begun).await?);
+        lives.push(warm_one(host).await?);
     }
     Ok(lives)
+}
+
+pub(crate) async fn warm_one(host: &Host) -> Result<Life> {
+    let begun = now();
+    live(host, ask_of_pool(), begun).await
 }
 
 /// From where a sandbox was asked for to the proof that it is gone.

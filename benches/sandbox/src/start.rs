@@ -233,7 +233,7 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
     let ended = session.runtime.block_on(host.end());
     let (lives, took) = measured?;
     ended?;
-    breakdown.print();
+    breakdown.print("where a cold life goes, ms");
     let mut whole = Figures::default();
     lives.iter().for_each(|life| whole.add(life.whole));
     println!(
@@ -241,5 +241,27 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
         rate(lives.len(), took),
         milliseconds(whole.p50())
     );
+    break_down_warm(session)
+}
+
+/// What is made ahead of need is at rest meanwhile.
+fn break_down_warm(session: &Session) -> Result<()> {
+    let timeline = Arc::new(Timeline::default());
+    let host = Arc::new(session.runtime.block_on(Host::begin_pooled(Some(timeline.clone())))?);
+    let mut breakdown = Breakdown::default();
+    let measured = (0..session.runs.div_ceil(2)).try_for_each(|_| {
+        let ready = host.clone();
+        session.run(async move { ready.wait_pooled().await })?;
+        timeline.take();
+        let begun = now();
+        let used = host.clone();
+        let life = session.run(async move { life::warm_one(&used).await })?;
+        breakdown.add(&timeline.take(), begun, life.whole);
+        anyhow::Ok(())
+    });
+    let ended = session.runtime.block_on(host.close());
+    measured?;
+    ended?;
+    breakdown.print("where a warm life goes, ms");
     Ok(())
 }

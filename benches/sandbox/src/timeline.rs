@@ -64,11 +64,8 @@ impl Breakdown {
         self.whole.add(whole);
     }
 
-    pub(crate) fn print(&self) {
-        println!(
-            "{:<44}{:>12}{:>12}{:>12}",
-            "where a cold life goes, ms", "begins p50", "takes p50", "takes p99"
-        );
+    pub(crate) fn print(&self, title: &str) {
+        println!("{title:<44}{:>12}{:>12}{:>12}", "begins p50", "takes p50", "takes p99");
         for (what, begins, takes) in &self.steps {
             let (begins, p50, p99) = (begins.p50(), takes.p50(), takes.p99());
             println!(

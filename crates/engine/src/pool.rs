@@ -76,6 +76,9 @@ struct Filling {
 /// Between two tries after launches have failed or found no room.
 const SHORTEST_WAIT_MS: u64 = 1_000;
 const LONGEST_WAIT_MS: u64 = 60_000;
+/// Nobody has asked for so long: longer than a short command takes in a body that was waiting for it.
+const QUIET_MS: u64 = 20;
+const LONGEST_COURTESY_MS: u64 = 100;
 
 impl Filling {
     fn begin(plan: PoolPlan) -> Self {
@@ -96,6 +99,7 @@ impl Filling {
 impl Inner {
     pub(crate) async fn keep_pooled(self: Arc<Self>) {
         let mut fillings: Vec<_> = self.config.pool.iter().cloned().map(Filling::begin).collect();
+        let mut is_rush = false;
         loop {
             if let Err(error) = self.tend_pool(&mut fillings).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the pool is not tended");
@@ -103,10 +107,25 @@ impl Inner {
             let next = self.clock.now().after_ms(self.config.pool_every_ms);
             tokio::select! {
                 biased;
-                () = self.pool.one_is_gone.notified() => {}
-                () = self.clock.sleep_until(next) => {}
+                () = self.pool.one_is_gone.notified() => is_rush = is_rush || !self.becomes_quiet().await,
+                () = self.clock.sleep_until(next) => is_rush = false,
             }
         }
+    }
+
+    /// Whoever was given a body has only begun to use it, and seldom comes alone: a replacement waits until it holds up
+    /// nobody. False: they keep coming, and need it.
+    async fn becomes_quiet(&self) -> bool {
+        let latest = self.clock.now().after_ms(LONGEST_COURTESY_MS);
+        while self.clock.now() < latest {
+            let quiet = self.clock.now().after_ms(QUIET_MS);
+            tokio::select! {
+                biased;
+                () = self.pool.one_is_gone.notified() => {}
+                () = self.clock.sleep_until(quiet) => return true,
+            }
+        }
+        false
     }
 
     async fn tend_pool(self: &Arc<Self>, fillings: &mut [Filling]) -> Result<(), StoreError> {

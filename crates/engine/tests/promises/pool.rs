@@ -80,6 +80,37 @@ async fn a_body_from_the_pool_is_ready_at_once_and_the_pool_is_filled_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replacement_is_made_when_nobody_comes_any_more() {
+    let stage = Stage::new();
+    let engine = stage.begin_with_pool_of(3).await;
+
+    engine.create(asking()).await.unwrap();
+    stage.pass_ms(15).await;
+    engine.create(asking()).await.unwrap();
+    stage.pass_ms(15).await;
+
+    assert_eq!(stage.pooled().await.len(), 1);
+    stage.pass_ms(10).await;
+    assert_eq!(stage.pooled().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_keeps_coming_does_not_empty_the_pool() {
+    let stage = Stage::new();
+    let engine = stage.begin_with_pool_of(20).await;
+    let before = stage.now();
+
+    for _ in 0..100 {
+        engine.create(asking()).await.unwrap();
+        stage.pass_ms(15).await;
+        assert!(!stage.pooled().await.is_empty());
+    }
+
+    assert!(stage.now() - before < 2 * SECOND);
+    stage.assert_sum().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_given_out_is_what_was_asked_for() {
     let stage = Stage::new();
     let engine = stage.begin_with_pool_of(1).await;
