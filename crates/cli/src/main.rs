@@ -19,6 +19,7 @@ mod exit;
 mod failure;
 mod find;
 mod following;
+mod heap;
 mod host;
 mod image;
 mod inspect;
@@ -212,7 +213,14 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::R
 /// With a thread for each core, all of which go before the sandboxes' own.
 fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     pinfold_keeper::precedence::take_if_alone();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    heap::share_among_threads();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            never = heap::give_back_at_intervals() => match never {},
+        }
+    })
 }
 
 /// What was typed is no command. Whoever asked for JSON gets it.

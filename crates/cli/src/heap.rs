@@ -1,0 +1,46 @@
+//! Where a server's memory comes from, and that it goes back.
+//!
+//! Its calls wander over many threads. The C library would give these eight heaps for every processor, each of which
+//! keeps the most that it ever needed: half an hour goes by until the last of them has stopped growing, and what a busy
+//! minute took is never seen again.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// It holds up whoever needs memory at that moment, for a millisecond or so.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
+
+pub(crate) async fn give_back_at_intervals() -> Infallible {
+    loop {
+        tokio::time::sleep(GIVE_BACK_EVERY).await;
+        let _only_when_it_ends = tokio::task::spawn_blocking(library::give_back).await;
+    }
+}
+
+pub(crate) fn share_among_threads() {
+    library::share_among_threads();
+}
+
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code, reason = "the C library's own interface")]
+mod library {
+    /// As many as have something to do at the same time on a small machine.
+    const HEAPS: libc::c_int = 2;
+
+    pub(super) fn share_among_threads() {
+        // SAFETY: it takes two numbers, and nothing that was given out before is touched.
+        let _as_before = unsafe { libc::mallopt(libc::M_ARENA_MAX, HEAPS) };
+    }
+
+    pub(super) fn give_back() {
+        // SAFETY: only what is free goes back.
+        let _whether_any = unsafe { libc::malloc_trim(0) };
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+mod library {
+    pub(super) fn share_among_threads() {}
+
+    pub(super) fn give_back() {}
+}
