@@ -115,6 +115,8 @@ impl Turn<'_> {
             Lease::StopWaiting { .. } | Lease::Stopping { .. } if !self.holds(Guard::BackoffIsKept) => {
                 self.stop_attempt(1, forced);
             }
+            // All attempts were used up. Whoever insists knows what has changed since, and gets one more.
+            Lease::Quarantined { .. } if forced => self.stop_attempt(self.policy.stop_attempts, forced),
             // An orphan: found without a lease, and leased only to be stopped.
             Lease::Free { .. } if self.is_orphan() => self.stop_attempt(1, forced),
             Lease::Free { .. }

@@ -30,7 +30,8 @@ impl Generation {
 ///    │            StopWaiting
 ///    │                │ attempts used up
 ///    │                ▼
-///    └────────── Quarantined      (a look proves absence, or an operator attests to it)
+///    └────────── Quarantined      (a look proves absence, or an operator attests to it;
+///                                  who insists on a stop gets one attempt more)
 /// ```
 ///
 /// Between two tries it is `LaunchWaiting`: proven absent, and the next launch has its time.

@@ -162,6 +162,20 @@ async fn a_row_that_cannot_be_read_is_found_by_its_deadline_and_freed_only_when_
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_insists_ends_the_body_of_a_row_that_cannot_be_read() {
+    let stage = Stage::new();
+    let engine = stage.begin().await;
+    let id = stage.ready(&engine, Policy::default()).await;
+    spoil(&stage);
+    stage.until_quarantined(id).await;
+
+    let stop = engine.stop(id, Cause::StoppedByUser, true, MINUTE).await.unwrap();
+
+    assert!(matches!(stop, Stop::Gone { cause: Cause::ProviderError, .. }), "{stop:?}");
+    stage.assert_nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_execution_of_a_row_that_cannot_be_read_ends_too() {
     let stage = Stage::new();
     let engine = stage.begin().await;

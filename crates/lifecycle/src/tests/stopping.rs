@@ -137,6 +137,23 @@ fn a_stop_of_what_is_quarantined_looks_once_out_of_turn() {
 }
 
 #[test]
+fn whoever_insists_on_a_stop_of_what_is_quarantined_gets_one_attempt_more() {
+    let mut scene = Scene::quarantined();
+    let insist = Ask::Stop { cause: Cause::StoppedByUser, forced: true };
+
+    scene.ask(insist.clone()).unwrap();
+    let attempt = scene.work();
+    scene.stopped(StopOutcome::StillPresent { what: "a mount".into() });
+    let after_it_failed = scene.status();
+    scene.ask(insist).unwrap();
+    scene.stopped(gone());
+
+    assert_eq!(attempt, [Work::Stop { grace_ms: 0 }]);
+    assert_eq!(after_it_failed, State::Quarantined);
+    assert_eq!(scene.status(), State::Terminated);
+}
+
+#[test]
 fn a_forced_stop_cuts_the_grace_short_and_keeps_the_attempt() {
     let mut scene = Scene::stopping(Policy::default());
     scene.wait_ms(1_000);
