@@ -82,6 +82,7 @@ impl Small {
         if decision.trigger == Trigger::StopWished
             && stop_under_way(before).is_some()
             && stop_under_way(before) != stop_under_way(after)
+            && !is_one_attempt_more(before, after)
         {
             world.broken.note(Promise::AgainIsSafe);
         }
@@ -211,6 +212,14 @@ fn stop_under_way(sandbox: &Sandbox) -> Option<(u32, Option<Timestamp>)> {
         Lease::Quarantined { attempts, .. } => Some((*attempts, None)),
         Lease::Free { .. } | Lease::LaunchWaiting { .. } | Lease::Starting { .. } | Lease::Live(_) => None,
     }
+}
+
+/// Of what is quarantined nothing is under way, and whoever insists begins.
+fn is_one_attempt_more(before: &Sandbox, after: &Sandbox) -> bool {
+    matches!(
+        (&before.lease, &after.lease),
+        (Lease::Quarantined { attempts, .. }, Lease::Stopping { attempt, forced: true, .. }) if attempt >= attempts
+    )
 }
 
 pub(crate) fn add_up(world: &mut World, before: Option<&Sandbox>, after: &Sandbox) {
