@@ -46,12 +46,25 @@ impl Load {
         Self { shared: Arc::new(Shared { seats, done: AtomicU64::new(0), failures: Mutex::default() }) }
     }
 
+    /// As many at once as there are seats, to their end. What a server makes only when many come at once, such as threads,
+    /// is there from then on, and not by chance at some moment after the mark.
+    pub(crate) async fn rush(&self, door: &Door) -> Result<()> {
+        let mut lives = JoinSet::new();
+        for number in 0..u64::from(SEATS) {
+            let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
+            let (shared, door) = (self.shared.clone(), door.clone());
+            lives.spawn(async move { shared.one(&door, number, seat).await });
+        }
+        lives.join_all().await;
+        Ok(())
+    }
+
     /// Never ends by itself. What is under way is given up with it.
     pub(crate) async fn go_on(&self, door: &Door, mut pacer: Pacer) -> Result<()> {
         let mut lives = JoinSet::new();
         let mut next = Instant::now();
         let mut watched = (next, Processors::read()?);
-        for number in 0.. {
+        for number in u64::from(SEATS).. {
             sleep_until(next).await;
             let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
             let (shared, door) = (self.shared.clone(), door.clone());

@@ -75,6 +75,7 @@ async fn watch(
     let first = residents.first().context("nobody lives here")?;
     let outside = outside.insert(Outside::of(server.id(), &server.data(), first)?).clone();
     println!("{} min at {}/s, on {}", options.minutes, options.rate, server.data().display());
+    load.rush(&door).await?;
 
     let record = tokio::select! {
         broken = load.go_on(&door, Pacer::new(options.rate, options.cpu / 100.0)) => {
