@@ -7,6 +7,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+pub(crate) use library::share_among_threads;
+
 /// It holds up whoever needs memory at that moment, for a millisecond or so.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
 
@@ -17,19 +19,21 @@ pub(crate) async fn give_back_at_intervals() -> Infallible {
     }
 }
 
-pub(crate) fn share_among_threads() {
-    library::share_among_threads();
-}
-
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code, reason = "the C library's own interface")]
 mod library {
-    /// As many as have something to do at the same time on a small machine.
-    const HEAPS: libc::c_int = 2;
+    use std::thread::available_parallelism;
 
-    pub(super) fn share_among_threads() {
-        // SAFETY: it takes two numbers, and nothing that was given out before is touched.
-        let _as_before = unsafe { libc::mallopt(libc::M_ARENA_MAX, HEAPS) };
+    /// More would serve nobody faster than the store's one writer does.
+    const MOST: usize = 16;
+
+    /// One for each that can ask at the same moment.
+    pub(crate) fn share_among_threads() {
+        let heaps = available_parallelism().map_or(1, usize::from).min(MOST);
+        if let Ok(heaps) = libc::c_int::try_from(heaps) {
+            // SAFETY: it takes two numbers, and nothing that was given out before is touched.
+            let _as_before = unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
+        }
     }
 
     pub(super) fn give_back() {
@@ -40,7 +44,7 @@ mod library {
 
 #[cfg(not(target_env = "gnu"))]
 mod library {
-    pub(super) fn share_among_threads() {}
+    pub(crate) fn share_among_threads() {}
 
     pub(super) fn give_back() {}
 }

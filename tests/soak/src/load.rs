@@ -51,9 +51,7 @@ impl Load {
     pub(crate) async fn rush(&self, door: &Door) -> Result<()> {
         let mut lives = JoinSet::new();
         for number in 0..u64::from(SEATS) {
-            let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
-            let (shared, door) = (self.shared.clone(), door.clone());
-            lives.spawn(async move { shared.one(&door, number, seat).await });
+            self.begin(&mut lives, door, number).await?;
         }
         lives.join_all().await;
         Ok(())
@@ -66,9 +64,7 @@ impl Load {
         let mut watched = (next, Processors::read()?);
         for number in u64::from(SEATS).. {
             sleep_until(next).await;
-            let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
-            let (shared, door) = (self.shared.clone(), door.clone());
-            lives.spawn(async move { shared.one(&door, number, seat).await });
+            self.begin(&mut lives, door, number).await?;
             while lives.try_join_next().is_some() {}
 
             let now = Instant::now();
@@ -79,6 +75,14 @@ impl Load {
             }
             next = next.max(now - LARGEST_DEBT) + Duration::from_secs_f64(1.0 / pacer.rate());
         }
+        Ok(())
+    }
+
+    /// When there is a seat for it.
+    async fn begin(&self, lives: &mut JoinSet<()>, door: &Door, number: u64) -> Result<()> {
+        let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
+        let (shared, door) = (self.shared.clone(), door.clone());
+        lives.spawn(async move { shared.one(&door, number, seat).await });
         Ok(())
     }
 
