@@ -221,9 +221,13 @@ fn verdicts(profile: &Profile) -> BTreeMap<u32, Verdict> {
         let open = profile.is_open(door);
         for shut in door.shuts() {
             let (call, verdict) = match shut {
-                Shut::Call(call) | Shut::Missing(call) if open => (call, Verdict::Allow),
+                Shut::Call(call) | Shut::Missing(call) | Shut::Unfit(call) | Shut::Feigned(call) if open => {
+                    (call, Verdict::Allow)
+                }
                 Shut::Call(call) => (call, Verdict::Refuse(Errno::PERM)),
                 Shut::Missing(call) => (call, Verdict::Refuse(Errno::NOSYS)),
+                Shut::Unfit(call) => (call, Verdict::Refuse(Errno::INVAL)),
+                Shut::Feigned(call) => (call, Verdict::Feign),
                 Shut::When(_, _) if open => continue,
                 Shut::When(call, clauses) => (call, Verdict::Inspect(clauses.to_vec())),
             };

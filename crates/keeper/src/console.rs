@@ -1,6 +1,7 @@
 //! What an execution reads from and writes to: pipes, or a terminal of its own. The ends of the keeper never block.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -102,17 +103,18 @@ pub(crate) fn resize(terminal: &OwnedFd, TerminalSize { columns, rows }: Termina
 }
 
 /// What came of reading an output.
-pub(crate) enum Read {
-    Bytes(usize),
+pub(crate) enum Read<'a> {
+    Bytes(&'a [u8]),
     Nothing,
     End,
 }
 
-pub(crate) fn read(output: &OwnedFd, chunk: &mut [u8]) -> io::Result<Read> {
+/// Into a chunk that nobody has filled: after each fork the first byte written to a page costs a copy of it.
+pub(crate) fn read<'a>(output: &OwnedFd, chunk: &'a mut [MaybeUninit<u8>]) -> io::Result<Read<'a>> {
     match rustix::io::read(output, chunk) {
+        Ok((bytes, _)) if !bytes.is_empty() => Ok(Read::Bytes(bytes)),
         // A terminal that nobody has open any more.
-        Ok(0) | Err(Errno::IO) => Ok(Read::End),
-        Ok(read) => Ok(Read::Bytes(read)),
+        Ok(_) | Err(Errno::IO) => Ok(Read::End),
         Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Nothing),
         Err(error) => Err(error.into()),
     }

@@ -1,6 +1,7 @@
 //! One command inside: what it writes, what it is held to, and how it ended.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
@@ -32,8 +33,8 @@ pub(crate) struct Execution {
     /// Why it is being ended, if it is.
     ending: Option<EndedBy>,
     exited: Option<WaitStatus>,
-    /// When to look again whether what it left behind is gone, and after how long then.
-    look_again: (i64, i64),
+    /// When to look again whether all of it is gone, and after how long then. None while nobody expects it to be.
+    look_again: Option<(i64, i64)>,
 }
 
 /// CPU time is counted by the kernel and compared by us, never later than it can be used up.
@@ -47,7 +48,7 @@ const CHUNK: usize = 64 * 1024;
 /// What a pipe can hold at the most, in chunks.
 const LAST_CHUNKS: usize = 16;
 const SOONEST_LOOK_MS: i64 = 1;
-const LATEST_LOOK_MS: i64 = 20;
+pub(crate) const LATEST_LOOK_MS: i64 = 20;
 
 impl Execution {
     /// The group of one that was not started comes back with the reason, to be taken away when it is empty.
@@ -92,23 +93,23 @@ impl Execution {
             before,
             ending: None,
             exited: None,
-            look_again: (now_ms, SOONEST_LOOK_MS),
+            look_again: None,
         })
     }
 
     /// Takes what one of its outputs holds.
     pub(crate) fn drain(&mut self, index: usize, now_ms: i64, wall_ms: i64) -> io::Result<()> {
         let Some((stream, output)) = self.outputs.get(index) else { return Ok(()) };
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [MaybeUninit::uninit(); CHUNK];
         match console::read(output, &mut chunk)? {
             Read::Nothing => {}
             Read::End => {
                 self.outputs.remove(index);
             }
-            Read::Bytes(read) => {
+            Read::Bytes(bytes) => {
                 let stream = *stream;
                 self.last_output_ms = now_ms;
-                if !self.keep(stream, wall_ms, &chunk[..read])? {
+                if !self.keep(stream, wall_ms, bytes)? {
                     // In this order: it dies of the limit and not of a broken pipe.
                     self.end(EndedBy::OutputLimit);
                     self.outputs.clear();
@@ -156,11 +157,8 @@ impl Execution {
 
     /// When time alone calls for a look at it, at the earliest.
     pub(crate) fn next_look(&self) -> Option<i64> {
-        if self.exited.is_some() {
-            return Some(self.look_again.0);
-        }
-        if self.ending.is_some() {
-            return None;
+        if self.is_ending() {
+            return self.look_again.map(|(at, _)| at);
         }
         let quiet = self.inactivity_ms.map(|ms| self.last_output_ms.saturating_add(ms));
         let cpu = self.cpu.as_ref().map(|cpu| cpu.look_at_ms);
@@ -194,7 +192,7 @@ impl Execution {
         let own = pid == self.leader && self.exited.is_none();
         if own {
             self.exited = Some(status);
-            self.look_again = (now_ms, SOONEST_LOOK_MS);
+            self.look_again = Some((now_ms, SOONEST_LOOK_MS));
         }
         own
     }
@@ -202,27 +200,42 @@ impl Execution {
     /// How it ended, once the first process is gone, and all that it left behind with it, and all that was
     /// written is kept.
     pub(crate) fn settle(&mut self, counters: &Counters, now_ms: i64, wall_ms: i64) -> Option<Ended> {
-        let status = self.exited?;
-        if !self.tree.is_gone() {
-            let pause = self.look_again.1;
-            self.look_again = (now_ms.saturating_add(pause), (pause * 2).min(LATEST_LOOK_MS));
+        if !self.is_ending() || !self.is_gone(now_ms) {
             return None;
         }
         self.take_the_rest(wall_ms);
-        let succeeded = status.exit_status() == Some(0);
+        let (code, signal) = match self.exited {
+            Some(status) => (status.exit_status(), status.terminating_signal()),
+            None => (None, Some(Signal::KILL.as_raw())),
+        };
         let breaches = counters.read();
-        let by = self.ending.unwrap_or_else(|| breaches.cause(self.before, succeeded));
+        let by = self.ending.unwrap_or_else(|| breaches.cause(self.before, code == Some(0)));
         let survived = breaches.survived(self.before, by);
-        Some(Ended { by, code: status.exit_status(), signal: status.terminating_signal(), survived })
+        Some(Ended { by, code, signal, survived })
+    }
+
+    /// One that was killed mostly says so at once. Where another process inside traces it, only that one is told, and
+    /// may keep it to itself: then it is enough that nothing of it lives.
+    fn is_gone(&mut self, now_ms: i64) -> bool {
+        let late = (now_ms.saturating_add(LATEST_LOOK_MS), LATEST_LOOK_MS);
+        let (at, pause) = *self.look_again.get_or_insert(late);
+        if self.exited.is_none() && now_ms < at {
+            return false;
+        }
+        let gone = self.tree.is_gone();
+        if !gone {
+            self.look_again = Some((now_ms.saturating_add(pause), (pause * 2).min(LATEST_LOOK_MS)));
+        }
+        gone
     }
 
     /// What is still in its pipes. Somebody else inside may hold them open, so their end is not waited for.
     fn take_the_rest(&mut self, wall_ms: i64) {
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [MaybeUninit::uninit(); CHUNK];
         for (stream, output) in std::mem::take(&mut self.outputs) {
             for _ in 0..LAST_CHUNKS {
-                let Ok(Read::Bytes(read)) = console::read(&output, &mut chunk) else { break };
-                if !self.keep(stream, wall_ms, &chunk[..read]).unwrap_or(false) {
+                let Ok(Read::Bytes(bytes)) = console::read(&output, &mut chunk) else { break };
+                if !self.keep(stream, wall_ms, bytes).unwrap_or(false) {
                     self.ending.get_or_insert(EndedBy::OutputLimit);
                     return;
                 }

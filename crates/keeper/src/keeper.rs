@@ -18,7 +18,7 @@ use crate::breach::Counters;
 use crate::confine::{Confinement, HeldBy, Limits, Profile};
 use crate::console::Devices;
 use crate::disk::DiskWatch;
-use crate::execution::Execution;
+use crate::execution::{Execution, LATEST_LOOK_MS};
 use crate::files::children::{self, FileChildren};
 use crate::files::wire::{FileReason, FileRequest};
 use crate::kernel;
@@ -82,9 +82,11 @@ struct Keeper {
     ended: BTreeMap<String, Ended>,
     /// Ids that will never be started here, and why: killed, or refused once.
     void: BTreeMap<String, (Reason, String)>,
-    /// What is left of those that were not started.
+    /// What is left of those that were not started, and of probes.
     leaving: Vec<Tree>,
     probing: Vec<Probing>,
+    /// How many there were.
+    probes: u64,
     peers: Vec<Peer>,
     files: FileChildren,
     /// Children have ended that were not reaped in their turn.
@@ -129,6 +131,7 @@ pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
         void: BTreeMap::new(),
         leaving: Vec::new(),
         probing: Vec::new(),
+        probes: 0,
         peers: Vec::new(),
         files: FileChildren::default(),
         more_have_ended: false,
@@ -223,7 +226,8 @@ impl Keeper {
         }
         for (index, peer) in self.peers.iter().enumerate() {
             sources.push(Woken::Peer(index));
-            descriptors.push(PollFd::new(&peer.stream, PollFlags::IN));
+            let readiness = if peer.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            descriptors.push(PollFd::new(&peer.stream, readiness));
         }
         for execution in self.running.values() {
             for (index, (_, output)) in execution.outputs.iter().enumerate() {
@@ -249,7 +253,7 @@ impl Keeper {
     fn next_look(&self) -> i64 {
         let executions = self.running.values().filter_map(Execution::next_look);
         let probes = self.probing.iter().map(|probing| probing.ends_at_ms);
-        let leaving = (!self.leaving.is_empty()).then(|| now_ms().saturating_add(1));
+        let leaving = (!self.leaving.is_empty()).then(|| now_ms().saturating_add(LATEST_LOOK_MS));
         let own = [self.ends_at_ms];
         executions
             .chain(probes)
@@ -272,6 +276,10 @@ impl Keeper {
                 self.more_have_ended = false;
                 return;
             };
+            // A child that has itself traced by its parent is told of when it stops, too.
+            if !status.exited() && !status.signaled() {
+                continue;
+            }
             if self.files.reaped(pid) {
                 continue;
             }
@@ -289,16 +297,19 @@ impl Keeper {
         self.more_have_ended = true;
     }
 
+    /// Whoever comes has mostly said what it wants by now.
     fn welcome(&mut self) {
         while let Ok((stream, _)) = self.inheritance.listener.accept() {
             if let Ok(peer) = Peer::new(stream) {
                 self.peers.push(peer);
+                self.listen(self.peers.len() - 1);
             }
         }
     }
 
     fn listen(&mut self, index: usize) {
-        let Ok(requests) = self.peers[index].read() else {
+        let peer = &mut self.peers[index];
+        let Ok(requests) = peer.send_on().and_then(|()| peer.read()) else {
             self.peers.remove(index);
             return;
         };
@@ -374,6 +385,7 @@ impl Keeper {
     fn tell_probed(&mut self, probing: Probing, failed: Option<ProbeFailed>) {
         let response = self.probed(probing.nonce, failed);
         self.tell(&Awaited::Probe(probing.pid), &response);
+        self.leaving.extend(probing.tree);
         // While whoever asked writes down that it is ready.
         self.spare_log.is_needed(now_ms());
     }

@@ -15,7 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::console::{Devices, There};
 use crate::kernel::{self, Cloned};
-use crate::plan::{NotStarted, Place, Plan};
+use crate::plan::{Launched, NotStarted, Place, Plan};
+use crate::tree::{Grouped, Tree};
 use crate::wire::ProbeFailed;
 
 /// Every image has it, and it does nothing.
@@ -30,22 +31,29 @@ pub(crate) struct Probing {
     pub(crate) pid: Pid,
     pub(crate) nonce: String,
     pub(crate) ends_at_ms: i64,
+    /// All that its program may leave behind.
+    pub(crate) tree: Option<Tree>,
 }
 
 /// All that needs no process.
 pub(crate) fn places_and_files(shared: &[PathBuf]) -> Result<(), ProbeFailed> {
-    let mounts = MOUNTS.iter().map(Path::new).chain(shared.iter().map(PathBuf::as_path));
-    for path in mounts {
-        look_at(path, true).map_err(|why| named(path, &why))?;
-    }
-    for path in DIRECTORIES.map(Path::new) {
-        look_at(path, false).map_err(|why| named(path, &why))?;
-    }
-    round_trip().map_err(|why| named(Path::new(WORKSPACE), &why))
+    let directories = || -> Result<(), String> {
+        for path in DIRECTORIES.map(Path::new) {
+            look_at(path, false).map_err(|why| named(path, &why))?;
+        }
+        round_trip().map_err(|why| named(Path::new(WORKSPACE), &why))
+    };
+    mounts(shared).and_then(|()| directories()).map_err(ProbeFailed::Files)
 }
 
-fn named(path: &Path, why: &io::Error) -> ProbeFailed {
-    ProbeFailed::Files(format!("`{}`: {why}", path.display()))
+/// What nothing inside can take away, looked at in some microseconds. The first that is missing is named.
+pub(crate) fn mounts(shared: &[PathBuf]) -> Result<(), String> {
+    let mut mounts = MOUNTS.iter().map(Path::new).chain(shared.iter().map(PathBuf::as_path));
+    mounts.try_for_each(|path| look_at(path, true).map_err(|why| named(path, &why)))
+}
+
+fn named(path: &Path, why: &io::Error) -> String {
+    format!("`{}`: {why}", path.display())
 }
 
 fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
@@ -92,22 +100,33 @@ fn round_trip() -> io::Result<()> {
     }
 }
 
-/// In the group of all work: it needs none of its own, since it leaves nothing behind.
-/// Where that group has reached its limit of processes, a stand-in is waited for instead: the limit makes forks fail
+/// In a tree of its own, which comes back however it went: something inside may have put itself into the program, and
+/// what that leaves behind belongs to no execution.
+/// Where the work has reached its limit of processes, a stand-in is waited for instead: the limit makes forks fail
 /// inside, and a probe that failed with them would end the sandbox for it.
-pub(crate) fn program(place: Place<'_>, devices: &Devices) -> Result<Pid, ProbeFailed> {
-    let start = || -> Result<Pid, NotStarted> {
+pub(crate) fn program(
+    place: Place<'_>,
+    number: u64,
+    devices: &Devices,
+) -> (Result<Pid, ProbeFailed>, Option<Tree>) {
+    // No execution's id begins so.
+    let name = format!("probe_{number}");
+    let group = match place.work.map(|work| Grouped::make(work, &name)).transpose() {
+        Ok(group) => group,
+        Err(error) => return (Err(ProbeFailed::Exec(error.to_string())), None),
+    };
+    let start = || -> Result<Launched, NotStarted> {
         let plan = Plan::of(&[PROGRAM.to_owned()], &BTreeMap::new(), "/")?;
         let null = || devices.null().try_clone();
         let console = There { stdin: null()?, stdout: null()?, stderr: null()?, is_terminal: false };
-        let group = place.work.map(std::os::fd::AsRawFd::as_raw_fd);
-        Ok(plan.launch(place, group, console)?.pid)
+        plan.launch(place, group.as_ref().map(Grouped::descriptor), console)
     };
-    match start() {
-        Err(NotStarted { is_full: true, .. }) => stand_in(),
-        started => started.map_err(|NotStarted { why, .. }| why),
-    }
-    .map_err(ProbeFailed::Exec)
+    let (pid, mark) = match start() {
+        Ok(Launched { pid, mark }) => (Ok(pid), mark),
+        Err(NotStarted { is_full: true, .. }) => (stand_in(), None),
+        Err(NotStarted { why, .. }) => (Err(why), None),
+    };
+    (pid.map_err(ProbeFailed::Exec), group.map(Tree::Grouped).or(mark.map(Tree::Marked)))
 }
 
 /// A child of the keeper's own that ends at once, outside the group of all work. Nothing from inside runs in it, since

@@ -81,15 +81,12 @@ impl Grouped {
 impl Tree {
     /// `leader`: the first process, as long as it was not waited for.
     pub(crate) fn kill(&self, leader: Option<Pid>) {
-        if let Self::Grouped(group) = self
-            && group.kill().is_ok()
-        {
-            return;
-        }
-        if let Some(leader) = leader {
+        let as_a_whole = matches!(self, Self::Grouped(group) if group.kill().is_ok());
+        if let Some(leader) = leader.filter(|_| !as_a_whole) {
             // It and its group may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
         }
+        // Also after the kill of a group: the kernel signals first threads there, which reaches no process without one.
         for process in self.processes() {
             let _ = kill_process(process, Signal::KILL);
         }
@@ -105,13 +102,7 @@ impl Tree {
                 }
                 gone
             }
-            Self::Marked(_) => {
-                let left = self.processes();
-                left.iter().for_each(|process| {
-                    let _ = kill_process(*process, Signal::KILL);
-                });
-                left.is_empty()
-            }
+            Self::Marked(mark) => marked::end(mark.number),
         }
     }
 
@@ -119,9 +110,7 @@ impl Tree {
     pub(crate) fn cpu_ms(&self) -> u64 {
         match self {
             Self::Grouped(group) => group.cpu_ms().unwrap_or(0),
-            Self::Marked(mark) => {
-                marked::find(mark.number).iter().filter_map(|pid| marked::cpu_ms(*pid)).sum()
-            }
+            Self::Marked(_) => self.processes().iter().filter_map(|pid| marked::cpu_ms(*pid)).sum(),
         }
     }
 
@@ -132,7 +121,7 @@ impl Tree {
                 let listed = listed.unwrap_or_default();
                 listed.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
             }
-            Self::Marked(mark) => marked::find(mark.number),
+            Self::Marked(mark) => marked::find(mark.number).unwrap_or_default(),
         }
     }
 }

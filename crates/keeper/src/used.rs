@@ -34,16 +34,18 @@ impl Counted {
 
     /// One that has just ended is not there any more, and is counted the next time.
     fn add(&mut self, process: &Path) {
-        let Some(cpu_ms) = fs::read_to_string(process.join("stat")).ok().and_then(|stat| cpu_ms_of(&stat))
-        else {
-            return;
-        };
-        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let Some(cpu_ms) = told(&process.join("stat")).and_then(|stat| cpu_ms_of(&stat)) else { return };
+        let status = told(&process.join("status")).unwrap_or_default();
         self.processes += 1;
         self.cpu_ms += cpu_ms;
         self.memory_bytes += bytes_of(&status, "VmRSS:");
         self.memory_peak_bytes = self.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
     }
+}
+
+/// A process may call itself what is no text.
+fn told(file: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
 }
 
 /// Out of a line like `VmRSS:      1024 kB`. What has no memory has no such line.

@@ -107,10 +107,13 @@ pub struct TerminalSize {
 pub enum Response {
     Done,
     /// The nonce that was asked with, the secret that only this keeper was born with, and whether it was told to go.
+    /// Besides, which of the mounts that its world is made of is not there any more.
     Pong {
         nonce: String,
         secret: String,
         wanted: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<String>,
     },
     /// The same proof of who answers, and what does not work, if anything.
     Probed {
@@ -371,6 +374,17 @@ mod tests {
 
         assert_eq!(ended.survived, Survived::NOTHING);
         assert_eq!(serde_json::to_string(&ended).unwrap(), earlier);
+    }
+
+    #[test]
+    fn a_keeper_of_an_earlier_version_answers_a_ping_and_says_nothing_of_mounts() {
+        let earlier = r#"{"pong":{"nonce":"n","secret":"s","wanted":true}}"#;
+
+        let pong: Response = serde_json::from_str(earlier).unwrap();
+
+        let (nonce, secret) = ("n".to_owned(), "s".to_owned());
+        assert_eq!(pong, Response::Pong { nonce, secret, wanted: true, missing: None });
+        assert_eq!(serde_json::to_string(&pong).unwrap(), earlier);
     }
 
     #[test]

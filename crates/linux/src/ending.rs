@@ -1,6 +1,8 @@
 //! The end of a body as far as it is work on files, groups and processes: all that may wait for the kernel, in one
 //! piece that needs nobody's answer.
 
+mod descendants;
+
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -48,7 +50,7 @@ impl Ending {
         let groups = group_note::groups_of(&self.cgroups, &self.places)?;
         groups.kill_all().map_err(io::Error::other)?;
         match kill_keeper(&self.places)? {
-            Killed::Keeper(handle) => wait_for_end_of(&handle),
+            Killed::Keeper(_, handle) => has_ended(&handle).map(drop),
             Killed::Nobody | Killed::NotYet => Ok(()),
         }
     }
@@ -84,18 +86,23 @@ impl Ending {
         if groups.lives().map_err(io::Error::other)? {
             groups.kill_all().map_err(io::Error::other)?;
         }
-        end_keeper(&self.places)?;
+        end_keeper(&self.places, &groups)?;
         groups.end_all(DEATH).map_err(io::Error::other)
     }
 }
 
-fn end_keeper(places: &Places) -> io::Result<()> {
+fn end_keeper(places: &Places, groups: &BodyCgroup) -> io::Result<()> {
     let mut patience = Patience::of(DEATH);
     loop {
         // Again each time: one that is just being born has no number yet.
         match kill_keeper(places)? {
             Killed::Nobody => return Ok(()),
-            Killed::Keeper(handle) => wait_for_end_of(&handle)?,
+            Killed::Keeper(pid, handle) => {
+                // It may be stuck in the kernel for as long as somebody inside holds what it waits for.
+                if !has_ended(&handle)? && !groups.tracks() {
+                    descendants::kill(pid, &handle)?;
+                }
+            }
             Killed::NotYet => {}
         }
         // What names it stays until it is gone: without that nobody could find it any more.
@@ -107,7 +114,7 @@ fn end_keeper(places: &Places) -> io::Result<()> {
 
 enum Killed {
     Nobody,
-    Keeper(OwnedFd),
+    Keeper(Pid, OwnedFd),
     /// There is somebody, or somebody else by now: to be looked at again.
     NotYet,
 }
@@ -130,14 +137,16 @@ fn kill_keeper(places: &Places) -> io::Result<Killed> {
         return Ok(Killed::NotYet);
     }
     match pidfd_send_signal(&handle, Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => Ok(Killed::Keeper(handle)),
+        Ok(()) | Err(Errno::SRCH) => Ok(Killed::Keeper(pid, handle)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn wait_for_end_of(process: &OwnedFd) -> io::Result<()> {
+/// Waits a little for it.
+fn has_ended(process: &OwnedFd) -> io::Result<bool> {
     match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&ONE_WAIT)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

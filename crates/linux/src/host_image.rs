@@ -1,6 +1,7 @@
 //! The image `host`: this host's own programs read-only, with a small `/etc` of its own and nothing secret.
 //! The little that is not shared with the host is one layer, made once and again when the host has changed.
 
+use std::collections::HashSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -69,6 +70,14 @@ impl Image {
         // As root inside is root's on disk: there is no program in it that could give rights to anybody.
         let layer = Layer { path, first_id: geteuid().is_root().then_some(0) };
         Ok(Self { layers: vec![layer], shared })
+    }
+
+    /// An image of its own, with nothing of the host. An overlay takes no layer twice; the upper one of two that are
+    /// equal shows and hides by itself all that both do.
+    pub(crate) fn of_layers(mut layers: Vec<Layer>) -> Self {
+        let mut seen = HashSet::new();
+        layers.retain(|layer| seen.insert(layer.path.clone()));
+        Self { layers, shared: Vec::new() }
     }
 }
 

@@ -74,11 +74,11 @@ fn is_one_running(proc: &Path, pids: &[i32]) -> bool {
 /// What is told of each. Whoever computes may do so in any of them while the first one waits.
 fn threads(proc: &Path, pid: i32) -> impl Iterator<Item = String> {
     let tasks = fs::read_dir(proc.join(pid.to_string()).join("task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok())
+    tasks.filter_map(|task| told(&task.path().join("stat")))
 }
 
 /// Of every process: its parent. Orphans inside are the keeper's, so that all are below it.
-fn parents(proc: &Path) -> std::io::Result<BTreeMap<i32, i32>> {
+pub(crate) fn parents(proc: &Path) -> std::io::Result<BTreeMap<i32, i32>> {
     let mut parents = BTreeMap::new();
     for entry in fs::read_dir(proc)? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -90,20 +90,22 @@ fn parents(proc: &Path) -> std::io::Result<BTreeMap<i32, i32>> {
     Ok(parents)
 }
 
-fn descendants(parents: &BTreeMap<i32, i32>, of: i32) -> Vec<i32> {
-    let is_below = |pid: i32| {
-        let mut at = pid;
-        // The kernel's tree has no rings, but it changes while it is read.
-        for _ in 0..parents.len() {
-            match parents.get(&at) {
-                Some(parent) if *parent == of => return true,
-                Some(parent) => at = *parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    parents.keys().copied().filter(|pid| is_below(*pid)).collect()
+/// In the order of their ids.
+pub(crate) fn descendants(parents: &BTreeMap<i32, i32>, of: i32) -> Vec<i32> {
+    let mut children = BTreeMap::<i32, Vec<i32>>::new();
+    for (pid, parent) in parents {
+        children.entry(*parent).or_default().push(*pid);
+    }
+    let mut below = Vec::new();
+    let mut to_visit = vec![of];
+    while let Some(pid) = to_visit.pop() {
+        // Each once: the kernel's tree has no rings, but it changes while it is read.
+        let its_own = children.remove(&pid).unwrap_or_default();
+        to_visit.extend(&its_own);
+        below.extend(its_own);
+    }
+    below.sort_unstable();
+    below
 }
 
 fn look(proc: &Path, pid: i32) -> Option<Doing> {
@@ -116,9 +118,14 @@ fn look(proc: &Path, pid: i32) -> Option<Doing> {
     Some(Doing { name, state, waits_in, waits_for_input: reads || at_terminal, sockets: sockets(&own) })
 }
 
+/// What the kernel tells of a process. That may call itself what is no text.
+fn told(file: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
+}
+
 /// Name, state and parent.
 fn stat(proc: &Path, pid: i32) -> Option<(String, ProcessState, i32)> {
-    parse(&fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?)
+    parse(&told(&proc.join(pid.to_string()).join("stat"))?)
 }
 
 /// A name may hold anything, also what looks like the rest.
@@ -175,7 +182,8 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         for (task, state) in [("7/task/7", "S"), ("7/task/8", "R"), ("9/task/9", "S"), ("9/task/10", "D")] {
             fs::create_dir_all(proc.path().join(task)).unwrap();
-            fs::write(proc.path().join(task).join("stat"), format!("7 (R) {state} 1 7 7 0 -1")).unwrap();
+            let named = [b"7 (\xff) ", state.as_bytes(), b" 1 7 7 0 -1"].concat();
+            fs::write(proc.path().join(task).join("stat"), named).unwrap();
         }
 
         assert!(is_one_running(proc.path(), &[9, 7]));
@@ -188,6 +196,17 @@ mod tests {
 
         assert_eq!(descendants(&parents, 10), [11, 12]);
         assert_eq!(descendants(&parents, 99), [0; 0]);
+    }
+
+    #[test]
+    fn a_long_chain_is_walked_once() {
+        let chain: BTreeMap<i32, i32> = (1..=20_000).map(|pid| (pid, pid - 1)).collect();
+        let (told, walked) = std::sync::mpsc::channel();
+
+        std::thread::spawn(move || told.send(descendants(&chain, 0)));
+
+        let inside = walked.recv_timeout(std::time::Duration::from_secs(2)).expect("climbed each by itself");
+        assert!(inside.into_iter().eq(1..=20_000));
     }
 
     #[test]

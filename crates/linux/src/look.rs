@@ -7,7 +7,8 @@ use std::path::Path;
 
 use pinfold_keeper::wire::{EndedBy, Execution, Request, Response, Survived};
 use pinfold_lifecycle::{
-    BodySeen, Cause, Evidence, ExecutionSeen, Finding, Outcome, ReceiptCheck, SandboxId, Seen, Timestamp,
+    BodySeen, Cause, Evidence, ExecutionSeen, Finding, Outcome, ProbeFailure, Probed, ReceiptCheck,
+    SandboxId, Seen, Timestamp,
 };
 use pinfold_provider::Body;
 
@@ -73,12 +74,17 @@ impl LinuxProvider {
         Ok(bodies.into_iter().filter(|body| body.sandbox == sandbox).collect())
     }
 
-    /// A keeper that takes too long may only be slow: what could not be asked is not known to be broken.
+    /// A keeper that is there may be slow, or hang up on an answer: what could not be asked is not known to be broken.
     async fn describe(&self, body: Body, places: &Places) -> Result<BodySeen, ControlError> {
-        let (whole, executions) = match ask(places, &Request::List).await {
-            Ok(Response::Executions(executions)) => (answers_as_its_own(places).await?, executions),
-            Err(error) if error.is_slowness() => return Err(error),
-            Ok(_) | Err(_) => (false, Vec::new()),
+        let listed = match ask(places, &Request::List).await {
+            // It may have ended in the middle of the answer: then nobody is there any more.
+            Err(error) if !error.is_slowness() => ask(places, &Request::List).await,
+            listed => listed,
+        };
+        let (whole, executions) = match listed {
+            Ok(Response::Executions(executions)) => (hear_from(places).await?.is_its_own(), executions),
+            Ok(_) | Err(ControlError::NobodyThere(_)) => (false, Vec::new()),
+            Err(error) => return Err(error),
         };
         let last_busy_at = self.activity(places).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
@@ -92,7 +98,18 @@ impl LinuxProvider {
 
     /// The keeper answers, and in time.
     pub(crate) async fn is_whole(&self, places: &Places) -> bool {
-        answers_as_its_own(places).await.unwrap_or(false)
+        hear_from(places).await.is_ok_and(|heard| heard.is_its_own())
+    }
+
+    /// The same, and its world is all there.
+    pub(crate) async fn ping_body(&self, places: &Places) -> Probed {
+        match hear_from(places).await {
+            Ok(Heard::Sound) => Probed::Passed,
+            Ok(Heard::Lacks { why }) => Probed::Failed(ProbeFailure::Files { why }),
+            Ok(Heard::Nobody) | Err(_) => {
+                Probed::Failed(ProbeFailure::Control { why: "its keeper does not answer".into() })
+            }
+        }
     }
 
     pub(crate) fn checks(&self, places: &Places) -> Vec<ReceiptCheck> {
@@ -114,16 +131,34 @@ fn among(names: &[OsString], sandbox: SandboxId) -> Vec<Body> {
     bodies
 }
 
-/// With the secret that only it was born with.
-async fn answers_as_its_own(places: &Places) -> Result<bool, ControlError> {
-    let Ok(expected) = fs::read_to_string(places.secret()) else { return Ok(false) };
+/// Who answers a ping.
+enum Heard {
+    Sound,
+    /// Its keeper, and something that its world is made of is gone.
+    Lacks {
+        why: String,
+    },
+    /// Or somebody without the secret that only its keeper was born with.
+    Nobody,
+}
+
+impl Heard {
+    fn is_its_own(&self) -> bool {
+        matches!(self, Self::Sound | Self::Lacks { .. })
+    }
+}
+
+async fn hear_from(places: &Places) -> Result<Heard, ControlError> {
+    let Ok(expected) = fs::read_to_string(places.secret()) else { return Ok(Heard::Nobody) };
     let ping = Request::Ping { nonce: places.name.clone() };
     match ask(places, &ping).await {
-        Ok(Response::Pong { nonce, secret, wanted }) => {
-            Ok(nonce == places.name && secret == expected && wanted)
+        Ok(Response::Pong { nonce, secret, wanted: true, missing })
+            if nonce == places.name && secret == expected =>
+        {
+            Ok(missing.map_or(Heard::Sound, |why| Heard::Lacks { why }))
         }
         Err(error) if error.is_slowness() => Err(error),
-        Ok(_) | Err(_) => Ok(false),
+        Ok(_) | Err(_) => Ok(Heard::Nobody),
     }
 }
 

@@ -10,8 +10,7 @@ use pinfold_keeper::log::{Onset, Reader};
 use pinfold_keeper::wire::{self, Console, Reason, Request, Response};
 use pinfold_keeper::world::Layer;
 use pinfold_lifecycle::{
-    Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeFailure, Probed, SandboxId, StopOutcome,
-    Timestamp,
+    Cause, Command, Evidence, ExecutionId, Generation, Outcome, Probed, SandboxId, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
     AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
@@ -216,11 +215,7 @@ impl Provider for LinuxProvider {
     }
 
     async fn ping(&self, body: Body) -> Probed {
-        if self.is_whole(&self.grounds.of(body)).await {
-            Probed::Passed
-        } else {
-            Probed::Failed(ProbeFailure::Control { why: "its keeper does not answer".into() })
-        }
+        self.ping_body(&self.grounds.of(body)).await
     }
 
     async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {

@@ -107,7 +107,7 @@ impl LinuxProvider {
     fn image(&self, name: Option<&str>) -> io::Result<Image> {
         match name {
             None | Some(HOST_IMAGE) => Ok(self.host.clone()),
-            Some(name) => (self.find_layers)(name).map(|layers| Image { layers, shared: Vec::new() }),
+            Some(name) => (self.find_layers)(name).map(Image::of_layers),
         }
     }
 

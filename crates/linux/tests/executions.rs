@@ -6,10 +6,14 @@
 mod config;
 #[path = "executions/endings.rs"]
 mod endings;
+#[path = "executions/probes.rs"]
+mod probes;
 #[path = "ground/sandbox.rs"]
 mod sandbox;
 #[path = "ground/somebody.rs"]
 mod somebody;
+#[path = "executions/traced.rs"]
+mod traced;
 
 use pinfold_lifecycle::{Cause, Command, ExecutionId, ExecutionLimits, Limits, ProbeFailure, Probed};
 use pinfold_linux::cgroup::Cgroups;
@@ -283,6 +287,10 @@ fn executions_are_the_same_for_an_ordinary_user() {
         "what_was_done_is_counted",
         "executions_that_follow_each_other_at_once_do_not_end_each_other",
         "what_was_used_is_known_also_of_orphans",
+        "probes::what_the_program_of_a_probe_leaves_behind_is_ended",
+        "probes::a_probe_that_is_given_up_is_ended_with_all_that_it_began",
+        "traced::what_has_itself_traced_by_its_keeper_has_not_ended_when_it_stops",
+        "traced::what_another_execution_traces_is_gone_when_it_was_killed",
     ]);
 }
 

@@ -33,10 +33,8 @@ macro_rules! calls {
 const DESCRIPTORS: &[c_long] = calls! {
     SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev SYS_preadv2
     SYS_pwritev2 SYS_lseek SYS_openat SYS_openat2 SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_fcntl
-    SYS_flock SYS_truncate SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sync SYS_syncfs
-    SYS_sync_file_range SYS_fadvise64 SYS_readahead SYS_copy_file_range SYS_sendfile SYS_splice SYS_tee
-    SYS_vmsplice SYS_pipe2 SYS_ioctl SYS_io_setup SYS_io_destroy SYS_io_submit SYS_io_cancel
-    SYS_io_getevents SYS_io_pgetevents
+    SYS_flock SYS_truncate SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sync_file_range
+    SYS_fadvise64 SYS_readahead SYS_copy_file_range SYS_tee SYS_vmsplice SYS_pipe2 SYS_ioctl
 };
 
 // chroot stays: pacman and apk enter the root by it even when it is `/`. It leads nowhere, since the

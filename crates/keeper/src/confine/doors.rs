@@ -34,6 +34,9 @@ pub enum Door {
     InetProtocols,
     KernelTls,
     ProcessOne,
+    PipeLocks,
+    AsyncIo,
+    WriteBack,
     ForeignCalls,
 }
 
@@ -43,11 +46,15 @@ pub(super) enum Shut {
     Call(c_long),
     /// The whole call, as if this kernel did not have it, so that libc takes another way.
     Missing(c_long),
+    /// The whole call, as if it did not fit these files, so that programs read and write instead.
+    Unfit(c_long),
+    /// The whole call, with success and nothing done.
+    Feigned(c_long),
     /// Only with certain arguments.
     When(c_long, &'static [Clause]),
 }
 
-use Shut::{Call, Missing, When};
+use Shut::{Call, Feigned, Missing, Unfit, When};
 
 impl Door {
     pub const ALL: &[Self] = &[
@@ -74,6 +81,9 @@ impl Door {
         Self::InetProtocols,
         Self::KernelTls,
         Self::ProcessOne,
+        Self::PipeLocks,
+        Self::AsyncIo,
+        Self::WriteBack,
         Self::ForeignCalls,
     ];
 
@@ -108,6 +118,15 @@ impl Door {
             Self::KernelTls => "TCP_ULP puts other code under a connection; TLS in user space is there",
             Self::ProcessOne => {
                 "the keeper has the ids of what it keeps, which could limit its files, processors and priority"
+            }
+            Self::PipeLocks => {
+                "splice and sendfile wait with a pipe locked, and the keeper for the lock; programs fall back"
+            }
+            Self::AsyncIo => {
+                "io_setup takes from a number that all of the host share; programs use threads instead"
+            }
+            Self::WriteBack => {
+                "sync makes the host write all of its files; it succeeds and does nothing, and fsync is there"
             }
             Self::ForeignCalls => "i386 calls have other numbers, so no rule here would fit them; they kill",
         }
@@ -169,6 +188,17 @@ impl Door {
             Self::InetProtocols => &[When(libc::SYS_socket, RARE_INET)],
             Self::KernelTls => &[When(libc::SYS_setsockopt, UPPER_LAYER_PROTOCOL)],
             Self::ProcessOne => PROCESS_ONE,
+            Self::PipeLocks => PIPE_LOCKS,
+            Self::AsyncIo => &[
+                Missing(libc::SYS_io_setup),
+                Missing(libc::SYS_io_destroy),
+                Missing(libc::SYS_io_submit),
+                Missing(libc::SYS_io_cancel),
+                Missing(libc::SYS_io_getevents),
+                Missing(number::SYS_io_pgetevents),
+            ],
+            // syncfs of a directory that the host shares is a sync of the host's disk.
+            Self::WriteBack => &[Feigned(libc::SYS_sync), Feigned(libc::SYS_syncfs)],
             // Judged by the architecture, before any call number.
             Self::ForeignCalls => &[],
         }
@@ -299,6 +329,11 @@ const PROCESS_ONE: &[Shut] = &[
 
 /// Nobody inside has a process 1 of his own: there are no nested namespaces.
 const OF_PROCESS_ONE: &[Clause] = &[refuse(Errno::PERM, &[one_of(0, &[1])])];
+
+/// Between a pipe and a socket they wait for the socket and keep the pipe locked meanwhile, and whoever reads or writes
+/// that pipe then waits for them, also if it asked not to wait. vmsplice and tee let go of the pipe before they wait:
+/// what they do with the lock is no more than what read and write do.
+const PIPE_LOCKS: &[Shut] = &[Unfit(libc::SYS_splice), Unfit(libc::SYS_sendfile)];
 
 /// TCP_ULP at level TCP.
 const UPPER_LAYER_PROTOCOL: &[Clause] = &[refuse(Errno::NOPROTOOPT, &[one_of(1, &[6]), one_of(2, &[31])])];

@@ -31,6 +31,8 @@ const ARGUMENTS_OFFSET: u32 = 16;
 pub(super) enum Verdict {
     Allow,
     Refuse(Errno),
+    /// Nothing is done, and the answer is 0.
+    Feign,
     /// The first clause that holds refuses; if none does, the call is allowed.
     Inspect(Vec<Clause>),
 }
@@ -145,6 +147,7 @@ fn leaf(verdict: &Verdict) -> Result<Vec<sock_filter>, PrepareError> {
     match verdict {
         Verdict::Allow => Ok(vec![answer(SECCOMP_RET_ALLOW)]),
         Verdict::Refuse(errno) => Ok(vec![refusal(*errno)]),
+        Verdict::Feign => Ok(vec![answer(SECCOMP_RET_ERRNO)]),
         Verdict::Inspect(clauses) => {
             let mut code = Vec::new();
             for clause in clauses {

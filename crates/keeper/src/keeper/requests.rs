@@ -19,9 +19,12 @@ impl Keeper {
     pub(super) fn respond(&mut self, peer: usize, request: Request) -> Option<Response> {
         Some(match request {
             Request::Go => self.go(),
-            Request::Ping { nonce } => {
-                Response::Pong { nonce, secret: self.inheritance.secret.clone(), wanted: self.wanted }
-            }
+            Request::Ping { nonce } => Response::Pong {
+                nonce,
+                secret: self.inheritance.secret.clone(),
+                wanted: self.wanted,
+                missing: probe::mounts(&self.inheritance.shared).err(),
+            },
             Request::Probe { nonce, within_ms } => return self.probe(peer, nonce, within_ms),
             Request::Exec(exec) => self.exec(&exec),
             Request::Kill { execution } => self.kill(&execution),
@@ -230,17 +233,24 @@ impl Keeper {
     }
 
     fn probe(&mut self, peer: usize, nonce: String, within_ms: u64) -> Option<Response> {
-        let begun = match &self.devices {
+        self.probes += 1;
+        let ready = match &self.devices {
             None => Err(ProbeFailed::Files("there is no world".into())),
-            Some(devices) => probe::places_and_files(&self.inheritance.shared)
-                .and_then(|()| probe::program(self.place(), devices)),
+            Some(devices) => probe::places_and_files(&self.inheritance.shared).map(|()| devices),
+        };
+        let (begun, tree) = match ready {
+            Ok(devices) => probe::program(self.place(), self.probes, devices),
+            Err(failed) => (Err(failed), None),
         };
         match begun {
-            Err(failed) => Some(self.probed(nonce, Some(failed))),
+            Err(failed) => {
+                self.leaving.extend(tree);
+                Some(self.probed(nonce, Some(failed)))
+            }
             Ok(pid) => {
                 let ends_at_ms = now_ms().saturating_add_unsigned(within_ms);
                 self.peers[peer].waits_for = Some(Awaited::Probe(pid));
-                self.probing.push(Probing { pid, nonce, ends_at_ms });
+                self.probing.push(Probing { pid, nonce, ends_at_ms, tree });
                 None
             }
         }

@@ -1,14 +1,17 @@
 //! The root inside: read-only layers that sandboxes share, under a storage that is this sandbox's own and bounded.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, mkdirat};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chownat, mkdirat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
-    fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, mount, open_tree,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +23,7 @@ use crate::wire::IdMap;
 /// What the root is made of. Paths are of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
-    /// Read-only, the uppermost first; at least one.
+    /// Read-only, the uppermost first; at least one, and none twice.
     pub layers: Vec<Layer>,
     pub storage: Storage,
 }
@@ -81,16 +84,20 @@ impl Root {
 
     /// Lets the ids of each layer stand for the sandbox's, which needs a process that already has them.
     pub(super) fn map_layers(&self, parts: &Parts, pid: i32, ids: IdMap) -> Result<(), WorldError> {
-        for (layer, tree) in self.layers.iter().zip(&parts.layers) {
-            let namespace = match layer.first_id {
-                None => continue,
-                Some(0) => namespace_of(pid),
-                Some(first) => kernel::namespace_that_maps(first, ids),
+        // One for all layers alike: the host has only so many, and each takes a process to make.
+        let mut namespaces = BTreeMap::new();
+        let mut map = |first: u32, tree: &OwnedFd| {
+            let namespace = match namespaces.entry(first) {
+                Entry::Occupied(made) => made.into_mut(),
+                Entry::Vacant(missing) if first == 0 => missing.insert(namespace_of(pid)?),
+                Entry::Vacant(missing) => missing.insert(kernel::namespace_that_maps(first, ids)?),
             };
-            namespace
-                .and_then(|namespace| kernel::show_with_ids_of(tree, &namespace))
-                .map_err(said_of_mapping)
-                .doing("map the ids of", &layer.path)?;
+            kernel::show_with_ids_of(tree, namespace)
+        };
+        for (layer, tree) in self.layers.iter().zip(&parts.layers) {
+            if let Some(first) = layer.first_id {
+                map(first, tree).map_err(said_of_mapping).doing("map the ids of", &layer.path)?;
+            }
         }
         Ok(())
     }
@@ -112,8 +119,8 @@ impl Root {
         put_on(&storage, place)?;
         let mut lower = Vec::new();
         for (number, layer) in parts.layers.iter().enumerate() {
-            // Kernels before 6.15 take only what is in place for a layer.
-            let path = place.join(format!("layer{number}"));
+            // Kernels before 6.15 take only what is in place for a layer. Short names, so that many fit in one text.
+            let path = place.join(number.to_string());
             make_if_missing(&path).doing("make", &path)?;
             put_on(layer, &path)?;
             lower.push(path.display().to_string());
@@ -185,8 +192,15 @@ fn mount_image(file: &Path) -> io::Result<OwnedFd> {
     finish(&context)
 }
 
-/// What is in the layers need not reach the disk before the sandbox goes: `volatile`.
+/// The kernel takes no longer text as the value of one option.
+const LONGEST_VALUE: usize = 255;
+
 fn mount_overlay(lower: &str, storage: &Path) -> io::Result<OwnedFd> {
+    if lower.len() <= LONGEST_VALUE { lay(lower, storage) } else { lay_by_one_text(lower, storage) }
+}
+
+/// What is in the layers need not reach the disk before the sandbox goes: `volatile`.
+fn lay(lower: &str, storage: &Path) -> io::Result<OwnedFd> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "lowerdir", lower)?;
     fsconfig_set_string(&context, "upperdir", storage.join(UPPER))?;
@@ -194,6 +208,17 @@ fn mount_overlay(lower: &str, storage: &Path) -> io::Result<OwnedFd> {
     fsconfig_set_flag(&context, "userxattr")?;
     fsconfig_set_flag(&context, "volatile")?;
     finish(&context)
+}
+
+/// The same by the oldest call, which takes all options in one text as long as a page. It knows no mount that is not in
+/// place: this one covers its own storage, and is let go of together with it.
+fn lay_by_one_text(lower: &str, storage: &Path) -> io::Result<OwnedFd> {
+    let (upper, work) = (storage.join(UPPER), storage.join(WORK));
+    let (upper, work) = (upper.display(), work.display());
+    let options =
+        CString::new(format!("lowerdir={lower},upperdir={upper},workdir={work},userxattr,volatile"))?;
+    mount("none", storage, "overlay", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?;
+    Ok(open_tree(CWD, storage, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?)
 }
 
 fn finish(context: &impl AsFd) -> io::Result<OwnedFd> {

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use libc::{EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+use libc::{EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use pinfold_keeper::confine::{CapabilitySet, Door};
 
 use crate::kernel::{call, forking, open, piece, value};
@@ -35,6 +35,7 @@ const ADMIN: CapabilitySet = CapabilitySet::SYS_ADMIN;
 const HOST_ONLY: Proof = Proof::Nowhere("the kernel itself wants a capability of the host first");
 const LOADS: Proof = Proof::Nowhere("with the door open it could load a module into the host's kernel");
 const GONE: Proof = Proof::Nowhere("the kernel has removed the call");
+const SAME: Proof = Proof::Nowhere("it answers the same, and the whole host would write back its files");
 const HARD: Proof = Proof::Nowhere("no door opens it");
 
 const BAD: usize = usize::MAX;
@@ -220,6 +221,20 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     shut("sched_setattr(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setattr, 1, BAD)),
     shut("setpriority(user)", ProcessOne, NONE, Differs, plain!(SYS_setpriority, 2, 77_777)),
     shut("ioprio_set(user)", ProcessOne, NONE, Differs, plain!(SYS_ioprio_set, 3, 77_777, BAD)),
+    unfit("splice", plain!(SYS_splice, BAD, 0, BAD, 0, 1)),
+    unfit("sendfile", plain!(SYS_sendfile, BAD, BAD, 0, 1)),
+    missing("io_setup", Succeeds, || {
+        let mut context = 0_usize;
+        call(libc::SYS_io_setup, &[1, (&raw mut context).addr()])
+    }),
+    missing("io_destroy", Differs, plain!(SYS_io_destroy, BAD)),
+    missing("io_submit", Differs, plain!(SYS_io_submit, BAD)),
+    missing("io_cancel", Differs, plain!(SYS_io_cancel, BAD)),
+    missing("io_getevents", Differs, plain!(SYS_io_getevents, BAD)),
+    #[cfg(target_arch = "x86_64")]
+    missing("io_pgetevents", Differs, || call(333, &[BAD])),
+    feigned("sync", SAME, plain!(SYS_sync)),
+    feigned("syncfs", Differs, plain!(SYS_syncfs, BAD)),
     #[cfg(target_arch = "x86_64")]
     Attempt {
         name: "int 0x80 (i386 getpid)",
@@ -236,6 +251,18 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     unknown("call 999", || call(999, &[])),
     unknown("call -1", || call(-1, &[])),
 ];
+
+const fn unfit(name: &'static str, act: Act) -> Attempt {
+    refused(name, PipeLocks, NONE, EINVAL, Differs, act)
+}
+
+const fn missing(name: &'static str, proof: Proof, act: Act) -> Attempt {
+    refused(name, AsyncIo, NONE, ENOSYS, proof, act)
+}
+
+const fn feigned(name: &'static str, proof: Proof, act: Act) -> Attempt {
+    Attempt { name, door: Some(WriteBack), needs: NONE, refused: Outcome::Done, proof, act }
+}
 
 const fn family(name: &'static str, needs: CapabilitySet, proof: Proof, act: Act) -> Attempt {
     refused(name, SocketFamilies, needs, EAFNOSUPPORT, proof, act)

@@ -8,7 +8,7 @@ use pinfold_keeper::confine::Profile;
 use crate::stage::{run_confined, skip};
 
 const PYTHON: &str = r#"
-import concurrent.futures, multiprocessing, os, select, socket, subprocess, tempfile, threading, mmap
+import concurrent.futures, multiprocessing, os, select, shutil, socket, subprocess, tempfile, threading, mmap
 
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     assert sum(pool.map(lambda n: n * n, range(100))) == 328350
@@ -53,6 +53,12 @@ with tempfile.NamedTemporaryFile() as file:
     file.flush()
     assert mmap.mmap(file.fileno(), 4096)[:1] == b"x"
     os.chmod(file.name, 0o600)
+    # Both begin with a call that is shut, and have another way.
+    file.seek(0)
+    assert left.sendfile(file, count=16) == 16
+    shutil.copyfile(file.name, file.name + ".copy")
+    os.remove(file.name + ".copy")
+os.sync()
 os.getrandom(8)
 "#;
 
@@ -74,7 +80,13 @@ const server = net.createServer((peer) => peer.end("hello")).listen(0, "127.0.0.
 "#;
 
 const HELLO_C: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
-const HELLO_RUST: &str = "fn main() { std::thread::spawn(|| println!(\"hello\")).join().unwrap() }\n";
+/// The standard library copies by splice or sendfile where it can.
+const HELLO_RUST: &str = r#"
+fn main() {
+    std::thread::spawn(|| std::fs::write("said", "hello\n").unwrap()).join().unwrap();
+    std::io::copy(&mut std::fs::File::open("said").unwrap(), &mut std::io::stdout()).unwrap();
+}
+"#;
 
 fn on_path(program: &str) -> bool {
     std::env::var_os("PATH")

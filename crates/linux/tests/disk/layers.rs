@@ -50,9 +50,26 @@ impl Shelf {
         self.directory.path().join(name)
     }
 
+    /// A layer with a file of its own, and one that every such layer has.
+    fn add_thin_layer(&self, name: &str) {
+        let etc = self.path(name).join("etc");
+        fs::create_dir_all(&etc).unwrap();
+        fs::write(etc.join(name), name).unwrap();
+        fs::write(etc.join("both"), name).unwrap();
+        if is_root() {
+            give_away(&self.path(name), FIRST_LAYER_ID);
+        }
+    }
+
     fn stage(&self, kind: StorageKind) -> Stage {
-        let layer = |path| Layer { path, first_id: is_root().then_some(FIRST_LAYER_ID) };
-        let layers = vec![layer(self.path("upper")), layer(self.path("lower"))];
+        self.stage_of(kind, ["upper", "lower"])
+    }
+
+    /// With an image of these layers, the uppermost first.
+    fn stage_of(&self, kind: StorageKind, names: impl IntoIterator<Item: AsRef<str>>) -> Stage {
+        let first_id = is_root().then_some(FIRST_LAYER_ID);
+        let layer = |name: &str| Layer { path: self.path(name), first_id };
+        let layers: Vec<_> = names.into_iter().map(|name| layer(name.as_ref())).collect();
         let find = move |name: &str| match name {
             "small" => Ok(layers.clone()),
             _ => Err(std::io::ErrorKind::NotFound.into()),
@@ -115,6 +132,39 @@ async fn layers_are_one_root_with_the_owners_inside_and_what_is_hidden_is_not_th
         }
         stage.stop(body).await;
     }
+}
+
+#[tokio::test]
+async fn an_image_of_as_many_layers_as_may_be_imported_shows_them_all_in_their_order() {
+    let shelf = Shelf::new();
+    let names: Vec<_> = (0..127).map(|number| format!("thin{number}")).collect();
+    names.iter().for_each(|name| shelf.add_thin_layer(name));
+    // The most that are laid by one text, and more.
+    for thin in [32, 39, 127] {
+        let layers = names[..thin].iter().map(String::as_str).chain(["lower"]);
+        let stage = shelf.stage_of(StorageKind::Memory, layers);
+        let (body, started) = start(&stage, "small").await;
+        started.unwrap();
+
+        let in_order = "test $(cat /etc/low) = low -a $(cat /etc/both) = thin0 -a $(cat /etc/thin0) = thin0";
+        assert_eq!(stage.code(body, in_order).await, Some(0), "{thin}");
+        let all = format!("n=0; while test -e /etc/thin$n; do n=$((n + 1)); done; test $n = {thin}");
+        assert_eq!(stage.code(body, &all).await, Some(0), "{thin}");
+        stage.stop(body).await;
+    }
+}
+
+#[tokio::test]
+async fn a_layer_that_an_image_has_twice_counts_where_it_is_uppermost() {
+    let shelf = Shelf::new();
+    let stage = shelf.stage_of(StorageKind::Memory, ["upper", "lower", "upper"]);
+
+    let (body, started) = start(&stage, "small").await;
+
+    started.unwrap();
+    let script = "test $(cat /etc/both) = above -a $(cat /etc/low) = low -a ! -e /etc/hidden";
+    assert_eq!(stage.code(body, script).await, Some(0));
+    stage.stop(body).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
-//! Bodies that sleep, and bodies with almost the same name: a look wakes nothing, and a stop ends what it names alone.
+//! Bodies that sleep, that hang up, and bodies with almost the same name: a look wakes nothing and takes no silence for
+//! an end, and a stop ends what it names alone.
 
+use std::fs;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use pinfold_lifecycle::{Evidence, ExecutionId, Finding, Generation, Probed, Spec, StopOutcome};
@@ -51,6 +54,25 @@ async fn a_paused_sandbox_is_ended_without_being_woken() {
         assert!(receipt.checks.iter().all(|check| check.result == Finding::Absent), "{receipt:?}");
         assert_eq!(sandbox.stdout(sleeper), "", "grace: {grace_ms} ms");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_that_hangs_up_on_a_look_is_not_called_broken() {
+    let sandbox = Sandbox::plain().await;
+    let control = format!("control/v1.{}.{}", sandbox.body.sandbox, sandbox.body.generation.0);
+    let control = sandbox.data.path().join(control);
+    let (socket, kept) = (control.join("socket"), control.join("kept"));
+    fs::rename(&socket, &kept).unwrap();
+    let rude = UnixListener::bind(&socket).unwrap();
+    // Whoever looks asks twice.
+    let rude = std::thread::spawn(move || [(); 2].map(|()| drop(rude.accept())));
+
+    let seen = sandbox.provider.observe(sandbox.body.sandbox).await;
+
+    rude.join().unwrap();
+    fs::rename(&kept, &socket).unwrap();
+    assert!(matches!(seen, Evidence::Unknown { .. }), "{seen:?}");
+    sandbox.still_works().await;
 }
 
 /// A process of somebody else that ends with the test.

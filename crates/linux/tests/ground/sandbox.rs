@@ -37,13 +37,17 @@ impl StartPermit for Granted {
 
 impl Sandbox {
     pub(crate) async fn with(limits: Limits) -> Self {
+        Self::of(&Spec { limits, ..Spec::default() }, |provider| provider).await
+    }
+
+    /// `equip`: what its provider has besides.
+    pub(crate) async fn of(spec: &Spec, equip: impl FnOnce(LinuxProvider) -> LinuxProvider) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let provider = Arc::new(LinuxProvider::open(config(data.path())).unwrap());
+        let provider = Arc::new(equip(LinuxProvider::open(config(data.path())).unwrap()));
         let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
         let sandbox = Self { provider, body, last_execution: AtomicU64::new(0), data };
-        let spec = Spec { limits, ..Spec::default() };
         let ends_at = now().after_ms(600_000);
-        let start = Start { body, spec: &spec, ends_at, permit: &Granted, ends_with_caller: false };
+        let start = Start { body, spec, ends_at, permit: &Granted, ends_with_caller: false };
         sandbox.provider.start(start).await.unwrap();
         sandbox
     }

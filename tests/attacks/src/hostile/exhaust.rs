@@ -52,6 +52,14 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         std::thread::sleep(Duration::from_millis(1_500));
         Ok(Verdict::Held(format!("{made} watches")))
     }),
+    ("take-requests-of-the-host", |arguments| {
+        let (most, mut context) = (number(arguments, 0), 0_usize);
+        let made = call(libc::SYS_io_setup, &[most, (&raw mut context).addr()]);
+        println!("made {}", made.map_or_else(shown, |_| format!("room for {most}")));
+        // Long enough to be asked outside whose they are.
+        std::thread::sleep(Duration::from_millis(1_500));
+        Ok(Verdict::Held("what is taken of the host's is asked outside".into()))
+    }),
     ("queues-without-end", |arguments| {
         let most = number(arguments, 0);
         let queued = (0..most).take_while(|number| {

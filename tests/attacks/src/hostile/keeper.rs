@@ -4,11 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::kernel::{call, fork, text};
-use crate::verdict::{Attempt, Step, Verdict, must_fail, must_not_work, through_if};
+use crate::verdict::{Attempt, Step, Verdict, must_be_refused, must_fail, must_not_work, through_if};
 
 const KEEPER: usize = 1;
 
@@ -80,6 +81,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         Ok(Verdict::Held("nothing was left to stop".into()))
     }),
     ("steal-what-it-writes", |_| steal_output()),
+    ("hold-the-lock-of-its-output", |arguments| hold_lock_of_output(&arguments[0])),
     ("orphans-without-end", |_| orphans_without_end()),
     ("pipe-in-place-of-the-probes-file", |_| {
         // The one name that could be guessed: a probe that knows better takes a new one each time.
@@ -212,6 +214,32 @@ fn steal_output() -> Result<Verdict, String> {
     }
     std::thread::sleep(Duration::from_secs(20));
     Ok(Verdict::Held("wrote and took back; whether process 1 still answers is asked outside".into()))
+}
+
+/// Moves a byte into its own output from a socket that is to wait for a second one, which never comes: until then the
+/// byte is there to be read, and the pipe is locked. What is written to the other output makes process 1 look.
+fn hold_lock_of_output(by: &str) -> Result<Verdict, String> {
+    const OUTPUT: usize = 1;
+    let (from, mut to) = UnixStream::pair().step("make a socket")?;
+    // Longer than a stop may take.
+    from.set_read_timeout(Some(Duration::from_secs(30))).step("bound its wait")?;
+    let number = usize::try_from(from.as_raw_fd()).unwrap_or(0);
+    let (level, least, two) = (libc::SOL_SOCKET as usize, libc::SO_RCVLOWAT as usize, 2_i32);
+    call(libc::SYS_setsockopt, &[number, level, least, (&raw const two).addr(), 4]).step("wait for two")?;
+    to.write_all(b"x").step("send one")?;
+    fork(|| {
+        for _ in 0..40 {
+            let _ = std::io::stderr().write_all(b"noise");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        0
+    })
+    .step("fork")?;
+    let moved = match by {
+        "splice" => call(libc::SYS_splice, &[number, 0, OUTPUT, 0, 4_096, 0]),
+        _ => call(libc::SYS_sendfile, &[OUTPUT, number, 0, 4_096]),
+    };
+    must_be_refused(moved, &[libc::EINVAL])
 }
 
 /// Children whose parents are gone are process 1's to bury: more of them than it can.

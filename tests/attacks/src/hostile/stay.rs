@@ -9,8 +9,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::kernel::{call, fork, ignore, text};
-use crate::verdict::{Attempt, Step, Verdict, must_fail};
+use crate::kernel::{call, exit_now, fork, ignore, text};
+use crate::verdict::{Attempt, Step, Verdict, must_fail, through_if};
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("stay-by-double-fork", |_| {
@@ -32,6 +32,26 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         // Not before the other has left its group.
         std::thread::sleep(Duration::from_millis(300));
         Ok(Verdict::Held("the first process ended, the second stays".into()))
+    }),
+    ("lose-its-first-thread", |arguments| {
+        let code = stay_without_first_thread(&arguments[0]);
+        Err(format!("it kept its first thread: {code}"))
+    }),
+    ("stay-without-a-first-thread", |_| {
+        fork(|| {
+            let _ = call(libc::SYS_setsid, &[]);
+            stay_without_first_thread("/tmp/alive")
+        })
+        .step("fork")?;
+        stay(Path::new("/tmp/alive-too"));
+        Ok(Verdict::Held("it went".into()))
+    }),
+    ("look-whether-it-stays", |_| {
+        let look = || fs::read("/tmp/alive").unwrap_or_default();
+        let before = look();
+        std::thread::sleep(Duration::from_millis(400));
+        let stays = look() != before;
+        through_if(stays, if stays { "it goes on" } else { "no sign of life" })
     }),
     ("stay-deaf", |_| {
         for signal in 1..32 {
@@ -166,6 +186,13 @@ const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 
 pub(crate) fn make_executable(path: &str) -> Result<(), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).step("make it executable")
+}
+
+/// Comes back only if it did not work.
+fn stay_without_first_thread(sign: &str) -> i32 {
+    let sign = sign.to_owned();
+    std::thread::spawn(move || exit_now(stay(Path::new(&sign))));
+    call(libc::SYS_exit, &[0]).err().unwrap_or(1)
 }
 
 /// Goes on writing that it is there, for as long as a test may last.

@@ -53,6 +53,7 @@ fn every_number_gets_its_own_verdict_however_they_are_mixed() {
     let verdict = |number: u32| match number % 7 {
         0 | 1 => Some(Verdict::Allow),
         3 => Some(Verdict::Refuse(Errno::PERM)),
+        5 => Some(Verdict::Feign),
         _ => None,
     };
     let verdicts = (0..TREE_WIDE).filter_map(|number| Some((number, verdict(number)?))).collect();
@@ -63,6 +64,7 @@ fn every_number_gets_its_own_verdict_however_they_are_mixed() {
         let expected = match verdicts.get(&number) {
             Some(Verdict::Allow) => SECCOMP_RET_ALLOW,
             Some(Verdict::Refuse(errno)) => refused(*errno),
+            Some(Verdict::Feign) => SECCOMP_RET_ERRNO,
             _ => refused(Errno::NOSYS),
         };
         assert_eq!(here(&program, number, [0; 6]), expected, "call {number}");

@@ -74,6 +74,25 @@ pub(crate) async fn watches(stage: &Stage) -> Result<Verdict, String> {
     Ok(Verdict::through_if(own.is_err() || !others, "host and neighbour still get watches"))
 }
 
+/// Requests for asynchronous IO are counted for all of the host together.
+pub(crate) async fn requests(stage: &Stage) -> Result<Verdict, String> {
+    let taken = || -> Result<u64, String> {
+        let text = fs::read_to_string("/proc/sys/fs/aio-nr").map_err(|error| error.to_string())?;
+        text.trim().parse().map_err(|_| format!("`{text}` is no number"))
+    };
+    let before = taken()?;
+    let command = stage.hostile(&["take-requests-of-the-host", "64"]);
+    let execution = stage.begin(&command, Some(5_000)).await.map_err(|error| error.to_string())?;
+    if !until(Duration::from_secs(3), async || stage.output_of(execution).contains("made ")).await {
+        return Err("it did not try".into());
+    }
+    let after = taken()?;
+    Ok(Verdict::through_if(
+        after > before,
+        format!("of the host's requests {before}, then {after} are taken"),
+    ))
+}
+
 async fn other_sandbox_can_watch(stage: &Stage) -> Result<bool, String> {
     let other = Stage::raise(&stage.outside, |_| Vec::new(), standard_limits()).await?;
     let command = other.hostile(&["watches-without-end", "1"]);

@@ -92,26 +92,34 @@ pub(crate) async fn stop_newborns(stage: &Stage) -> Result<Verdict, String> {
     Ok(Verdict::through_if(!answers, "the keeper answers"))
 }
 
-pub(crate) async fn steal_output(stage: &Stage) -> Result<Verdict, String> {
-    let command = stage.hostile(&["steal-what-it-writes"]);
+/// Whether the keeper answers at any moment of this attempt.
+async fn answers_beside(stage: &Stage, arguments: &[&str], harm: &str) -> Result<Verdict, String> {
+    let command = stage.hostile(arguments);
     stage.begin(&command, Some(9_000)).await.map_err(|error| error.to_string())?;
     for _ in 0..12 {
         a_moment(250).await;
         if !stage.answers().await {
-            return Ok(Verdict::Through("the keeper waits for what was taken back".into()));
+            return Ok(Verdict::Through(harm.into()));
         }
     }
     Ok(Verdict::Held("the keeper answers".into()))
 }
 
+pub(crate) async fn steal_output(stage: &Stage) -> Result<Verdict, String> {
+    answers_beside(stage, &["steal-what-it-writes"], "the keeper waits for what was taken back").await
+}
+
 pub(crate) async fn orphans(stage: &Stage) -> Result<Verdict, String> {
-    let command = stage.hostile(&["orphans-without-end"]);
-    stage.begin(&command, Some(6_000)).await.map_err(|error| error.to_string())?;
-    for _ in 0..10 {
-        a_moment(250).await;
-        if !stage.answers().await {
-            return Ok(Verdict::Through("the keeper is busy with orphans".into()));
-        }
+    answers_beside(stage, &["orphans-without-end"], "the keeper is busy with orphans").await
+}
+
+/// Even a keeper that is held up must not keep the sandbox from its end.
+pub(crate) async fn hold_output(stage: &Stage, by: &str) -> Result<Verdict, String> {
+    let arguments = ["hold-the-lock-of-its-output", by];
+    let verdict =
+        answers_beside(stage, &arguments, "the keeper waits for a lock that is held inside").await?;
+    if matches!(verdict, Verdict::Through(_)) {
+        stage.end().await.map_err(|why| format!("and it cannot be stopped any more: {why}"))?;
     }
-    Ok(Verdict::Held("the keeper answers".into()))
+    Ok(verdict)
 }

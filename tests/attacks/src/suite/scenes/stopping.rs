@@ -1,5 +1,6 @@
 //! Stops, kills and deadlines against processes that want to stay.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{a_moment, until};
 use crate::entry::Verdict;
-use crate::stage::{Stage, standard_limits};
+use crate::somebody::program;
+use crate::stage::{HOSTILE, Stage, standard_limits};
 
 /// How long a stop may take, however the sandbox resists.
 const STOP: Duration = Duration::from_secs(10);
@@ -54,6 +56,18 @@ pub(crate) async fn killed_double_fork(stage: &Stage) -> Result<Verdict, String>
     stage.provider.kill(stage.body, execution).await;
     let alive = is_alive(&stage.inside("/tmp/alive")?).await;
     Ok(Verdict::through_if(alive, "its second process, after a kill of the execution"))
+}
+
+pub(crate) async fn killed_without_first_thread(stage: &Stage) -> Result<Verdict, String> {
+    // From inside: an ordinary user cannot look into his own sandboxes from outside.
+    let look = async || stage.attempt(&["look-whether-it-stays"]).await;
+    let command = stage.hostile(&["stay-without-a-first-thread"]);
+    let execution = stage.begin(&command, None).await.map_err(|error| error.to_string())?;
+    if matches!(look().await?, Verdict::Held(_)) {
+        return Err("it gave no sign of life".into());
+    }
+    stage.provider.kill(stage.body, execution).await;
+    look().await
 }
 
 pub(crate) async fn left_behind(stage: &Stage) -> Result<Verdict, String> {
@@ -239,7 +253,7 @@ pub(crate) async fn fake_keeper(stage: &Stage) -> Result<Verdict, String> {
 fn answer_one_ping(listener: &UnixListener, secret: &str) {
     let Ok((mut visitor, _)) = listener.accept() else { return };
     if let Ok(Request::Ping { nonce }) = wire::receive(&mut visitor) {
-        let pong = Response::Pong { nonce, secret: secret.to_owned(), wanted: true };
+        let pong = Response::Pong { nonce, secret: secret.to_owned(), wanted: true, missing: None };
         let _ = wire::send(&mut visitor, &pong);
     }
 }
@@ -271,6 +285,29 @@ pub(crate) async fn reused_pid(stage: &Stage) -> Result<Verdict, String> {
         return Err("even a right note ends nobody: the scene proves nothing".into());
     }
     Ok(Verdict::Held("it is told from the keeper by its start time".into()))
+}
+
+/// Whoever asks the first thread of a process whose it is learns nothing of those that have none.
+pub(crate) fn naive_look() -> Result<Verdict, String> {
+    let sign = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    let mut process = std::process::Command::new(program(HOSTILE))
+        .args([OsStr::new("lose-its-first-thread"), sign.path().as_os_str()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let link = format!("/proc/{}/ns/cgroup", process.id());
+    let mut unseen = false;
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(20));
+        unseen = fs::read_link(&link).is_err() && process.try_wait().is_ok_and(|ended| ended.is_none());
+        if unseen {
+            break;
+        }
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+    Ok(Verdict::through_if(unseen, "its first thread tells nothing, and it lives"))
 }
 
 /// A kill of one process and its group does not find who left the group.

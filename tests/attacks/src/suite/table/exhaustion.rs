@@ -1,8 +1,9 @@
 //! More than its share. Every count is bounded, also where nothing stops it.
 
+use pinfold_keeper::confine::Door;
 use pinfold_keeper::weakness::Weakness;
 
-use crate::entry::{Act, Entry, Group, Proof, without};
+use crate::entry::{Act, Entry, Group, Proof, door, without};
 use crate::scenes;
 
 const AS_LOW: Proof = Proof::Nowhere("the host's own limit may be as low");
@@ -72,6 +73,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "watches",
         Act::Scene(|stage| Box::pin(scenes::exhaustion::watches(stage))),
         Proof::Nowhere("it would take from the host what other programs need"),
+    ),
+    Entry::new(
+        Group::Exhaustion,
+        "requests_until_none_are_left_for_others",
+        "door AsyncIo",
+        Act::Scene(|stage| Box::pin(scenes::exhaustion::requests(stage))),
+        without![door(Door::AsyncIo)],
     ),
     limited("fill_the_disk", "disk", &["fill-the-disk", "60"]),
     limited("files_without_end", "inodes", &["files-without-end", "5000"]),

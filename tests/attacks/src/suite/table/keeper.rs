@@ -31,6 +31,15 @@ const fn starve(name: &'static str, arguments: &'static [&'static str]) -> Entry
     )
 }
 
+/// Also tried as an ordinary user, whose sandboxes may have no groups to be ended by.
+pub(super) const HOLD_OUTPUT_BY_SPLICE: Entry = Entry::new(
+    Group::Stopping,
+    "hold_the_lock_of_its_output_by_splice",
+    "door PipeLocks",
+    Act::Scene(|stage| Box::pin(scenes::keeper::hold_output(stage, "splice"))),
+    without![door(Door::PipeLocks)],
+);
+
 pub(super) const ENTRIES: &[Entry] = &[
     hostile("read_the_keepers_environment", UNDUMPABLE, &["read-of-process-1", "environ"], READABLE),
     hostile("read_the_keepers_memory", UNDUMPABLE, &["read-of-process-1", "mem"], READABLE),
@@ -95,6 +104,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         "reads that do not block",
         Act::Scene(|stage| Box::pin(scenes::keeper::steal_output(stage))),
         without![Weakness::OutputReadBlindly, Weakness::OutputWithoutEnd],
+    ),
+    HOLD_OUTPUT_BY_SPLICE,
+    Entry::new(
+        Group::Stopping,
+        "hold_the_lock_of_its_output_by_sendfile",
+        "door PipeLocks",
+        Act::Scene(|stage| Box::pin(scenes::keeper::hold_output(stage, "sendfile"))),
+        without![door(Door::PipeLocks)],
     ),
     Entry::new(
         Group::Exhaustion,

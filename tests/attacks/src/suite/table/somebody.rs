@@ -1,4 +1,4 @@
-//! What an ordinary user's sandbox tries on files that are as much its own as his.
+//! What an ordinary user's sandbox tries on files that are as much its own as his, and where no groups hold it.
 
 use pinfold_keeper::weakness::Weakness;
 
@@ -36,4 +36,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         Act::Hostile(&["write-to-shared", "/usr", "/usr/bin", "/etc/alternatives", "{outside}"]),
         crate::entry::Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
     ),
+    super::keeper::HOLD_OUTPUT_BY_SPLICE,
+    super::stopping::KILLED_WITHOUT_FIRST_THREAD,
 ];

@@ -29,6 +29,14 @@ macro_rules! scene {
     };
 }
 
+/// Also tried as an ordinary user, whose executions may have no groups.
+pub(super) const KILLED_WITHOUT_FIRST_THREAD: Entry = scene!(
+    "outlive_a_kill_without_a_first_thread",
+    "group or mark of the execution",
+    killed_without_first_thread,
+    Proof::Naive(stopping::naive_look)
+);
+
 pub(super) const ENTRIES: &[Entry] = &[
     stopped!("outlive_a_stop_by_a_double_fork", "stay-by-double-fork"),
     stopped!("outlive_a_stop_by_a_new_session", "stay-by-new-session"),
@@ -42,6 +50,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         killed_double_fork,
         Proof::Naive(stopping::naive_kill)
     ),
+    KILLED_WITHOUT_FIRST_THREAD,
     scene!(
         "outlive_its_own_end_by_a_new_session",
         "group of the execution",
