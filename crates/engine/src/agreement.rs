@@ -1,10 +1,10 @@
 //! Whether bodies fare as is believed of them: each live one is really tried, a few at a time, and compared with its
-//! record. That runs a program in each, so it is for those who ask for it and not for every minute.
+//! record. That runs a program in each, so it is for every hour and for those who ask for it, not for every minute.
 
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
-use pinfold_lifecycle::{Event, Lease, Probed, SandboxId, State, status};
+use pinfold_lifecycle::{Event, Lease, ProbeFailure, Probed, SandboxId, State, status};
 use pinfold_provider::Body;
 use pinfold_store::{Filter, Row, StoreError, Stored};
 
@@ -27,23 +27,39 @@ impl Engine {
     /// Tries every live body and says whose status is not what was seen. On a repair each of them is probed again by
     /// whoever owns it, and only that decides.
     pub async fn disagreements(&self, how: Reconcile) -> Result<Vec<Disagreement>, ReconcileError> {
-        let found = self.inner.disagreements().await?;
-        if how == Reconcile::Repair {
-            for it in &found {
-                let why = format!("it is recorded as {:?} and was seen as {:?}", it.status, it.probed);
-                let input = Input::Fact(Event::Disagreed { why });
-                match self.inner.clone().apply(it.sandbox, input, Vec::new()).await {
-                    Ok(()) | Err(ApplyError::Missing) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(found)
+        self.inner.disagreements(how).await
+    }
+
+    /// Somebody has tried this one, and it did not work: it is probed by whoever owns it, unless that is known.
+    pub async fn seen_failing(&self, sandbox: SandboxId, failure: &ProbeFailure) -> Result<(), ApplyError> {
+        let why = format!("somebody tried it: {failure:?}");
+        self.inner.disagree(sandbox, why).await
     }
 }
 
 impl Inner {
-    async fn disagreements(self: &Arc<Self>) -> Result<Vec<Disagreement>, StoreError> {
+    pub(crate) async fn disagreements(
+        self: &Arc<Self>,
+        how: Reconcile,
+    ) -> Result<Vec<Disagreement>, ReconcileError> {
+        let found = self.compare_all().await?;
+        if how == Reconcile::Repair {
+            for it in &found {
+                let why = format!("it is recorded as {:?} and was seen as {:?}", it.status, it.probed);
+                self.disagree(it.sandbox, why).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn disagree(self: &Arc<Self>, sandbox: SandboxId, why: String) -> Result<(), ApplyError> {
+        match self.clone().apply(sandbox, Input::Fact(Event::Disagreed { why }), Vec::new()).await {
+            Ok(()) | Err(ApplyError::Missing) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn compare_all(self: &Arc<Self>) -> Result<Vec<Disagreement>, StoreError> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let page = self.store.list(Filter::Leased, after, PAGE).await?;

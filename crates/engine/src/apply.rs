@@ -130,11 +130,13 @@ impl Inner {
         before: &Stored,
         commands: Vec<NewExecution>,
     ) -> Result<bool, StoreError> {
-        let change = Change { transition: transition.clone(), version: before.version, commands };
+        let change =
+            Change { transition: transition.clone(), version: before.version, commands: commands.clone() };
         let written = match self.store.commit(change).await {
             Ok(version) => {
                 let (spec, policy) = (before.spec.clone(), before.policy.clone());
-                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+                let stored = Stored { sandbox: transition.sandbox.clone(), spec, policy, version };
+                self.known.wrote(stored, commands);
                 true
             }
             Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
@@ -179,7 +181,14 @@ impl Inner {
         limits: AdmissionLimits,
     ) -> Result<Created, CreateError> {
         let (transition, spec, policy) = (new.transition.clone(), new.spec.clone(), new.policy.clone());
+        let commands = new.commands.clone();
         let created = match self.store.create(new, limits).await {
+            Ok(Created::New(version)) => {
+                let stored = Stored { sandbox: transition.sandbox.clone(), spec, policy, version };
+                self.known.wrote(stored, commands);
+                Created::New(version)
+            }
+            // What is read now may be what somebody else has made of it since.
             Err(CreateError::Store(unclear @ StoreError::Unclear { .. })) => {
                 match self.store.load(transition.sandbox.id).await? {
                     Some(Row::Readable(stored)) => Created::New(stored.version),
@@ -188,8 +197,7 @@ impl Inner {
             }
             other => other?,
         };
-        if let Created::New(version) = created {
-            self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+        if let Created::New(_) = created {
             self.clone().follow(transition);
         }
         Ok(created)
@@ -210,7 +218,7 @@ impl Inner {
             }
         }
         let wanted = sandbox.effects();
-        self.errands.drop_obsolete(sandbox.id, &wanted);
+        self.errands.drop_obsolete(sandbox.id, sandbox.last_ticket, &wanted);
         self.questions.drop_obsolete(sandbox.id, &wanted);
         for effect in transition.effects {
             self.set_about(effect);

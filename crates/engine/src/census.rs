@@ -5,6 +5,7 @@ use std::io;
 
 use pinfold_lifecycle::{NodeId, Timestamp};
 use pinfold_store::{Node, NodeSeen};
+use rustix::io::Errno;
 
 pub trait Census: Send + Sync + 'static {
     /// This process, under the id it goes by in this run.
@@ -47,7 +48,7 @@ impl HostCensus {
         let host = if machine.trim().is_empty() { name.trim() } else { machine.trim() }.to_owned();
         let boot_id = read("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let pid = std::process::id();
-        let started = started(pid)
+        let started = started(&read("/proc/self/stat")?)
             .ok_or(HostCensusError { path: "/proc/self/stat", source: io::ErrorKind::InvalidData.into() })?;
         Ok(Self { host, boot_id, pid, started })
     }
@@ -78,13 +79,27 @@ impl Census for HostCensus {
         if node.boot_id != self.boot_id {
             return Fate::DeadByRestart;
         }
-        if started(node.pid) == Some(node.started) { Fate::Alive } else { Fate::Dead }
+        fate(&stat(node.pid), node.started)
+    }
+}
+
+/// What the kernel tells of a process.
+fn stat(pid: u32) -> io::Result<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+}
+
+/// A look that failed proves nobody dead.
+fn fate(stat: &io::Result<String>, began: u64) -> Fate {
+    let is_gone = |error: &io::Error| matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH));
+    match stat {
+        Ok(stat) if started(stat) == Some(began) => Fate::Alive,
+        Err(error) if !is_gone(error) => Fate::Alive,
+        Ok(_) | Err(_) => Fate::Dead,
     }
 }
 
 /// When a process began, in ticks since boot. A zombie has ended: it does nothing any more.
-fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn started(stat: &str) -> Option<u64> {
     // The name is in brackets and may hold anything, brackets too.
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?;
@@ -113,6 +128,14 @@ mod tests {
 
         assert_eq!(census.fate_of(&seen(me), NOW, 10), Fate::Alive);
         assert_eq!(census.fate_of(&seen(reused), NOW, 10), Fate::Dead);
+    }
+
+    #[test]
+    fn a_look_that_failed_proves_nobody_dead() {
+        let told = |error: Errno| fate(&Err(error.into()), 7);
+
+        assert_eq!([Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(told), [Fate::Alive; 3]);
+        assert_eq!([Errno::NOENT, Errno::SRCH].map(told), [Fate::Dead; 2]);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Policy, Refusal,
-    SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, ask, create,
+    AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Lease, Policy,
+    Refusal, SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, ask, create,
 };
 use pinfold_store::{
     Bid, Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
@@ -203,7 +203,8 @@ impl Inner {
         match self.store.claim(claim).await {
             Ok(Created::New(version)) => {
                 let (spec, policy) = (wanted.spec.clone(), wanted.policy.clone());
-                self.known.wrote(Stored { sandbox: transition.sandbox.clone(), spec, policy, version });
+                let stored = Stored { sandbox: transition.sandbox.clone(), spec, policy, version };
+                self.known.wrote(stored, wanted.commands());
             }
             Ok(Created::Known(known)) => return Ok(Some(Provided::Known(known))),
             Err(ClaimError::Taken) => return Ok(None),
@@ -234,6 +235,7 @@ impl Inner {
     async fn make_room(self: &Arc<Self>, asked: &Demand, until: Timestamp) -> Result<bool, StoreError> {
         let mut totals = self.store.totals().await?;
         let mut pooled = self.pooled().await?;
+        pooled.retain(|stored| gives_way(&stored.sandbox.lease, until));
         // Those that are ending anyway first.
         pooled.sort_by_key(|stored| stored.sandbox.waits_in_pool_of().is_some());
         let in_the_way = in_the_way(&mut totals, &pooled, asked, &self.config.admission);
@@ -247,6 +249,15 @@ impl Inner {
             self.wait_until_out_of_pool(stored.sandbox.id, until).await;
         }
         Ok(true)
+    }
+}
+
+/// One that could not be proven gone holds its place for nobody knows how long.
+fn gives_way(lease: &Lease, until: Timestamp) -> bool {
+    match lease {
+        Lease::Quarantined { .. } => false,
+        Lease::StopWaiting { next_at, .. } => *next_at < until,
+        _ => true,
     }
 }
 

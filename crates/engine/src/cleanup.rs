@@ -183,6 +183,7 @@ impl Cleaner {
         let how = if report.acts() { Reconcile::Repair } else { Reconcile::DryRun };
         let compared = self.inner.clone().reconcile(how).await?;
         report.take_in(&compared);
+        report.take_in_disagreements(&self.inner.disagreements(how).await?);
         report.tell_found();
         Ok(())
     }

@@ -196,7 +196,10 @@ impl Engine {
         let wanted = Wanted { first: Some(first), ..Wanted::from(ask) };
         wanted.may_run(self.inner.context(&wanted.policy)).map_err(ApplyError::Refused)?;
         let known = match self.inner.provide(&wanted).await? {
-            Provided::New(id) => return Ok((id, execution)),
+            Provided::New(id) => {
+                let_it_begin().await;
+                return Ok((id, execution));
+            }
             Provided::Known(id) => id,
         };
         let executions = self.inner.store.executions(known).await.map_err(ApplyError::Store)?;
@@ -242,14 +245,21 @@ impl Engine {
         may_queue: bool,
     ) -> Result<ExecutionId, ApplyError> {
         let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
+        // Who is given what waits in the pool may be for another node to say.
+        let known = self.inner.known.get(id).filter(|it| it.sandbox.waits_in_pool_of().is_none());
+        let stored = match known {
+            Some(known) => Ok(Box::new(known)),
+            None => self.inner.readable(id).await,
+        };
         // A row that cannot be read now is refused below, with the reason.
-        let (command, limits) = match self.inner.readable(id).await {
+        let (command, limits) = match stored {
             Ok(stored) => (stored.spec.furnish(command), limits.or(stored.spec.execution)),
             Err(_) => (command, limits),
         };
         let ask = Ask::Execute { id: execution, kind, limits, may_queue };
         let new = NewExecution { id: execution, command: Arc::new(command) };
         self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;
+        let_it_begin().await;
         Ok(execution)
     }
 
@@ -392,6 +402,12 @@ pub enum UsageError {
     Wait(#[from] WaitError),
     #[error(transparent)]
     Body(#[from] AskBodyError),
+}
+
+/// What a commit calls for is done by a task of its own, which runs when this one pauses: that is to be before the
+/// caller sets about anything else.
+async fn let_it_begin() {
+    tokio::task::yield_now().await;
 }
 
 pub(crate) fn gone(stored: &Stored) -> Option<Stop> {

@@ -55,11 +55,12 @@ impl Errands {
         self.lock().running.remove(&errand);
     }
 
-    /// Drops the work on this sandbox whose answer nobody waits for any more.
-    pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, wanted: &[Effect]) {
+    /// Drops the work on this sandbox whose answer nobody waits for any more. Tickets only grow: what was asked for
+    /// after the last one that is known is not for whoever looked before to judge.
+    pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, last_known: Ticket, wanted: &[Effect]) {
         let is_wanted = |ticket: &Ticket| wanted.iter().any(|effect| effect.duty.ticket == *ticket);
         let mut tasks = self.lock();
-        let own = tasks.running.range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX)));
+        let own = tasks.running.range((sandbox, Ticket(0))..=(sandbox, last_known));
         let obsolete: Vec<_> = own
             .filter(|((_, ticket), task)| !is_wanted(ticket) && !task.answering)
             .map(|(errand, _)| *errand)
@@ -95,5 +96,25 @@ impl Errands {
         all.extend(std::mem::take(&mut tasks.running).into_values().map(|task| task.handle));
         all.iter().for_each(JoinHandle::abort);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: SandboxId = SandboxId(1);
+
+    #[tokio::test]
+    async fn what_was_asked_for_after_a_look_is_not_given_up_for_it() {
+        let errands = Errands::default();
+        for ticket in 1..=3 {
+            errands.spawn((ONE, Ticket(ticket)), std::future::pending());
+        }
+
+        errands.drop_obsolete(ONE, Ticket(2), &[]);
+
+        let left: Vec<_> = errands.lock().running.keys().copied().collect();
+        assert_eq!(left, [(ONE, Ticket(3))]);
     }
 }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{Effect, Event, ExecutionId, SandboxId, Ticket, Timestamp, Work};
+use pinfold_lifecycle::{
+    Command, Effect, Event, ExecutionId, ExecutionLimits, SandboxId, Ticket, Timestamp, Work,
+};
 use pinfold_provider::{
     AskBodyError, Body, Exec, ExecError, Killed, Start, StartError, StartPermit, WaitError as BodyWaitError,
 };
@@ -99,8 +101,8 @@ impl Inner {
 
     async fn start_execution(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Option<Event> {
         loop {
-            if let Ok(Some(stored)) = self.store.execution(execution).await {
-                let exec = Exec { execution, command: &stored.command, limits: stored.execution.limits };
+            if let Some((command, limits)) = self.what_to_run(body.sandbox, execution).await {
+                let exec = Exec { execution, command: &command, limits };
                 match self.provider.exec(body, exec).await {
                     Ok(()) => return Some(Event::ExecutionStarted { ticket, execution }),
                     Err(ExecError::Refused { cause, why }) => {
@@ -112,6 +114,19 @@ impl Inner {
             }
             self.pause(TRY_AGAIN_MS).await;
         }
+    }
+
+    /// None: it cannot be read now.
+    async fn what_to_run(
+        &self,
+        sandbox: SandboxId,
+        execution: ExecutionId,
+    ) -> Option<(Arc<Command>, ExecutionLimits)> {
+        if let Some(known) = self.known.command(sandbox, execution) {
+            return Some(known);
+        }
+        let stored = self.store.execution(execution).await.ok()??;
+        Some((stored.command, stored.execution.limits))
     }
 
     async fn watch(self: Arc<Self>, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {

@@ -12,6 +12,9 @@ use crate::claim::{Provided, Wanted};
 use crate::engine::{Engine, Inner};
 use crate::{AdmitError, NotAdmitted};
 
+/// However much changes, those who wait are told so many milliseconds apart at the soonest.
+const BETWEEN_READS_MS: u64 = 20;
+
 /// How long somebody would wait, and under which id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueAsk {
@@ -83,6 +86,7 @@ impl Inner {
                 self.line.arrived.notified().await;
             }
             changes.catch_up();
+            let read_at = self.clock.now();
             match self.store.line(self.config.admission, self.clock.now()).await {
                 Ok(line) => drop(self.line.told.send_replace(Arc::new(line))),
                 Err(error) => {
@@ -93,7 +97,7 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = self.line.arrived.notified() => {}
-                () = changes.changed() => {}
+                () = changes.changed() => self.clock.sleep_until(read_at.after_ms(BETWEEN_READS_MS)).await,
                 () = self.clock.sleep_until(again) => {}
             }
         }
@@ -122,13 +126,16 @@ impl Inner {
                 _ = told.changed() => {}
                 () = self.clock.sleep_until(look_at) => {}
             }
+            let mut still_waits = false;
             if self.clock.now() < queue.until {
                 let line = told.borrow_and_update().clone();
                 match line.iter().find(|one| one.place.new.id == queue.id) {
                     Some(one) if one.held.is_none() => {
                         position = Some(one.position);
                         match self.provide_now(wanted, Some(queue)).await {
-                            Err(error) if error.is_for_want_of_room() => why = error,
+                            Err(error) if error.is_for_want_of_room() => {
+                                (why, still_waits) = (error, true);
+                            }
                             Err(AdmitError::Create(CreateError::NotWaiting { .. })) => {}
                             Err(error) => {
                                 self.end_place(queue.id, PlaceEnd::Refused).await;
@@ -145,13 +152,16 @@ impl Inner {
                             }
                         }
                     }
-                    Some(one) => position = Some(one.position),
+                    Some(one) => (position, still_waits) = (Some(one.position), true),
                     None => {}
                 }
             } else {
                 self.end_place(queue.id, PlaceEnd::Expired).await;
                 // A store that cannot be written for now is asked again, and not without end at this very moment.
                 look_at = self.clock.now().after_ms(self.config.poll_ms);
+            }
+            if still_waits {
+                continue;
             }
             if let Some(end) = self.end_of(queue.id).await? {
                 waiting.is_over = true;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::{StreamExt, stream};
-use pinfold_lifecycle::{Effect, Event, SandboxId, Timestamp, Work};
+use pinfold_lifecycle::{Effect, Event, SandboxId, Ticket, Timestamp, Work};
 use pinfold_provider::Body;
 use pinfold_store::{Due, Row, Seq, StoreError, Stored};
 
@@ -99,10 +99,20 @@ impl Inner {
 
     /// Work of this node that another process has made pointless.
     async fn drop_what_others_settled(&self, id: SandboxId) -> Result<(), StoreError> {
-        if self.errands.concern(id)
-            && let Some(Row::Readable(stored)) = self.store.load(id).await?
-        {
-            self.errands.drop_obsolete(id, &stored.sandbox.effects());
+        if !self.errands.concern(id) {
+            return Ok(());
+        }
+        match self.store.load(id).await? {
+            Some(Row::Readable(stored)) => {
+                let sandbox = &stored.sandbox;
+                self.errands.drop_obsolete(id, sandbox.last_ticket, &sandbox.effects());
+            }
+            Some(Row::Unreadable(_)) => {}
+            // It is forgotten, and nobody waits for any answer.
+            None => {
+                self.errands.drop_obsolete(id, Ticket(u64::MAX), &[]);
+                self.questions.drop_obsolete(id, &[]);
+            }
         }
         Ok(())
     }

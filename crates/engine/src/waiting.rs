@@ -135,13 +135,16 @@ impl Inner {
         mut met: impl FnMut(&Stored) -> Option<T>,
     ) -> Result<Waited<T>, WaitError> {
         let mut listener = self.waiters.listen(id);
-        let mut known = None;
+        let mut known: Option<Stored> = None;
+        let mut judged = None;
         loop {
             listener.catch_up();
-            let stored = match known {
+            // What was written before may come to be known after what somebody else has made of it.
+            let stored = match known.filter(|known| Some(known.version) >= judged) {
                 Some(stored) => Box::new(stored),
                 None => self.readable(id).await?,
             };
+            judged = judged.max(Some(stored.version));
             if let Some(found) = met(&stored) {
                 return Ok(Waited::Met(found));
             }

@@ -70,6 +70,10 @@ pub enum Scarcity {
 }
 
 impl Scarcity {
+    /// Every word there is.
+    pub const WORDS: [&str; 7] =
+        ["sandboxes", "memory", "disk", "processes", "token_quota", "label_quota", "queue"];
+
     /// One word for what is short, as it is counted.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -116,4 +120,36 @@ pub fn admit_to_pool(totals: &Totals, asked: &Demand, limits: &AdmissionLimits) 
 
 fn exceeded(taken: u64, asked: u64, limit: Option<u64>) -> Option<u64> {
     limit.filter(|limit| taken.saturating_add(asked) > *limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_in_the_list() {
+        // One that is added breaks this match, and belongs into the lists.
+        let place = |short: &Scarcity| match short {
+            Scarcity::Sandboxes { .. } => 0,
+            Scarcity::Memory { .. } => 1,
+            Scarcity::Disk { .. } => 2,
+            Scarcity::Processes { .. } => 3,
+            Scarcity::Token { .. } => 4,
+            Scarcity::Label { .. } => 5,
+            Scarcity::Queue { .. } => 6,
+        };
+        let (taken, asked, limit) = (1, 1, 1);
+        let all = [
+            Scarcity::Sandboxes { present: 1, limit },
+            Scarcity::Memory { taken, asked, limit },
+            Scarcity::Disk { taken, asked, limit },
+            Scarcity::Processes { taken, asked, limit },
+            Scarcity::Token { token: TokenId(1), taken, limit },
+            Scarcity::Label { label: "team".into(), value: "a".into(), taken, limit },
+            Scarcity::Queue { ahead: 1 },
+        ];
+
+        assert_eq!(all.each_ref().map(Scarcity::word), Scarcity::WORDS);
+        assert!(all.iter().enumerate().all(|(at, short)| place(short) == at));
+    }
 }

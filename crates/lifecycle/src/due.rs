@@ -71,6 +71,10 @@ impl Turn<'_> {
 
     fn executions_overdue(&mut self) {
         for execution in self.sandbox.executions.clone() {
+            // What becomes of one may have decided on others.
+            if self.find(execution.id).is_none_or(|it| it.state != execution.state) {
+                continue;
+            }
             match execution.state {
                 ExecutionState::Queued { start_by }
                     if self.is_over(start_by) && self.holds(Guard::QueuedExpires) =>

@@ -39,7 +39,7 @@ impl Turn<'_> {
         u32::try_from(of_kind.count()).unwrap_or(u32::MAX)
     }
 
-    fn find(&mut self, id: ExecutionId) -> Option<&mut Execution> {
+    pub(crate) fn find(&mut self, id: ExecutionId) -> Option<&mut Execution> {
         self.sandbox.executions.iter_mut().find(|execution| execution.id == id)
     }
 
@@ -121,6 +121,7 @@ impl Turn<'_> {
                     self.fail(outcome.cause, outcome.detail.unwrap_or_default());
                 } else {
                     self.finish_execution(id, outcome);
+                    self.suspected();
                 }
             }
             Some(_) | None => self.late(ticket, "execution refused"),

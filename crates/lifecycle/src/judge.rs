@@ -34,6 +34,13 @@ impl Turn<'_> {
         }
     }
 
+    /// Something did not work. Whether that was the body's fault, a probe tells.
+    pub(crate) fn suspected(&mut self) {
+        if self.live().is_some_and(|live| live.check.is_none()) {
+            self.check(CheckKind::Probe);
+        }
+    }
+
     pub(crate) fn probe_answered(&mut self, check: Check, probed: Probed) {
         if let Some(live) = self.live() {
             live.check = None;

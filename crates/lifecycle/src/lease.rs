@@ -106,7 +106,7 @@ pub struct Live {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Health {
     pub verdict: Verdict,
-    /// The last time a probe passed.
+    /// The last time a check passed: a probe, or a ping after one.
     pub verified_at: Timestamp,
     pub next_check: Timestamp,
     /// Since when looks do not answer.

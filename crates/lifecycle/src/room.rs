@@ -68,6 +68,10 @@ pub enum NoRoom {
 }
 
 impl NoRoom {
+    /// Every word there is.
+    pub const WORDS: [&str; 5] =
+        ["host_disk", "host_memory", "host_processes", "host_unmeasurable", "host_unusable"];
+
     /// One word for what is short, as it is counted.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -160,5 +164,27 @@ mod tests {
         let refused = unusable.admit(&KEEP, Cleared::default());
 
         assert_eq!(refused, Err(NoRoom::Unusable { why: "read-only".into() }));
+    }
+
+    #[test]
+    fn every_word_is_in_the_list() {
+        // One that is added breaks this match, and belongs into the lists.
+        let place = |reason: &NoRoom| match reason {
+            NoRoom::LowDisk { .. } => 0,
+            NoRoom::LowMemory { .. } => 1,
+            NoRoom::LowProcesses { .. } => 2,
+            NoRoom::Unmeasurable { .. } => 3,
+            NoRoom::Unusable { .. } => 4,
+        };
+        let all = [
+            NoRoom::LowDisk { available_mb: 0, needed_mb: 1, cleared: Cleared::default() },
+            NoRoom::LowMemory { available_mb: 0, needed_mb: 1 },
+            NoRoom::LowProcesses { available: 0, needed: 1 },
+            NoRoom::Unmeasurable { what: "memory".into() },
+            NoRoom::Unusable { why: "read-only".into() },
+        ];
+
+        assert_eq!(all.each_ref().map(NoRoom::word), NoRoom::WORDS);
+        assert!(all.iter().enumerate().all(|(at, reason)| place(reason) == at));
     }
 }

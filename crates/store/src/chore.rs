@@ -160,6 +160,15 @@ impl CameTo {
             Self::Lost => None,
         }
     }
+
+    /// Whoever judges a run goes by this. One that got through and could not end all that it found is none.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        match self {
+            Self::Done(figures) => figures.failed == 0,
+            Self::Failed { .. } | Self::Lost => false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -174,5 +183,15 @@ mod tests {
 
         assert_eq!((figures.ended, figures.reasons["silent"]), (2, 2));
         assert_eq!(figures.ended_reasons, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_run_is_a_success_when_it_came_to_its_end_and_could_end_all_that_it_found() {
+        let done = |ended, failed| CameTo::Done(Figures { found: 2, ended, failed, ..Figures::default() });
+        let broken = CameTo::Failed { error: "the disk is full".into(), figures: Figures::default() };
+
+        let verdicts = [done(2, 0), done(1, 1), broken, CameTo::Lost].map(|it| it.is_success());
+
+        assert_eq!(verdicts, [true, false, false, false]);
     }
 }

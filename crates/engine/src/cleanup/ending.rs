@@ -119,7 +119,11 @@ fn is_well_again(inner: &Inner, began_at: Timestamp, stored: &Stored, why: &Why)
         Why::Stuck(Stuck::Failed { .. }) => return false,
         Why::Stuck(_) => Activity::Unknown,
         Why::Idle => return !stored.sandbox.executions.is_empty(),
-        Why::Emergency | Why::BodyWithoutRecord | Why::RecordWithoutBody | Why::UnreadableRecord => {
+        Why::Emergency
+        | Why::BodyWithoutRecord
+        | Why::RecordWithoutBody
+        | Why::UnreadableRecord
+        | Why::StatusDisagrees => {
             return false;
         }
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pinfold_lifecycle::{Cause, Level, Receipt, Resource, SandboxId, Stuck, Timestamp};
 use pinfold_store::{Figures, IDS_NAMED, ItemFailed};
 
-use crate::{How, ReconcileReport};
+use crate::{Disagreement, How, ReconcileReport};
 
 /// The ways to clean up. Each finds by other means than the others, so that none of them has to be right alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub enum Layer {
     ByAge,
     /// Where something runs short: what is past its time, and then what does nothing, the oldest first.
     Pressure,
-    /// Every record against every body.
+    /// Every record against every body, and how each fares against what is recorded of it.
     Reconcile,
     /// Everything that is not critical. Only where somebody asks for it.
     Emergency,
@@ -88,6 +88,8 @@ pub enum Why {
     BodyWithoutRecord,
     RecordWithoutBody,
     UnreadableRecord,
+    /// It does not fare as is recorded of it.
+    StatusDisagrees,
 }
 
 impl Why {
@@ -103,6 +105,7 @@ impl Why {
             Self::BodyWithoutRecord => "body_without_record",
             Self::RecordWithoutBody => "record_without_body",
             Self::UnreadableRecord => "unreadable_record",
+            Self::StatusDisagrees => "status_disagrees",
         }
     }
 
@@ -111,7 +114,10 @@ impl Why {
         match self {
             Self::Stuck(stuck) => Some(stuck.cause()),
             Self::Idle | Self::Emergency => Some(Cause::EvictedEmergency),
-            Self::BodyWithoutRecord | Self::RecordWithoutBody | Self::UnreadableRecord => None,
+            Self::BodyWithoutRecord
+            | Self::RecordWithoutBody
+            | Self::UnreadableRecord
+            | Self::StatusDisagrees => None,
         }
     }
 }
@@ -213,6 +219,15 @@ impl CleanupReport {
         }
         for id in &compared.unreadable_records {
             self.find(*id, Why::UnreadableRecord);
+        }
+    }
+
+    /// A body that is not there fails its probe too, and was told of already.
+    pub(super) fn take_in_disagreements(&mut self, disagreements: &[Disagreement]) {
+        for Disagreement { sandbox, .. } in disagreements {
+            if self.found.iter().all(|found| found.id != *sandbox) {
+                self.find(*sandbox, Why::StatusDisagrees);
+            }
         }
     }
 

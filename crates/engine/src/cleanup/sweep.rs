@@ -124,7 +124,7 @@ impl Cleaner {
         Subject { sandbox: &stored.sandbox, policy: &stored.policy, activity, watched_since: self.began_at }
     }
 
-    /// An old body has to answer, whatever is recorded of its health.
+    /// An old body has to work, whatever is recorded of its health.
     async fn fails_when_asked(&self, stored: &Stored) -> Result<Option<Stuck>, String> {
         let sandbox = &stored.sandbox;
         let now = self.inner.clock.now();
@@ -133,11 +133,8 @@ impl Cleaner {
         if !is_old || !is_live {
             return Ok(None);
         }
-        let (provider, body) = (&self.inner.provider, body_of(stored));
-        if self.in_time(stored, provider.ping(body)).await == Some(Probed::Passed) {
-            return Ok(None);
-        }
-        match self.in_time(stored, provider.probe(body)).await {
+        let body = body_of(stored);
+        match self.in_time(stored, self.inner.provider.probe(body)).await {
             Some(Probed::Passed) => Ok(None),
             Some(Probed::Failed(_)) => Ok(Some(Stuck::Failed { since: now })),
             Some(Probed::Unknown { why }) => Err(why),

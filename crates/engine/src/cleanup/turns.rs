@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{CameTo, Chore, Figures, RunEnded, StoreError, TakeTurn, Turn};
+use pinfold_store::{CameTo, Chore, Figures, StoreError, TakeTurn, Turn};
 use tokio::task::JoinSet;
 
 use super::{Cleaner, How, Layer, came_to};
@@ -78,8 +78,8 @@ impl Cleaner {
                     .push(format!("{name} should have begun {} s ago", now.ms_since(chore.due_at) / 1_000));
             }
             let last = chore.last_run.as_ref().and_then(|run| run.ended.as_ref());
-            if let Some(RunEnded { came_to: CameTo::Failed { error, .. }, .. }) = last {
-                troubles.push(format!("{name} failed: {error}"));
+            if let Some(ended) = last.filter(|ended| !ended.came_to.is_success()) {
+                troubles.push(format!("{name} {}", what_went_wrong(&ended.came_to)));
             }
         }
         Ok(troubles)
@@ -140,6 +140,14 @@ impl Cleaner {
                 tracing::warn!(error, "a turn could not be held for longer");
             }
         }
+    }
+}
+
+fn what_went_wrong(came_to: &CameTo) -> String {
+    match came_to {
+        CameTo::Done(figures) => format!("could not end {} of {}", figures.failed, figures.found),
+        CameTo::Failed { error, .. } => format!("failed: {error}"),
+        CameTo::Lost => "was lost with whoever was at it".to_owned(),
     }
 }
 

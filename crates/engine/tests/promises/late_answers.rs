@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pinfold_engine::CreateAsk;
+use pinfold_engine::{ApplyError, CreateAsk};
 use pinfold_lifecycle::{
-    AdmissionLimits, Cause, Effect, ExecutionId, Generation, Life, NodeId, Outcome, PlaceId, Policy,
-    SandboxId, Shape, State, Timestamp, Totals,
+    AdmissionLimits, Cause, Effect, ExecutionId, ExecutionKind, ExecutionLimits, Generation, Life, NodeId,
+    Outcome, PlaceId, Policy, SandboxId, Shape, State, Timestamp, Totals,
 };
 use pinfold_provider::fake::Call;
 use pinfold_store::{
-    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, InlineStore, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Pruned, Queue,
-    Retention, Row, Seq, Standing, Store, StoreError, StoredExecution, Version,
+    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, Fault as WriteFault,
+    FillError, Filter, HistoryRow, InlineStore, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place,
+    PlaceEnd, Pruned, Queue, Retention, Row, Seq, Standing, Store, StoreError, StoredExecution, Version,
 };
 use tokio::time::{sleep, timeout};
 
-use crate::stage::{MINUTE, SECOND, Stage};
+use crate::seams::slow;
+use crate::stage::{MINUTE, SECOND, Stage, words};
 
 /// How long a write takes to be acknowledged, and how long the impatient wait.
 const ACKNOWLEDGED: Duration = Duration::from_millis(50);
@@ -140,6 +141,46 @@ async fn a_launch_that_was_read_while_it_was_done_is_not_done_again_after_the_pr
     assert!((next_sweep_ms..next_sweep_ms + 600).contains(&proven_at), "not while it was read: {proven_at}");
     assert_eq!(stage.weather.calls(Call::Start), 1);
     stage.assert_nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_what_another_engine_began_is_not_misled_by_an_answer_that_comes_late() {
+    let stage = Stage::new();
+    let (engine, other) = (stage.begin_on(LateStore(stage.store.clone())).await, stage.begin().await);
+    let id = stage.ready(&engine, Policy::default()).await;
+
+    let waited = async {
+        sleep(IMPATIENCE).await;
+        let execution = stage.run(&other, id, "work 500 3").await;
+        stage.outcome(&engine, id, execution).await
+    };
+    let (kept, outcome) = tokio::join!(engine.keep_alive(id), waited);
+
+    kept.unwrap();
+    assert_eq!(outcome, Outcome::exited(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_by_another_engine_before_a_creation_is_known_to_be_written_is_not_undone() {
+    let stage = Stage::new();
+    let (engine, other) = (stage.begin_on(LateStore(stage.store.clone())).await, stage.begin().await);
+    stage.weather.always(Call::Stop, slow(MINUTE));
+    stage.store.fail_next_writes(1, WriteFault::UnclearWritten);
+
+    let stopped = async {
+        sleep(IMPATIENCE).await;
+        let rows = stage.store.list(Filter::Present, None, 10).await.unwrap();
+        let id = rows.first().unwrap().id();
+        let _pending = other.stop(id, Cause::StoppedByUser, false, 0).await;
+        id
+    };
+    let (created, id) = tokio::join!(engine.create(CreateAsk::default()), stopped);
+    let (kind, limits) = (ExecutionKind::Run, ExecutionLimits::default());
+    let refused = engine.execute(id, words("true"), kind, limits, true).await;
+
+    assert_eq!(created.ok(), Some(id));
+    assert!(matches!(refused, Err(ApplyError::Refused(_))), "{refused:?}");
+    assert!(matches!(stage.sandbox(id).await.life, Life::Ending { .. }));
 }
 
 /// A store whose writes are durable a while before their callers learn of it, and whose reads take a moment.

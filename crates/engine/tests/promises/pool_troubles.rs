@@ -2,7 +2,9 @@
 //! fail, engines that crash at the worst moment.
 
 use pinfold_engine::{Config, CreateAsk, Engine};
-use pinfold_lifecycle::{Cause, Fact, Generation, Outcome, OutcomeKind, Policy, SandboxId};
+use pinfold_lifecycle::{
+    AdmissionLimits, Cause, Fact, Generation, Lease, Outcome, OutcomeKind, Policy, SandboxId,
+};
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{Fault as WriteFault, Store};
 
@@ -58,6 +60,23 @@ async fn a_body_from_the_pool_that_must_end_sooner_does_and_runs_nothing_before_
     stage.crash(engine);
     stage.pass_ms(6 * MINUTE).await;
     assert!(!is_alive(&stage, id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_not_proven_gone_keeps_nobody_out_for_whom_another_would_give_way() {
+    let stage = Stage::new();
+    let admission = AdmissionLimits { sandboxes: Some(3), ..AdmissionLimits::default() };
+    let engine = stage.begin_with(Config { admission, ..pool_of(9) }).await;
+    let waiting = stage.until_pool_has(2).await;
+    (0..5).for_each(|_| stage.weather.next(Call::Stop, fault(Fault::LookFails)));
+    engine.stop(waiting[0], Cause::StoppedByUser, false, 0).await.unwrap();
+    stage.until(waiting[0], 10 * MINUTE, |it| matches!(it.lease, Lease::Quarantined { .. })).await;
+    stage.until_pool_has(1).await;
+
+    let first = engine.create(CreateAsk::default()).await;
+    let second = engine.create(CreateAsk::default()).await;
+
+    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
 }
 
 #[tokio::test(start_paused = true)]

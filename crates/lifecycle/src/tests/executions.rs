@@ -66,6 +66,25 @@ fn a_refused_start_ends_failed_with_the_reason() {
 }
 
 #[test]
+fn a_refused_start_has_the_body_tried_and_only_that_decides() {
+    for (probed, status) in [
+        (Probed::Passed, State::Ready),
+        (Probed::Failed(ProbeFailure::Files { why: String::new() }), State::Unhealthy),
+    ] {
+        let mut scene = Scene::live(Policy::default());
+        scene.execute(FIRST, no_limits());
+        let ticket = scene.duty(|_| true).ticket;
+        let (cause, why) = (Cause::StartFailed, "it could not be started".into());
+
+        scene.tell(Event::ExecutionRefused { ticket, execution: FIRST, cause, why });
+        let work = scene.work();
+        scene.probed(probed);
+
+        assert_eq!((work, scene.status()), (vec![Work::Probe], status));
+    }
+}
+
+#[test]
 fn a_start_without_an_answer_is_killed_at_its_deadline() {
     let mut scene = Scene::live(Policy::default());
     scene.execute(FIRST, no_limits());

@@ -48,6 +48,21 @@ impl Scene {
 }
 
 #[test]
+fn two_that_did_not_start_in_time_are_one_failed_try() {
+    let mut scene = Scene::created(Policy { one_shot: false, ..three_tries() });
+    scene.execute(RUN, ExecutionLimits::default());
+    scene.execute(ExecutionId(2), ExecutionLimits::default());
+    scene.launched();
+    scene.probed(Probed::Passed);
+
+    let deadline = scene.duty(|work| work == Work::Exec { execution: RUN }).deadline;
+    scene.wait_ms(deadline.ms_since(scene.now));
+
+    let tries = scene.facts.iter().filter(|fact| matches!(fact, Fact::TryFailed { .. }));
+    assert_eq!(tries.count(), 1);
+}
+
+#[test]
 fn what_a_lost_body_interrupted_runs_again_in_the_next_one_under_its_own_id() {
     let mut scene = running();
 

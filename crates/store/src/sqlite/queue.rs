@@ -19,9 +19,10 @@ const COLUMNS: &str = "place, passed, ended_at, ended";
 /// Who is overdue does not wait any more, whether that was written or not.
 const WAITING: &str = "SELECT seq, id, passed, place FROM queue INDEXED BY queue_waiting
     WHERE ended_at IS NULL AND until > ?1 ORDER BY seq";
-/// What waits in the pool gives way, so its places count as free for those who wait.
+/// What waits in the pool gives way, so its places count as free for those who wait. What of it ends already is free
+/// when that is proven: it may take long.
 const IN_POOL: &str = "SELECT count(*), coalesce(sum(memory_mb), 0), coalesce(sum(disk_mb), 0),
-    coalesce(sum(processes), 0) FROM sandboxes WHERE settled_at IS NULL AND pooled = 1";
+    coalesce(sum(processes), 0) FROM sandboxes WHERE settled_at IS NULL AND waits_in IS NOT NULL";
 
 #[async_trait]
 impl<R: Runs> Queue for R {
