@@ -174,7 +174,7 @@ const SANDBOX_ACTIVE_HIGH: Definition = Definition {
 
 const SANDBOX_EVENT: Definition = Definition {
     title: "Sandbox Event",
-    meaning: "one sandbox is stuck, or had work in it that took too long; told once for each",
+    meaning: "one sandbox is stuck, did not start in time, or had work in it that took too long; told once for each",
     affects: EXECUTION,
     rule: above(0.0),
     step: "3-what-does-it-say-5-minutes",
@@ -218,7 +218,7 @@ const RESOURCE_PRESSURE: Definition = Definition {
 
 const CLEANUP_FAILED: Definition = Definition {
     title: "Cleanup Failed",
-    meaning: "the last cleanup did not come to its end",
+    meaning: "the last cleanup did not come to its end, or could not end all that it found",
     rule: above(0.0),
     ..CLEANUP
 };
@@ -248,7 +248,7 @@ const ACTIVE_HIGH_SUSTAINED: Definition = Definition {
 
 const CLEANUP_FAILING: Definition = Definition {
     title: "Cleanup Consistently Failing",
-    meaning: "several cleanups in a row did not come to their end",
+    meaning: "several cleanups in a row did not come to their end, or could not end all that they found",
     affects: PROVISIONING,
     rule: above(2.0),
     step: "cleanup-does-not-work",

@@ -1,17 +1,24 @@
 //! The rules for Prometheus say of each alert what the list says. They are written by hand, and whoever is called by
-//! either has to find the same name, the same severity and the same step of the runbook.
+//! either has to find the same name, the same severity and the same step of the runbook, for the same reason.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::Path;
+use std::str::FromStr;
 
-use pinfold_alerts::Alert;
+use pinfold_alerts::{Alert, Unit};
 
 /// Pinfold cannot call anybody about itself being gone.
 const PROMETHEUS_ALONE: &str = "pinfold_unreachable";
 /// No metric tells of these.
 const PINFOLD_ALONE: [Alert; 3] = [Alert::SandboxEvent, Alert::CleanupFoundTwice, Alert::StateCorrupted];
+
+/// How many failed in a row no metric tells: its rule goes by how many of each there were in some time.
+const TOLD_OTHERWISE: &str = "cleanup_failing";
+/// How often each layer of cleanup has its turn, unless somebody decides otherwise.
+const PERIODS_SECONDS: [f64; 4] = [60.0, 300.0, 900.0, 3_600.0];
 
 struct Rule {
     name: String,
@@ -23,6 +30,14 @@ impl Rule {
     fn says(&self, word: &str) -> Option<&str> {
         let (_, rest) = self.text.split_once(&format!("{word}: "))?;
         rest.split(['\n', '}']).next().map(str::trim)
+    }
+
+    /// The numbers that its condition compares with by this sign.
+    fn compares<T: FromStr<Err: Debug>>(&self, sign: &str) -> Vec<T> {
+        let (condition, _) = self.text.split_once("labels: ").unwrap();
+        let words: Vec<_> = condition.split_whitespace().collect();
+        let behind = words.windows(2).filter(|pair| pair[0] == sign).map(|pair| pair[1]);
+        behind.map(|number| number.trim_end_matches(')').parse().unwrap()).collect()
     }
 }
 
@@ -52,6 +67,24 @@ fn every_rule_says_of_its_alert_what_the_list_says() {
             let minutes = format!("{}m", known.rule.sustained_ms / 60_000);
             assert_eq!(rule.says("for"), Some(minutes.as_str()), "{alert}");
         }
+    }
+}
+
+#[test]
+fn every_rule_has_the_threshold_and_the_minimum_that_the_list_has() {
+    let others = [PROMETHEUS_ALONE, TOLD_OTHERWISE];
+    for rule in rules().iter().filter(|rule| !others.contains(&rule.name.as_str())) {
+        let alert: Alert = rule.name.parse().unwrap();
+        let known = alert.definition();
+        let thresholds = match known.unit {
+            Unit::Count | Unit::Share => vec![known.rule.threshold],
+            // The metric tells of the last turn, and the next is due a period later.
+            Unit::Periods => PERIODS_SECONDS.map(|period| period * (known.rule.threshold + 1.0)).to_vec(),
+        };
+        let minimum = (known.rule.minimum > 0).then_some(known.rule.minimum);
+
+        assert_eq!(rule.compares::<f64>(">"), thresholds, "{alert}");
+        assert_eq!(rule.compares::<u64>(">="), Vec::from_iter(minimum), "{alert}");
     }
 }
 

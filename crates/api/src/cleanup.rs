@@ -79,6 +79,8 @@ pub enum CleanupReason {
     RecordWithoutBody,
     /// A record that cannot be read.
     UnreadableRecord,
+    /// A body that does not work although it is recorded as sound, or the other way round.
+    StatusDisagrees,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

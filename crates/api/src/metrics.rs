@@ -57,7 +57,7 @@ pub struct UtilisationMetrics {
     pub memory_peak_bytes_total: Option<u64>,
     pub memory_peak_bytes_average: Option<f64>,
     pub memory_peak_bytes_max: Option<u64>,
-    /// None: they are not counted.
+    /// There is no network to make any by.
     pub network_requests: Option<u64>,
     /// Shares of what may be promised that is, between 0 and 1. None: there is no limit.
     pub sandboxes_share: Option<f64>,

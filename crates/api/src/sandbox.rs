@@ -103,7 +103,7 @@ pub struct Status {
     /// When it was created, when its end was decided, or when it ended.
     #[schema(format = DateTime)]
     pub since: Option<String>,
-    /// When readiness was last proven.
+    /// When it was last found sound: probed as a whole, or asked since then.
     #[schema(format = DateTime)]
     pub verified_at: Option<String>,
     /// `present` or `gone`: what is wanted.

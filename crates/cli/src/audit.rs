@@ -21,10 +21,10 @@ pub(crate) async fn run(place: &Place) -> anyhow::Result<ExitCode> {
     if place.json {
         documents::print(&found)?;
     } else {
-        println!("{} records, {} bodies", found.records, found.bodies);
-        problems.iter().for_each(|problem| println!("{problem}"));
+        anstream::println!("{} records, {} bodies", found.records, found.bodies);
+        problems.iter().for_each(|problem| anstream::println!("{problem}"));
         if !problems.is_empty() {
-            println!("`pinfold reconcile` repairs what can be repaired");
+            anstream::println!("`pinfold reconcile` repairs what can be repaired");
         }
     }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

@@ -101,6 +101,10 @@ fn told(done: &CleanupResult) -> String {
                 vec![Mood::Bad.paint("Failed to cleanup"), id.clone(), reason, harmless(&failed.message)]
             }
             (None, None) if done.dry_run => vec!["Would clean up".into(), id.clone(), reason],
+            // Reconciling only begins what follows, and sees to it.
+            (None, None) if done.layer == CleanupLayer::Reconcile => {
+                vec!["Is seen to".into(), id.clone(), reason]
+            }
             (None, None) => continue,
         });
     }
@@ -137,7 +141,7 @@ async fn show(place: &Place, plane: &Plane) -> anyhow::Result<ExitCode> {
     if place.json {
         documents::print(&shown)?;
     } else {
-        print!("{}\n{}", schedule(&shown.schedule), runs(&shown.runs));
+        anstream::print!("{}\n{}", schedule(&shown.schedule), runs(&shown.runs));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -34,7 +34,7 @@ struct Document<'a> {
 pub(crate) fn run(place: &Place, asked: &Configuration) -> anyhow::Result<ExitCode> {
     match asked {
         Configuration::Show { config } => show(place, config.as_ref())?,
-        Configuration::Template => print!("{}", template()),
+        Configuration::Template => anstream::print!("{}", template()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -47,11 +47,11 @@ fn show(place: &Place, config: Option<&PathBuf>) -> anyhow::Result<()> {
         return documents::print(&Document { file: loaded.file.as_ref(), settings: &settings });
     }
     match &loaded.file {
-        Some(file) => println!("# with {}", harmless(&file.display().to_string())),
-        None => println!("# there is no {}", harmless(&data.join(FILE).display().to_string())),
+        Some(file) => anstream::println!("# with {}", harmless(&file.display().to_string())),
+        None => anstream::println!("# there is no {}", harmless(&data.join(FILE).display().to_string())),
     }
     let rows: Vec<_> = settings.iter().map(row).collect();
-    print!("{}", lay_out(&rows));
+    anstream::print!("{}", lay_out(&rows));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::inside::{InSandbox, Inside};
 use self::sides::{Here, Side};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::following::asked_to_end;
 use crate::plane::Plane;
 use crate::progress::Progress;
@@ -62,7 +62,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         documents::print(&copied)?;
     } else {
         copied.left_out.iter().for_each(|path| {
-            eprintln!("pinfold: `{}` is no file, directory or link; it was left out", harmless(path));
+            say(&format!("`{}` is no file, directory or link; it was left out", harmless(path)));
         });
     }
     Ok(ExitCode::SUCCESS)

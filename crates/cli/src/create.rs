@@ -54,7 +54,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     if place.json {
         documents::print(&sandbox)?;
     } else {
-        println!("{}", sandbox.id);
+        anstream::println!("{}", sandbox.id);
     }
     Ok(ExitCode::SUCCESS)
 }

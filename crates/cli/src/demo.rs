@@ -30,7 +30,7 @@ use self::verdict::{DemoDocument, Ended};
 use crate::Place;
 use crate::documents;
 use crate::exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::following::asked_to_end;
 use crate::host::{config, data_directory};
 use crate::serve::Announced;
@@ -101,7 +101,7 @@ impl Directory {
 
     fn keep(self) {
         if let Some(own) = self.own {
-            eprintln!("pinfold: `{}` stays, with what is known of what is left", own.keep().display());
+            say(&format!("`{}` stays, with what is known of what is left", own.keep().display()));
         }
     }
 

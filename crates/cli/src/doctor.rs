@@ -75,19 +75,19 @@ fn named(standing: Standing) -> &'static str {
 fn tell_of_machine(found: &[Diagnosis], can_run: bool, is_root: bool) {
     let row =
         |it: &Diagnosis| vec![it.ability.to_owned(), named(it.standing).to_owned(), harmless(&it.means)];
-    print!("{}", lay_out(&found.iter().map(row).collect::<Vec<_>>()));
+    anstream::print!("{}", lay_out(&found.iter().map(row).collect::<Vec<_>>()));
     let lacking: Vec<_> = found.iter().filter_map(|it| Some((it, it.advice.as_ref()?))).collect();
     if !lacking.is_empty() {
-        println!("\nTo get the rest:");
-        lacking.iter().for_each(|(it, advice)| println!("  {}: {advice}", it.ability));
+        anstream::println!("\nTo get the rest:");
+        lacking.iter().for_each(|(it, advice)| anstream::println!("  {}: {advice}", it.ability));
     }
     if !is_root {
-        println!(
+        anstream::println!(
             "\nThis is an ordinary user: control groups and ids of their own for sandboxes need root or a delegated \
              group, since the kernel gives them out to nobody else."
         );
     }
-    println!("\nSandboxes {} run here.", if can_run { "can" } else { "cannot" });
+    anstream::println!("\nSandboxes {} run here.", if can_run { "can" } else { "cannot" });
 }
 
 /// One sandbox: what is recorded, what was tried, and what to do.
@@ -109,24 +109,24 @@ async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
 
 fn tell_of_patient(patient: &Examination) {
     let it = &patient.sandbox;
-    println!("{} is {}{}", it.id, word(&it.status.state), said(&it.status.message));
+    anstream::println!("{} is {}{}", it.id, word(&it.status.state), said(&it.status.message));
     if let Some(at) = &it.status.verified_at {
-        println!("last proven to work {at}, generation {}", it.generation);
+        anstream::println!("last proven to work {at}, generation {}", it.generation);
     }
     let left = |ms: u64| crate::table::age(ms);
     let rows = patient.due.iter().map(|it| vec![format!("  {}", it.what), it.at.clone(), left(it.left_ms)]);
-    print!("{}", lay_out(&rows.collect::<Vec<_>>()));
+    anstream::print!("{}", lay_out(&rows.collect::<Vec<_>>()));
     let judged = |passed: bool| if passed { "passed" } else { "failed" };
     let rows = patient.probes.iter().map(|it| {
         let took = format!("{:.3} ms", it.took_ms);
         vec![format!("  {}", it.probe), judged(it.passed).to_owned(), took, harmless(&it.answer)]
     });
-    print!("{}", lay_out(&rows.collect::<Vec<_>>()));
-    println!("{}", harmless(&patient.verdict));
+    anstream::print!("{}", lay_out(&rows.collect::<Vec<_>>()));
+    anstream::println!("{}", harmless(&patient.verdict));
     for trouble in &patient.troubles {
-        println!("\n{}: {}", word(&trouble.kind), harmless(&trouble.means));
-        println!("  seen: {}", harmless(&trouble.saw));
-        println!("  do:   {}", harmless(&trouble.resolve));
+        anstream::println!("\n{}: {}", word(&trouble.kind), harmless(&trouble.means));
+        anstream::println!("  seen: {}", harmless(&trouble.saw));
+        anstream::println!("  do:   {}", harmless(&trouble.resolve));
     }
 }
 

@@ -7,6 +7,7 @@ use pinfold_lifecycle::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::stdout;
 use crate::table::harmless;
 
 /// A moment as RFC 3339 in UTC.
@@ -39,8 +40,7 @@ pub(crate) fn error(code: &str, message: &str) -> Value {
 }
 
 pub(crate) fn print(document: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(document)?);
-    Ok(())
+    stdout::print(format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes()).map(drop)
 }
 
 /// One command that has ended.

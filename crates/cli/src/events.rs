@@ -9,6 +9,7 @@ use crate::Place;
 use crate::documents;
 use crate::find::find;
 use crate::plane::Plane;
+use crate::stdout::{self, Reader};
 use crate::table::harmless;
 
 #[derive(clap::Args)]
@@ -35,14 +36,18 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     loop {
         let page = plane.events(id.as_deref(), after).await?;
         after = page.next;
+        let mut lines = String::new();
         match (place.json, options.follow) {
             (true, false) => all.extend(page.events),
             (true, true) => {
                 for event in &page.events {
-                    println!("{}", serde_json::to_string(event)?);
+                    lines += &format!("{}\n", serde_json::to_string(event)?);
                 }
             }
-            (false, _) => page.events.iter().for_each(tell),
+            (false, _) => lines.extend(page.events.iter().map(told)),
+        }
+        if stdout::print(lines.as_bytes())? == Reader::Gone {
+            break;
         }
         match (page.more, options.follow) {
             (true, _) => {}
@@ -51,14 +56,14 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         }
     }
     plane.close().await?;
-    if place.json {
+    if place.json && !options.follow {
         documents::print(&all)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(event: &Event) {
+fn told(event: &Event) -> String {
     let Event { seq, at, sandbox_id, event, details, .. } = event;
     let said = details.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
-    println!("{seq} {at} {sandbox_id} {event} {}", harmless(&said.join(" ")));
+    format!("{seq} {at} {sandbox_id} {event} {}\n", harmless(&said.join(" ")))
 }

@@ -8,6 +8,7 @@ use crate::Place;
 use crate::console::ConsoleOptions;
 use crate::documents::{self, ExecutionDocument, Timings, between};
 use crate::exit;
+use crate::failure::say;
 use crate::find::find;
 use crate::following::{Ended, Interrupt, explanation, follow};
 use crate::output::Sink;
@@ -68,7 +69,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         }
         Sink::Terminal => {
             if let Some(why) = explanation(&ended, None) {
-                eprintln!("pinfold: {} ended: {why}", running.execution);
+                say(&format!("{} ended: {why}", running.execution));
             }
             Ok(())
         }

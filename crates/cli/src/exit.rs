@@ -11,9 +11,9 @@ pub(crate) const BAD_INPUT: u8 = 2;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 pub(crate) const CODES: &str = "\
-Exit codes of `run` and `exec`: the command's own; 124 time, inactivity, idle or life limit; 137 another limit;
-130 stopped; 125 Pinfold failed; 126 not executable; 127 not found; 128+n signal n.
-Of all other commands: 0 done, 1 failed or not so. Of every command: 2 bad usage.";
+Exit codes of `run`, `exec` and `shell`: the command's own; 124 time, inactivity, idle or life limit; 137 another
+limit; 130 stopped; 125 Pinfold failed; 126 not executable; 127 not found; 128+n signal n.
+Of all other commands: 0 done, 1 failed or not so, 130 interrupted. Of every command: 2 bad usage.";
 
 /// The command's own code, or one that says who ended it.
 pub(crate) fn code_of(cause: Cause, exit_code: Option<i32>) -> u8 {

@@ -1,16 +1,19 @@
 //! What can go wrong for whoever types a command: one table from failures to codes, and one place that tells.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pinfold_engine::ApplyError;
 use pinfold_lifecycle::Refusal;
 use pinfold_lifecycle::profile::{BadLimit, UnknownProfile};
+use pinfold_logs::printable;
 use pinfold_store::{OpenError, StoreError};
 
 use crate::documents::{self, word};
 use crate::exit;
 use crate::plane::PlaneError;
 use crate::settings::SettingsError;
+use crate::stdout;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -43,11 +46,19 @@ pub(crate) fn in_brackets(detail: Option<&String>) -> String {
 pub(crate) fn report(error: &anyhow::Error, json: bool, failed: u8) -> ExitCode {
     let code = code_of(error);
     if json {
-        println!("{}", documents::error(&code, &told(error)));
+        // There is nobody left to tell if that fails too.
+        let _ = stdout::print(format!("{}\n", documents::error(&code, &told(error))).as_bytes());
     } else {
-        eprintln!("pinfold: {}", told(error));
+        say(&told(error));
     }
     ExitCode::from(if code == BAD_INPUT { exit::BAD_INPUT } else { failed })
+}
+
+/// A line for people on standard error. What was named inside a sandbox may be quoted in it, and no terminal is to obey
+/// that.
+pub(crate) fn say(what: &str) {
+    // Whoever does not listen any more misses nothing but words.
+    let _ = writeln!(io::stderr(), "pinfold: {}", printable(what));
 }
 
 /// With what to do next, where that is known.

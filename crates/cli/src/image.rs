@@ -11,7 +11,7 @@ use pinfold_lifecycle::Timestamp;
 
 use crate::Place;
 use crate::documents::{self, moment};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::host::{data_directory, unpacker};
 use crate::pieces::OfFile;
 use crate::plane::{Plane, Server, Target, send_pieces, target};
@@ -104,9 +104,9 @@ fn tell_of_import(place: &Place, image: &api::Image) -> anyhow::Result<()> {
     if place.json {
         return documents::print(image);
     }
-    println!("{}", image.id);
+    anstream::println!("{}", image.id);
     if image.left_out > 0 {
-        eprintln!("pinfold: {} devices, FIFOs or sockets were left out", image.left_out);
+        say(&format!("{} devices, FIFOs or sockets were left out", image.left_out));
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn list(place: &Place, images: &[api::Image]) -> anyhow::Result<()> {
         let mebibytes = it.bytes.div_ceil(1 << 20).to_string();
         vec![harmless(&it.name), short, it.layers.to_string(), mebibytes, it.imported_at.clone()]
     }));
-    print!("{}", lay_out(&rows));
+    anstream::print!("{}", lay_out(&rows));
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn tell_of_removed(place: &Place, removed: &[api::ImageRemoved]) -> anyhow::Resu
     }
     for it in removed {
         let content = if it.last_name { "with its content" } else { "its content has other names" };
-        println!("{} is removed, {content}", harmless(&it.name));
+        anstream::println!("{} is removed, {content}", harmless(&it.name));
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `pinfold logs`: what a sandbox and the control plane wrote, in one order, also after its end.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::exit;
 use crate::find::find;
 use crate::following::asked_to_end;
 use crate::plane::Plane;
+use crate::stdout::{self, Reader};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -71,10 +71,13 @@ async fn pass_on(plane: &Plane, id: &str, place: &Place, options: &Options) -> a
     loop {
         let page = plane.logs(id, &after).await?;
         for entry in page.entries.iter().filter(|entry| is_wanted(entry, options)) {
-            if place.json {
-                println!("{}", serde_json::to_string(entry)?);
+            let text = if place.json {
+                format!("{}\n", serde_json::to_string(entry)?).into_bytes()
             } else {
-                page_of_people.print(entry, options.raw)?;
+                page_of_people.next(entry, options.raw)?
+            };
+            if stdout::print(&text)? == Reader::Gone {
+                return Ok(());
             }
         }
         after = page.next;
@@ -98,25 +101,22 @@ struct Printed {
 }
 
 impl Printed {
-    fn print(&mut self, entry: &LogEntry, raw: bool) -> anyhow::Result<()> {
+    fn next(&mut self, entry: &LogEntry, raw: bool) -> anyhow::Result<Vec<u8>> {
         let bytes = bytes_of(entry.text.clone(), entry.base64.clone())?;
-        let mut out = io::stdout().lock();
-        if entry.source == LogSource::Control {
-            if !self.at_line_start {
-                out.write_all(b"\n")?;
-            }
+        let shown = if entry.source == LogSource::Control {
+            let begin = if self.at_line_start { "" } else { "\n" };
             // One line, whatever it quotes.
             let said = printable_bytes(&bytes).replace('\n', " ");
-            writeln!(out, "-- {} {said}", entry.at)?;
-            self.at_line_start = true;
+            format!("{begin}-- {} {said}\n", entry.at).into_bytes()
+        } else if raw {
+            bytes
         } else {
-            let shown = if raw { bytes } else { safe(&bytes).into_bytes() };
-            out.write_all(&shown)?;
-            if let Some(last) = shown.last() {
-                self.at_line_start = *last == b'\n';
-            }
+            safe(&bytes).into_bytes()
+        };
+        if let Some(last) = shown.last() {
+            self.at_line_start = *last == b'\n';
         }
-        Ok(out.flush()?)
+        Ok(shown)
     }
 }
 

@@ -42,6 +42,7 @@ mod run;
 mod serve;
 mod settings;
 mod shell;
+mod stdout;
 mod stop;
 mod table;
 mod token;
@@ -50,6 +51,7 @@ mod top;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -191,7 +193,7 @@ fn main() -> ExitCode {
         Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
         Command::Alert(asked) => (in_runtime(alert::run(&place, asked)), exit::FAILED),
         Command::Token(asked) => (in_runtime(token::run(&place, asked)), exit::FAILED),
-        Command::Completions(options) => (Ok(manual::completions(options)), exit::FAILED),
+        Command::Completions(options) => (manual::completions(options), exit::FAILED),
         Command::Man => (manual::man(), exit::FAILED),
         Command::Nursery => {
             let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
@@ -214,7 +216,10 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::R
 fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     pinfold_keeper::precedence::take_if_alone();
     heap::share_among_threads();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // They take turns, so that none of those that a busy moment has called for would ever be idle for long.
+    runtime.thread_keep_alive(Duration::from_millis(100));
+    runtime.enable_all().build()?.block_on(async {
         tokio::select! {
             biased;
             outcome = work => outcome,
@@ -231,7 +236,8 @@ fn misused(error: &clap::Error) -> ExitCode {
         let rendered = error.render().to_string();
         // The rest is advice for people.
         let message = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        println!("{}", documents::error("bad_usage", message));
+        // Whoever does not listen any more misses nothing but words.
+        let _ = stdout::print(format!("{}\n", documents::error("bad_usage", message)).as_bytes());
         return ExitCode::from(exit::BAD_INPUT);
     }
     // There is nobody left to tell if the terminal is gone.

@@ -1,12 +1,11 @@
 //! `pinfold completions` and `pinfold man`: the commands' definitions for shells and for `man`.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use crate::{Arguments, exit};
+use crate::{Arguments, exit, stdout};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -15,9 +14,11 @@ pub(crate) struct Options {
     shell: Shell,
 }
 
-pub(crate) fn completions(options: &Options) -> ExitCode {
-    clap_complete::generate(options.shell, &mut typed(), "pinfold", &mut io::stdout());
-    ExitCode::SUCCESS
+pub(crate) fn completions(options: &Options) -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    clap_complete::generate(options.shell, &mut typed(), "pinfold", &mut text);
+    stdout::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What people type, without what the program starts itself with.
@@ -33,10 +34,11 @@ fn typed() -> Command {
 pub(crate) fn man() -> anyhow::Result<ExitCode> {
     let mut program = typed();
     program.build();
-    let mut out = io::stdout();
-    clap_mangen::Man::new(program.clone()).render(&mut out)?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(program.clone()).render(&mut page)?;
     for command in program.get_subcommands() {
-        clap_mangen::Man::new(command.clone()).render(&mut out)?;
+        clap_mangen::Man::new(command.clone()).render(&mut page)?;
     }
+    stdout::print(&page)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use pinfold_lifecycle::profile::Wishes;
 use pinfold_lifecycle::{ExecutionLimits, Limits};
 
 use crate::Place;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::host::rules;
 use crate::image::images;
 use crate::plane::{Plane, Target, target};
@@ -199,9 +199,7 @@ impl SandboxOptions {
         let image = found.map_err(|_| Failure::NoImage { given: self.image.clone() })?;
         if let Some(user) = image.settings.user.as_ref().filter(|user| !is_root(user)) {
             let (image, user) = (harmless(&self.image), harmless(user));
-            eprintln!(
-                "pinfold: `{image}` wants to run as `{user}`; it runs as root of its own sandbox instead"
-            );
+            say(&format!("`{image}` wants to run as `{user}`; it runs as root of its own sandbox instead"));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use pinfold_api::OutputEvent;
 
 use crate::documents::bytes_of;
+use crate::failure::say;
 
 /// Passed on at once, or kept for a document at the end.
 pub(crate) enum Sink {
@@ -31,7 +32,7 @@ impl Sink {
                 pass_on(&mut io::stderr(), &bytes_of(text, base64)?)?;
             }
             (Self::Terminal, OutputEvent::Gap { bytes, .. }) => {
-                eprintln!("pinfold: {bytes} bytes of output were not kept");
+                say(&format!("{bytes} bytes of output were not kept"));
             }
             (Self::Kept { stdout, .. }, OutputEvent::Stdout { text, base64, .. }) => {
                 stdout.extend(bytes_of(text, base64)?);

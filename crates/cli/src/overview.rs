@@ -49,7 +49,7 @@ fn show(place: &Place, figures: &impl Serialize) -> anyhow::Result<()> {
     if place.json {
         return documents::print(figures);
     }
-    print!("{}", lay_out(&rows("", &serde_json::to_value(figures)?)));
+    anstream::print!("{}", lay_out(&rows("", &serde_json::to_value(figures)?)));
     Ok(())
 }
 

@@ -39,10 +39,10 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
 }
 
 fn tell(found: &Comparison, unsettled: u64) {
-    println!("{} records, {} bodies", found.records, found.bodies);
-    problems(found).iter().for_each(|problem| println!("{problem}"));
+    anstream::println!("{} records, {} bodies", found.records, found.bodies);
+    problems(found).iter().for_each(|problem| anstream::println!("{problem}"));
     if let Some(stats) = &found.stats {
-        println!(
+        anstream::println!(
             "Reconciliation complete: {} active, {} provisioning, {} terminating, {} quarantined; {} created and {} \
              destroyed in all",
             stats.active,
@@ -54,6 +54,6 @@ fn tell(found: &Comparison, unsettled: u64) {
         );
     }
     if unsettled > 0 {
-        println!("{unsettled} are still being ended or looked at; they are not forgotten");
+        anstream::println!("{unsettled} are still being ended or looked at; they are not forgotten");
     }
 }

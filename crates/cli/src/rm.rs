@@ -33,7 +33,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
     if place.json {
         documents::print(&json!({ "forgotten": forgotten }))?;
     } else {
-        forgotten.iter().for_each(|id| println!("{id} is forgotten"));
+        forgotten.iter().for_each(|id| anstream::println!("{id} is forgotten"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use crate::Place;
 use crate::console::ConsoleOptions;
 use crate::documents::{self, ExecutionDocument, Timings, between};
 use crate::exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::following::{Interrupt, explanation, follow};
 use crate::options::SandboxOptions;
 use crate::output::Sink;
@@ -75,7 +75,7 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
         }
         Sink::Terminal => {
             if let Some(why) = explanation(&ended, sandbox.start_failure.clone()) {
-                eprintln!("pinfold: {} ended: {why}", sandbox.id);
+                say(&format!("{} ended: {why}", sandbox.id));
             }
             if ended.interrupted {
                 anstream::eprint!("{}", tell_receipt(&receipt));

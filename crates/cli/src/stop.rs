@@ -113,7 +113,7 @@ fn document(given: &str, ended: &Ended) -> Value {
 fn tell(ended: &Ended) {
     match ended {
         Ok(receipt) => anstream::print!("{}", tell_receipt(receipt)),
-        Err(error) => eprintln!("pinfold: {}", failure::told(error)),
+        Err(error) => failure::say(&failure::told(error)),
     }
 }
 

@@ -7,6 +7,7 @@ use pinfold_api::{NewToken, Role, Token};
 
 use crate::Place;
 use crate::documents::{self, word};
+use crate::failure::say;
 use crate::plane::Plane;
 use crate::table::{harmless, lay_out};
 
@@ -70,8 +71,8 @@ async fn create(plane: &Plane, place: &Place, role: Grade, name: &str) -> anyhow
     if place.json {
         return documents::print(&created);
     }
-    println!("{}", created.secret);
-    eprintln!("pinfold: this is {}; it is not told again", created.token.id);
+    anstream::println!("{}", created.secret);
+    say(&format!("this is {}; it is not told again", created.token.id));
     Ok(())
 }
 
@@ -84,6 +85,6 @@ fn show(place: &Place, tokens: &[Token]) -> anyhow::Result<()> {
         let revoked = it.revoked_at.clone().unwrap_or_else(|| "-".to_owned());
         vec![it.id.clone(), word(&it.role), harmless(&it.name), it.created_at.clone(), revoked]
     }));
-    print!("{}", lay_out(&rows));
+    anstream::print!("{}", lay_out(&rows));
     Ok(())
 }

@@ -1,9 +1,7 @@
 //! Looking after sandboxes and what they are made from, and ending them for good.
 
 use hyper::Method;
-use pinfold_api::{
-    Comparison, Examination, Image, ImageRemoved, NEXT_CURSOR, Receipt, StopPending, TerminalSize,
-};
+use pinfold_api::{Comparison, Examination, Image, ImageRemoved, Receipt, StopPending, TerminalSize};
 
 use crate::client::{BYTES, JSON, NOTHING, answered, encoded, read, spelled};
 use crate::{Answered, Client, ClientError, Upload};
@@ -41,19 +39,8 @@ impl Client {
         read(self.ask(Method::POST, &path, Some(&size)).await?).await
     }
 
-    /// All of them, page by page.
     pub async fn images(&self) -> Result<Vec<Image>, ClientError> {
-        let (mut all, mut path) = (Vec::new(), "/api/images".to_owned());
-        loop {
-            let response = self.ask(Method::GET, &path, NOTHING).await?;
-            let next = response.headers().get(NEXT_CURSOR).and_then(|next| next.to_str().ok());
-            let next = next.map(|next| format!("/api/images?cursor={}", encoded(next)));
-            all.extend(read::<Vec<Image>>(response).await?);
-            match next {
-                Some(next) => path = next,
-                None => return Ok(all),
-            }
-        }
+        self.all("/api/images", "").await
     }
 
     /// From an archive.

@@ -78,21 +78,9 @@ impl Client {
         read(self.ask(Method::GET, "/api/sandbox/stats", NOTHING).await?).await
     }
 
-    /// Every sandbox that `query` asks for, such as `status=all`, page by page.
+    /// Every sandbox that `query` asks for, such as `status=all`.
     pub async fn list(&self, query: &str) -> Result<Vec<SandboxSummary>, ClientError> {
-        let (mut all, mut cursor) = (Vec::new(), None);
-        loop {
-            let from = cursor.map(|cursor| format!("cursor={cursor}"));
-            let asked: Vec<_> = from.iter().map(String::as_str).chain([query]).collect();
-            let path = format!("/api/sandbox/list?{}", asked.join("&").trim_end_matches('&'));
-            let response = self.ask(Method::GET, &path, NOTHING).await?;
-            let next = response.headers().get(pinfold_api::NEXT_CURSOR);
-            cursor = next.and_then(|next| next.to_str().ok()).map(str::to_owned);
-            all.extend(read::<Vec<SandboxSummary>>(response).await?);
-            if cursor.is_none() {
-                return Ok(all);
-            }
-        }
+        self.all("/api/sandbox/list", query).await
     }
 
     /// Makes a sandbox and waits until it is ready.
@@ -140,7 +128,7 @@ impl Client {
     }
 
     pub async fn executions(&self, id: &str) -> Result<Vec<Execution>, ClientError> {
-        read(self.ask(Method::GET, &format!("/api/sandbox/{id}/executions"), NOTHING).await?).await
+        self.all(&format!("/api/sandbox/{id}/executions"), "").await
     }
 
     pub async fn sandbox(&self, id: &str) -> Result<Sandbox, ClientError> {
@@ -209,7 +197,7 @@ impl Client {
     }
 
     pub async fn tokens(&self) -> Result<Vec<Token>, ClientError> {
-        read(self.ask(Method::GET, "/api/tokens", NOTHING).await?).await
+        self.all("/api/tokens", "").await
     }
 
     pub async fn create_token(&self, asked: &NewToken) -> Result<TokenCreated, ClientError> {

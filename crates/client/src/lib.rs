@@ -10,6 +10,7 @@ mod events;
 mod files;
 mod found;
 mod metrics;
+mod pages;
 mod queue;
 mod trust;
 mod upload;

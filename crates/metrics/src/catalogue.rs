@@ -59,12 +59,15 @@ pub(crate) const BY_AGE: &str = "pinfold_sandboxes_by_age";
 pub(crate) const MEMORY_PROMISED: &str = "pinfold_memory_promised_bytes";
 pub(crate) const MEMORY_LIMIT: &str = "pinfold_memory_limit_bytes";
 pub(crate) const MEMORY_LEFT: &str = "pinfold_memory_left_bytes";
+pub(crate) const HOST_MEMORY: &str = "pinfold_host_memory_bytes";
 pub(crate) const DISK_PROMISED: &str = "pinfold_disk_promised_bytes";
 pub(crate) const DISK_LIMIT: &str = "pinfold_disk_limit_bytes";
 pub(crate) const DISK_LEFT: &str = "pinfold_disk_left_bytes";
+pub(crate) const HOST_DISK: &str = "pinfold_host_disk_bytes";
 pub(crate) const PROCESSES_PROMISED: &str = "pinfold_processes_promised";
 pub(crate) const PROCESSES_LIMIT: &str = "pinfold_processes_limit";
 pub(crate) const PROCESSES_LEFT: &str = "pinfold_processes_left";
+pub(crate) const HOST_PROCESSES: &str = "pinfold_host_processes_limit";
 pub(crate) const STORE: &str = "pinfold_store_bytes";
 pub(crate) const NODES: &str = "pinfold_nodes";
 pub(crate) const HTTP: &str = "pinfold_http_request_seconds";
@@ -193,12 +196,33 @@ pub const CATALOGUE: &[Metric] = &[
     metric(MEMORY_PROMISED, Gauge, &[], Fleet, "Memory that sandboxes may use together"),
     metric(MEMORY_LIMIT, Gauge, &[], Fleet, "Memory that may be promised; absent without a limit"),
     metric(MEMORY_LEFT, Gauge, &[], Process, "Memory left on this host; absent where it is not known"),
+    metric(
+        HOST_MEMORY,
+        Gauge,
+        &[],
+        Process,
+        "Memory of this host; absent where it is not known, or something less bounds what is left",
+    ),
     metric(DISK_PROMISED, Gauge, &[], Fleet, "Disk that sandboxes may use together"),
     metric(DISK_LIMIT, Gauge, &[], Fleet, "Disk that may be promised; absent without a limit"),
     metric(DISK_LEFT, Gauge, &[], Process, "Disk left on this host; absent where it is not known"),
+    metric(
+        HOST_DISK,
+        Gauge,
+        &[],
+        Process,
+        "Disk of this host, without what is kept for root; absent where it is not known",
+    ),
     metric(PROCESSES_PROMISED, Gauge, &[], Fleet, "Processes that sandboxes may have together"),
     metric(PROCESSES_LIMIT, Gauge, &[], Fleet, "Processes that may be promised; absent without a limit"),
     metric(PROCESSES_LEFT, Gauge, &[], Process, "Processes left on this host; absent where it is not known"),
+    metric(
+        HOST_PROCESSES,
+        Gauge,
+        &[],
+        Process,
+        "Processes that this host can have; absent where it is not known",
+    ),
     metric(STORE, Gauge, &[], Fleet, "Size of the store on disk"),
     metric(NODES, Gauge, &[], Fleet, "Processes that run sandboxes on this store"),
     metric(

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use pinfold_lifecycle::Totals;
+use pinfold_lifecycle::{NoRoom, Scarcity, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -89,7 +89,7 @@ impl Exposition {
                 }
                 "outcome" => [SUCCEEDED, FAILED].map(str::to_owned).to_vec(),
                 "layer" => LAYERS.map(str::to_owned).to_vec(),
-                "reason" => ["sandboxes", "memory", "disk", "processes"].map(str::to_owned).to_vec(),
+                "reason" => Scarcity::WORDS.into_iter().chain(NoRoom::WORDS).map(str::to_owned).collect(),
                 "what" => ITEMS.map(str::to_owned).to_vec(),
                 _ => Vec::new(),
             }
@@ -125,12 +125,15 @@ impl Exposition {
             names::MEMORY_PROMISED => known(Some(bytes(totals.taken.memory_mb))),
             names::MEMORY_LIMIT => known(limits.memory_mb.map(bytes)),
             names::MEMORY_LEFT => known(self.standing.memory_mb_left.map(bytes)),
+            names::HOST_MEMORY => known(self.standing.memory_mb_total.map(bytes)),
             names::DISK_PROMISED => known(Some(bytes(totals.taken.disk_mb))),
             names::DISK_LIMIT => known(limits.disk_mb.map(bytes)),
             names::DISK_LEFT => known(self.standing.disk_mb_left.map(bytes)),
+            names::HOST_DISK => known(self.standing.disk_mb_total.map(bytes)),
             names::PROCESSES_PROMISED => known(Some(float(totals.taken.processes))),
             names::PROCESSES_LIMIT => known(limits.processes.map(float)),
             names::PROCESSES_LEFT => known(self.standing.processes_left.map(float)),
+            names::HOST_PROCESSES => known(self.standing.processes_total.map(float)),
             names::STORE => known(self.standing.store_bytes.map(float)),
             names::NODES => known(self.standing.nodes.map(float)),
             _ => Vec::new(),

@@ -29,6 +29,10 @@ pub struct Standing {
     pub memory_mb_left: Option<u64>,
     pub disk_mb_left: Option<u64>,
     pub processes_left: Option<u64>,
+    /// Of how much that is left.
+    pub memory_mb_total: Option<u64>,
+    pub disk_mb_total: Option<u64>,
+    pub processes_total: Option<u64>,
     pub store_bytes: Option<u64>,
     pub nodes: Option<u64>,
 }

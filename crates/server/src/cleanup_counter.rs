@@ -29,7 +29,7 @@ fn number_of(reasons: &[&str], counts: &BTreeMap<String, u64>) -> u64 {
 impl Witness for CleanupCounter {
     fn ran(&self, layer: Layer, took_ms: u64, came_to: &CameTo) {
         let figures = came_to.figures().cloned().unwrap_or_default();
-        let succeeded = matches!(came_to, CameTo::Done(_));
+        let succeeded = came_to.is_success();
         let numbers = [
             ("pinfold.cleanup.scanned", figures.scanned),
             ("pinfold.cleanup.ended", figures.ended),
@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_could_not_end_all_that_it_found_did_not_succeed() {
+        let counter = counter();
+        let in_part = Figures { found: 3, ended: 1, failed: 2, ..Figures::default() };
+
+        counter.ran(Layer::Scheduled, 5, &CameTo::Done(in_part));
+        counter.ran(Layer::Scheduled, 5, &CameTo::Done(Figures::default()));
+
+        let figures = counter.meter.take().cleanup().unwrap();
+        assert_eq!((figures.runs, figures.success_rate, figures.failed), (2, 0.5, 2));
+    }
+
+    #[test]
     fn a_run_that_was_lost_did_not_succeed_and_took_nobody_knows_how_long() {
         let counter = counter();
 
@@ -154,7 +166,10 @@ mod tests {
             Why::Stuck(Stuck::NeverReady { .. }) => Some(ORPHANED),
             Why::Stuck(Stuck::Failed { .. } | Stuck::Overdue { .. } | Stuck::Silent { .. }) => Some(STUCK),
             Why::Idle | Why::Emergency => Some(EVICTED),
-            Why::BodyWithoutRecord | Why::RecordWithoutBody | Why::UnreadableRecord => None,
+            Why::BodyWithoutRecord
+            | Why::RecordWithoutBody
+            | Why::UnreadableRecord
+            | Why::StatusDisagrees => None,
         };
         let since = Timestamp(0);
 
@@ -168,6 +183,7 @@ mod tests {
             Why::BodyWithoutRecord,
             Why::RecordWithoutBody,
             Why::UnreadableRecord,
+            Why::StatusDisagrees,
         ] {
             let lists: Vec<_> =
                 [ORPHANED, STUCK, EVICTED].into_iter().filter(|it| it.contains(&why.word())).collect();

@@ -15,7 +15,9 @@ use pinfold_store::StoredExecution;
 
 /// Where paths begin that do not begin at the root, unless the command starts elsewhere.
 pub(crate) const WORK: &str = "/workspace";
-/// Beside the artifacts: why the others are not there.
+/// Beside the artifacts, for what Pinfold itself has to say about them: no artifact is called so.
+pub(crate) const OWN: &str = ".pinfold";
+/// Why the others are not there.
 const REASONS: &str = ".pinfold/not-kept.json";
 /// Of the reasons of one run.
 const REASONS_BYTES: usize = 1 << 20;

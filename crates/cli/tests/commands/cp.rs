@@ -102,6 +102,18 @@ fn what_comes_out_lands_where_it_was_wanted_and_has_no_power_there() {
 }
 
 #[test]
+fn a_name_that_an_error_quotes_from_inside_moves_no_cursor() {
+    let ground = grounds().pop().unwrap();
+    let id = ground.create(&[]);
+    let out = ground.place("out");
+
+    let output = ground.pinfold(&["cp", &format!("{id}:a\u{1b}[2Jb"), path(&out)]);
+
+    let why = text(&output.stderr);
+    assert!(why.contains("not found: `/workspace/a\\x1b[2Jb`") && !why.contains('\u{1b}'), "{why}");
+}
+
+#[test]
 fn what_cannot_be_copied_is_told_and_leaves_nothing() {
     let ground = grounds().pop().unwrap();
     let id = ground.create(&[]);

@@ -1,5 +1,6 @@
 //! Looking at what is there and at what was: `logs`, `events`, `inspect`, `rm`, `audit`, and what shells are told.
 
+use std::io::pipe;
 use std::process::Stdio;
 
 use crate::ground::{grounds, text, until};
@@ -111,6 +112,37 @@ fn a_token_is_told_once_and_worthless_when_it_is_revoked() {
         assert!(!listed.contains(made["secret"].as_str().unwrap()));
         assert!(revoked[0]["revoked_at"].is_string(), "{revoked}");
         until("it stays so", || ground.document(&["token", "ls", "--json"])[0]["revoked_at"].is_string());
+    }
+}
+
+#[test]
+fn who_has_seen_enough_and_is_gone_breaks_nothing() {
+    let ground = grounds().pop().unwrap();
+    let id = ground.create(&[]);
+    let asked: [(&[&str], i32); 14] = [
+        (&["ps"], 0),
+        (&["ps", "--json"], 0),
+        (&["inspect", &id], 0),
+        (&["logs", &id], 0),
+        (&["logs", "--follow", &id], 0),
+        (&["logs", "--follow", "--json", &id], 0),
+        (&["events"], 0),
+        (&["events", "--follow"], 0),
+        (&["events", "--follow", "--json"], 0),
+        (&["audit"], 0),
+        (&["stats"], 0),
+        (&["man"], 0),
+        (&["completions", "bash"], 0),
+        (&["inspect", "--json", "nobody"], 1),
+    ];
+    for (arguments, code) in asked {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+
+        let output = ground.command(arguments).stdout(writer).output().unwrap();
+
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.as_str()), (Some(code), ""), "{arguments:?}");
     }
 }
 

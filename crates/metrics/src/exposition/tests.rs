@@ -45,6 +45,7 @@ fn what_is_not_known_is_not_told() {
 
     assert!(!text.contains("pinfold_memory_left_bytes"), "{text}");
     assert!(!text.contains("pinfold_memory_limit_bytes"));
+    assert!(!text.contains("pinfold_host_"));
     assert!(!text.contains("pinfold_store_bytes"));
     assert!(!text.contains("pinfold_cleanup_last_run"));
     let known = Standing { memory_mb_left: Some(2), ..Standing::default() };
@@ -81,6 +82,9 @@ fn what_can_be_counted_is_told_before_it_was() {
         "pinfold_stop_attempts_total{outcome=\"still_present\"} 0.0",
         "pinfold_timeout_cleanups_total{outcome=\"quarantined\"} 0.0",
         "pinfold_probes_total{kind=\"ping\",verdict=\"failed\"} 0.0",
+        "pinfold_admissions_refused_total{reason=\"processes\"} 0.0",
+        "pinfold_admissions_refused_total{reason=\"token_quota\"} 0.0",
+        "pinfold_admissions_refused_total{reason=\"host_unmeasurable\"} 0.0",
         "pinfold_orphans_found_total 0.0",
         "pinfold_cleanup_runs_total{layer=\"scheduled\",outcome=\"failed\"} 0.0",
         "pinfold_cleanup_items_total{what=\"evicted\"} 0.0",
@@ -179,6 +183,9 @@ fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
         memory_mb_left: Some(1),
         disk_mb_left: Some(1),
         processes_left: Some(1),
+        memory_mb_total: Some(1),
+        disk_mb_total: Some(1),
+        processes_total: Some(1),
         store_bytes: Some(1),
         nodes: Some(1),
         ..Standing::default()

@@ -1,5 +1,7 @@
 //! Rates and averages, worked out by hand.
 
+use pinfold_lifecycle::{NoRoom, Scarcity};
+
 use super::*;
 use crate::Cleaned;
 
@@ -168,4 +170,15 @@ fn a_run_that_was_lost_lowers_the_rate_and_is_not_timed() {
     let cleanup = sums.cleanup().unwrap();
     assert_eq!((cleanup.runs, cleanup.success_rate), (2, 0.5));
     assert_eq!((cleanup.seconds_average, cleanup.last_run_s), (None, None));
+}
+
+#[test]
+fn what_the_host_has_no_room_for_is_told_apart_from_what_a_limit_refuses() {
+    let mut sums = Sums::default();
+
+    for reason in Scarcity::WORDS.into_iter().chain(NoRoom::WORDS) {
+        sums.count(REFUSED, &[reason]);
+    }
+
+    assert_eq!(sums.refused_by_host(), NoRoom::WORDS.len() as u64);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pinfold_alerts::Figures;
 use pinfold_engine::Schedule;
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_store::{CameTo, Chore, Chores, Run, StoreError};
+use pinfold_store::{Chore, Chores, Run, StoreError};
 
 use crate::Service;
 
@@ -40,15 +40,10 @@ fn failures_in_a_row(runs: &[Run]) -> u64 {
     for run in runs {
         let Some(ended) = &run.ended else { continue };
         let (failures, is_over) = rows.entry(&run.chore).or_default();
-        *is_over |= is_a_success(&ended.came_to);
+        *is_over |= ended.came_to.is_success();
         *failures += u64::from(!*is_over);
     }
     rows.values().map(|(failures, _)| *failures).max().unwrap_or(0)
-}
-
-/// A run that got through and could not end what it found is none.
-fn is_a_success(came_to: &CameTo) -> bool {
-    matches!(came_to, CameTo::Done(figures) if figures.failed == 0)
 }
 
 /// Of the latest one. Before somebody was there to begin it, nothing was late.
@@ -77,7 +72,7 @@ fn found_twice(runs: &[Run]) -> u64 {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::NodeId;
-    use pinfold_store::{Figures as RunFigures, Held, InlineStore, NewRun, RunEnded, RunId};
+    use pinfold_store::{CameTo, Figures as RunFigures, Held, InlineStore, NewRun, RunEnded, RunId};
 
     use super::*;
 

@@ -24,6 +24,7 @@ pub(super) struct Tail {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     Execution { of: SandboxId, end: End },
+    NotStartedInTime { of: SandboxId },
     Started,
     StartFailed,
     Stopped,
@@ -66,6 +67,7 @@ pub(super) struct Lately {
     pub(super) stops: u64,
     pub(super) stops_failed: u64,
     pub(super) strays: BTreeSet<SandboxId>,
+    /// Those that did not start in time, or had executions in them that took too long.
     pub(super) timeouts: BTreeSet<SandboxId>,
     /// Those whose body was not there any more, or did not know what ran in it.
     pub(super) lost: BTreeSet<SandboxId>,
@@ -146,6 +148,8 @@ fn counted(row: &HistoryRow) -> Option<Counted> {
     let of = row.sandbox;
     match &row.record.fact {
         Fact::ExecutionEnded { outcome, .. } => Some(Counted::Execution { of, end: End::of(outcome) }),
+        // Nothing has run that could have taken too long.
+        Fact::EndDecided { cause: Cause::StartDeadline } => Some(Counted::NotStartedInTime { of }),
         Fact::BecameReady { .. } => Some(Counted::Started),
         Fact::StartFailed { .. } => Some(Counted::StartFailed),
         Fact::LeaseFreed { .. } => Some(Counted::Stopped),
@@ -170,6 +174,7 @@ impl Lately {
                     self.timeouts.insert(of);
                 }
             }
+            Counted::NotStartedInTime { of } => drop(self.timeouts.insert(of)),
             Counted::Started => self.starts += 1,
             Counted::StartFailed => {
                 self.starts += 1;
@@ -250,6 +255,21 @@ mod tests {
 
         assert_eq!((lately.executions, lately.failed), (5, 5));
         assert_eq!((lately.timed_out, lately.inactive, lately.timeouts.len()), (4, 1, 4));
+    }
+
+    #[test]
+    fn a_sandbox_that_did_not_start_in_time_is_a_timeout_and_no_execution() {
+        let end = |cause| Fact::EndDecided { cause };
+        let mut tail = Tail::default();
+        for (of, fact) in [(1, end(Cause::StartDeadline)), (2, end(Cause::Idle)), (3, end(Cause::MaxLife))] {
+            tail.add(&row(of, 100, fact));
+        }
+
+        let mut lately = Lately::default();
+        tail.seconds.values().for_each(|second| lately.add_all(second));
+
+        let expected = Lately { timeouts: BTreeSet::from([SandboxId(1)]), ..Lately::default() };
+        assert_eq!(lately, expected);
     }
 
     #[test]

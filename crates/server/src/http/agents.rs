@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, number};
-use super::groups::{Group, PATIENT};
+use super::groups::{Group, LARGE_BODY, PATIENT};
 use super::queue::{LeavesWithCaller, Queueing};
 use super::sandboxes::{given_key, seen_through, wait_ms};
 use crate::service::{Asking, Caller};
@@ -24,7 +24,7 @@ use crate::{Failure, Service};
 pub(super) fn groups() -> Vec<Group> {
     vec![
         Group::of(Role::Viewer, PATIENT).routes(routes!(show)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(execute)),
+        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(execute)),
     ]
 }
 
@@ -84,6 +84,7 @@ async fn execute(
     headers: HeaderMap,
     Json(request): Json<AgentRequest>,
 ) -> Result<Response, Failure> {
+    let began = service.now();
     let wait_ms = wait_ms(query.wait, RUN_WAIT_S)?;
     let key = given_key(&headers)?;
     let queueing = Queueing { queue: query.queue.as_deref(), ticket: query.ticket.as_deref() };
@@ -96,7 +97,8 @@ async fn execute(
     let run = run.await;
     leaving.answered();
     let run = run?;
-    Ok(answer(service.agent_run(run, wait_ms).await?))
+    let left_ms = Asking::left_ms(wait_ms, service.now().ms_since(began));
+    Ok(answer(service.agent_run(run, left_ms).await?))
 }
 
 /// A run as it stands, or once it has ended.

@@ -3,20 +3,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, NotUntil, Quota};
 use pinfold_api::ErrorCode;
 use pinfold_lifecycle::TokenId;
+use pinfold_store::Tokens;
 
 use super::ServerConfig;
-use super::listen::Peer;
+use super::listen::{Peer, Place};
 use super::noting::Asked;
-use super::requests::Told;
+use super::requests::Teller;
 use crate::service::Caller;
 use crate::{Failure, Service};
 
@@ -88,13 +92,44 @@ pub(super) async fn let_in(
         Ok(caller) => caller,
         Err(failure) => return failure.into_response(),
     };
-    request.extensions_mut().insert(caller.clone());
-    let asked = Asked::of(&request);
-    let mut response = next.run(request).await;
-    let now = doorkeeper.service.now();
-    if let Some(answered) = asked.and_then(|asked| asked.answered(now, &caller, &response)) {
-        answered.note(&doorkeeper.service).await;
+    if let Some(teller) = request.extensions().get::<Teller>() {
+        teller.is(caller.token);
     }
-    response.extensions_mut().insert(Told { token: caller.token });
-    response
+    let look_again = request.extensions().get::<Place>().map(|place| place.look_again);
+    let asked = Asked::of(&request, &doorkeeper.service, &caller);
+    let token = caller.token;
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if let Some(noted) = asked.and_then(|asked| asked.answered(&response)) {
+        // What could not be noted was told in the log.
+        let _ = noted.await;
+    }
+    match look_again {
+        Some(look_again) if is_stream(&response) => {
+            let revoked = until_revoked(doorkeeper.service.clone(), token, look_again);
+            response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
+        }
+        Some(_) | None => response,
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}
+
+/// Returns when a token holds no more. Whoever is in already is not asked for it again, so it is looked at so often.
+pub(super) async fn until_revoked(service: Arc<Service>, token: TokenId, look_again: Duration) {
+    loop {
+        tokio::time::sleep(look_again).await;
+        match service.host().store.token(token).await {
+            Ok(Some(token)) if token.revoked_at.is_none() => {}
+            Ok(_) => return,
+            // A store that does not answer has revoked nothing.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, token_id = %token, "could not look at a token again");
+            }
+        }
+    }
 }

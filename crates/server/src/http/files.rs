@@ -207,9 +207,9 @@ async fn write_content(
     if length.is_some_and(|length| length > MOST_BYTES) {
         return Err(too_large());
     }
-    let mut content = Arriving { stream: request.into_body().into_data_stream(), left: MOST_BYTES };
+    let mut content = Arriving { stream: request.into_body().into_data_stream(), left: Some(MOST_BYTES) };
     let written = service.write_file(id, path, mode, &mut content).await;
-    if content.left == 0 { Err(too_large()) } else { written }
+    if content.left.is_none() { Err(too_large()) } else { written }
 }
 
 fn octal(given: &str) -> Result<u32, Failure> {
@@ -220,7 +220,8 @@ fn octal(given: &str) -> Result<u32, Failure> {
 /// What is uploaded, on its way in.
 struct Arriving {
     stream: BodyDataStream,
-    left: u64,
+    /// How much more may come. None: more than that has come.
+    left: Option<u64>,
 }
 
 #[async_trait]
@@ -229,8 +230,8 @@ impl Pieces for Arriving {
         let ended = |why: String| FileError::NoContent { why };
         let Some(piece) = self.stream.next().await else { return Ok(None) };
         let piece = piece.map_err(|error| ended(error.to_string()))?;
-        self.left = self.left.saturating_sub(piece.len() as u64);
-        if self.left == 0 {
+        self.left = self.left.and_then(|left| left.checked_sub(piece.len() as u64));
+        if self.left.is_none() {
             return Err(ended("it is too large".to_owned()));
         }
         Ok(Some(piece.to_vec()))
@@ -255,4 +256,24 @@ async fn remove(
     Query(query): Query<RemoveQuery>,
 ) -> Result<Answer<FileRemoved>, Failure> {
     service.remove_file(id, &path, query.recursive).await.map(Answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arriving(text: &'static str, left: u64) -> Arriving {
+        Arriving { stream: Body::from(text).into_data_stream(), left: Some(left) }
+    }
+
+    #[tokio::test]
+    async fn a_file_of_the_largest_size_arrives_and_one_byte_more_does_not() {
+        let (mut fits, mut is_over) = (arriving("abc", 3), arriving("abcd", 3));
+
+        assert_eq!(fits.next().await.unwrap(), Some(b"abc".to_vec()));
+        assert_eq!(fits.next().await.unwrap(), None);
+        assert!(is_over.next().await.is_err());
+
+        assert_eq!((fits.left, is_over.left), (Some(0), None));
+    }
 }

@@ -13,7 +13,7 @@ use pinfold_store::Role;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use super::openapi;
-use crate::service::Caller;
+use crate::service::{Asking, Caller};
 use crate::{Failure, Service};
 
 /// An answer that waits for nothing.
@@ -21,7 +21,7 @@ pub(super) const QUICK: Duration = Duration::from_secs(30);
 /// An answer that may wait for something, as long as it says: the longest wait, and some.
 pub(super) const PATIENT: Duration = Duration::from_secs(LONGEST_WAIT_S + 30);
 /// In seconds.
-pub(super) const LONGEST_WAIT_S: u64 = 3_600;
+pub(super) const LONGEST_WAIT_S: u64 = Asking::LONGEST_WAIT_S;
 
 /// Of a request that is read as a whole: what names things, and what carries something.
 const SMALL_BODY: usize = 64 << 10;

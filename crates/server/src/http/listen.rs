@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::{ServerConfig, Tls, assemble};
@@ -26,11 +26,21 @@ use crate::measuring::{self, keep_measured};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
+/// One of the connections that there may be at once. It is taken until the last copy is gone: what goes on when its
+/// connection speaks HTTP no more, such as a terminal, keeps one.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    _taken: Arc<OwnedSemaphorePermit>,
+    /// How often whoever stays long is looked at again: whether somebody is there, and still may be.
+    pub(super) look_again: Duration,
+}
+
 /// How long the head of a request may take.
 const HEAD: Duration = Duration::from_secs(15);
 /// How long connections have to come to their end when the server does.
 const DRAIN: Duration = Duration::from_secs(10);
 const TAKES_NOTHING_MS: u32 = 120_000;
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// After a failed accept: too many open files, mostly, and those are given back by others.
 const BREATH: Duration = Duration::from_millis(50);
 
@@ -38,17 +48,25 @@ const BREATH: Duration = Duration::from_millis(50);
 pub struct Door {
     listener: TcpListener,
     tls: Option<Tls>,
+    look_again: Duration,
 }
 
 impl Door {
     #[must_use]
     pub fn plain(listener: TcpListener) -> Self {
-        Self { listener, tls: None }
+        Self { listener, tls: None, look_again: LOOK_AGAIN }
     }
 
     #[must_use]
     pub fn with_tls(listener: TcpListener, tls: Tls) -> Self {
-        Self { listener, tls: Some(tls) }
+        Self { listener, tls: Some(tls), look_again: LOOK_AGAIN }
+    }
+
+    /// Whoever stays long, at a terminal or with a stream, is looked at so often: whether somebody is there, and still
+    /// may be.
+    #[must_use]
+    pub fn looking_again_after(self, look_again: Duration) -> Self {
+        Self { look_again, ..self }
     }
 }
 
@@ -102,28 +120,34 @@ struct Hall {
 
 impl Hall {
     async fn let_in_by(self, door: Door) {
-        while let Ok(place) = self.places.clone().acquire_owned().await {
+        while let Ok(taken) = self.places.clone().acquire_owned().await {
             let (stream, peer) = accept(&door.listener).await;
+            let place = Place { _taken: Arc::new(taken), look_again: door.look_again };
             let (hall, tls) = (self.clone(), door.tls.clone());
             tokio::spawn(async move {
                 match tls {
-                    None => hall.attend(stream, peer).await,
+                    None => hall.attend(stream, peer, place).await,
                     Some(Tls(tls)) => {
                         // Whoever does not get through shows nothing that could be answered.
                         if let Ok(Ok(stream)) = tokio::time::timeout(HEAD, tls.accept(stream)).await {
-                            hall.attend(stream, peer).await;
+                            hall.attend(stream, peer, place).await;
                         }
                     }
                 }
-                drop(place);
             });
         }
     }
 
-    async fn attend(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
+    async fn attend(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        place: Place,
+    ) {
         let router = TowerToHyperService::new(self.router.clone());
         let answering = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(place.clone());
             router.call(request)
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), answering).with_upgrades();

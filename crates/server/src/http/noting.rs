@@ -3,79 +3,100 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::http::header::LOCATION;
-use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_lifecycle::SandboxId;
 use pinfold_store::{Note, Role};
+use tokio::task::JoinHandle;
 
 use super::groups::Needed;
-use super::requests::RequestId;
+use super::requests::{HUNG_UP, RequestId};
 use crate::Service;
 use crate::service::Caller;
 
-/// What is to be noted, before it is known what comes of it.
+/// What is to be noted, before it is known what comes of it. Whoever hangs up drops it unanswered: it is noted all the
+/// same, since what was asked for may go on.
 pub(super) struct Asked {
-    method: Method,
-    path: String,
-    request_id: String,
+    service: Arc<Service>,
+    /// As it is where nobody answers. None: it is answered.
+    note: Option<Note>,
 }
 
 impl Asked {
     /// None: it only looks.
-    pub(super) fn of(request: &Request) -> Option<Self> {
+    pub(super) fn of(request: &Request, service: &Arc<Service>, caller: &Caller) -> Option<Self> {
         let path = request.uri().path();
         // Who sits down at a terminal types.
         let looks = request.method().is_safe() && !path.ends_with("/pty");
-        let request_id = request.extensions().get::<RequestId>().map(|RequestId(id)| id.clone());
-        (!looks).then(|| Self {
-            method: request.method().clone(),
-            path: path.to_owned(),
-            request_id: request_id.unwrap_or_default(),
-        })
-    }
-
-    /// None: it came to nothing.
-    pub(super) fn answered(self, at: Timestamp, caller: &Caller, response: &Response) -> Option<Answered> {
-        let status = response.status();
-        if status.is_client_error() && status != StatusCode::FORBIDDEN {
+        if looks {
             return None;
         }
-        let Self { method, path, request_id } = self;
-        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-        let sandbox = sandbox_in(&path).or_else(|| location.and_then(sandbox_in));
+        let request_id = request.extensions().get::<RequestId>().map(|RequestId(id)| id.clone());
         let note = Note {
-            at,
+            at: service.now(),
             token: caller.token,
             name: caller.name.to_string(),
             role: caller.role,
-            request_id,
-            method: method.to_string(),
-            path,
-            status: status.as_u16(),
-            sandbox,
+            request_id: request_id.unwrap_or_default(),
+            method: request.method().to_string(),
+            path: path.to_owned(),
+            status: HUNG_UP,
+            sandbox: sandbox_in(path),
         };
-        Some(Answered { note, is_for_admins: response.extensions().get() == Some(&Needed(Role::Admin)) })
+        Some(Self { service: service.clone(), note: Some(note) })
+    }
+
+    /// Where only an admin may ask, the answer waits for what is returned; else it is noted beside it, so that nobody
+    /// waits for the disk twice.
+    pub(super) fn answered(mut self, response: &Response) -> Option<JoinHandle<()>> {
+        let note = self.note.take().filter(|_| is_noted(response.status()))?;
+        let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        let sandbox = note.sandbox.or_else(|| location.and_then(sandbox_in));
+        let note = Note { at: self.service.now(), status: response.status().as_u16(), sandbox, ..note };
+        let service = self.service.clone();
+        if response.extensions().get() == Some(&Needed(Role::Admin)) {
+            // A task of its own: who hangs up meanwhile is noted, too.
+            return Some(tokio::spawn(async move { service.note(note).await }));
+        }
+        service.note_beside(note);
+        None
     }
 }
 
-/// What is to be noted.
-pub(super) struct Answered {
-    note: Note,
-    is_for_admins: bool,
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(note) = self.note.take() else { return };
+        let status =
+            if std::thread::panicking() { StatusCode::INTERNAL_SERVER_ERROR.as_u16() } else { HUNG_UP };
+        self.service.note_beside(Note { at: self.service.now(), status, ..note });
+    }
 }
 
-impl Answered {
-    /// Before the answer goes out where only an admin may ask; beside it else, so that nobody waits for the disk twice.
-    pub(super) async fn note(self, service: &Arc<Service>) {
-        if self.is_for_admins {
-            service.note(self.note).await;
-        } else {
-            service.note_beside(self.note);
-        }
+/// What is refused comes to nothing, and is noted where a role was too low. What fails later does not come to nothing: a
+/// sandbox that did not become ready, or is gone by then, was made.
+fn is_noted(status: StatusCode) -> bool {
+    match status {
+        StatusCode::FORBIDDEN | StatusCode::GONE | StatusCode::UNPROCESSABLE_ENTITY => true,
+        other => !other.is_client_error(),
     }
 }
 
 pub(super) fn sandbox_in(path: &str) -> Option<SandboxId> {
     path.strip_prefix("/api/sandbox/")?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_after_it_began_is_noted_and_what_was_refused_is_not() {
+        for status in [200, 201, 202, 403, 410, 422, 500, 503] {
+            assert!(is_noted(StatusCode::from_u16(status).unwrap()), "{status}");
+        }
+        for status in [400, 401, 404, 405, 409, 413, 415, 429] {
+            assert!(!is_noted(StatusCode::from_u16(status).unwrap()), "{status}");
+        }
+    }
 }

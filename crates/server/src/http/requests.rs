@@ -1,9 +1,10 @@
 //! Every request is accounted for: an id, a line in the log, and an answer even where the server panics.
 
 use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use pinfold_api::REQUEST_ID;
@@ -13,10 +14,18 @@ use tokio::time::Instant;
 use super::answer::Hidden;
 use crate::Failure;
 
-/// Who asked, for the log.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
-    pub(super) token: TokenId,
+/// In place of a status where nobody waited for the answer. Others use this number for it, too.
+pub(super) const HUNG_UP: u16 = 499;
+
+/// Who asks, for the log. It comes with the request, since not every one is answered.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Teller(Arc<OnceLock<TokenId>>);
+
+impl Teller {
+    /// The first who is told of stays the only one.
+    pub(super) fn is(&self, token: TokenId) {
+        let _ = self.0.set(token);
+    }
 }
 
 const LONGEST_ID: usize = 64;
@@ -27,22 +36,58 @@ pub(super) struct RequestId(pub(super) String);
 
 pub(super) async fn account_for(mut request: Request, next: Next) -> Response {
     let id = given_id(&request).unwrap_or_else(fresh_id);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let began = Instant::now();
-    request.extensions_mut().insert(RequestId(id.to_str().unwrap_or_default().to_owned()));
+    let line = Line {
+        id: id.to_str().unwrap_or_default().to_owned(),
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+        began: Instant::now(),
+        teller: Teller::default(),
+        is_written: false,
+    };
+    request.extensions_mut().insert(RequestId(line.id.clone()));
+    request.extensions_mut().insert(line.teller.clone());
     let mut response = next.run(request).await;
-    response.headers_mut().insert(REQUEST_ID, id.clone());
-    let ms = began.elapsed().as_secs_f64() * 1_000.0;
-    let (id, status) = (id.to_str().unwrap_or_default(), response.status().as_u16());
-    let token = response.extensions().get::<Told>().map(|told| told.token.to_string());
-    let token = token.as_deref().unwrap_or("-");
-    match response.extensions().get::<Hidden>() {
-        Some(Hidden(why)) => {
-            tracing::error!(request_id = id, %method, path, status, ms, token_id = token, why, "request failed");
-        }
-        None => tracing::info!(request_id = id, %method, path, status, ms, token_id = token, "request"),
-    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    line.answered(&response);
     response
+}
+
+/// A request's line in the log. Whoever hangs up drops it unanswered: it is written all the same.
+struct Line {
+    id: String,
+    method: Method,
+    path: String,
+    began: Instant,
+    teller: Teller,
+    is_written: bool,
+}
+
+impl Line {
+    fn answered(mut self, response: &Response) {
+        let hidden = response.extensions().get::<Hidden>().map(|Hidden(why)| why.as_str());
+        self.write(response.status().as_u16(), hidden);
+        self.is_written = true;
+    }
+
+    fn write(&self, status: u16, hidden: Option<&str>) {
+        let Self { id, method, path, began, teller: Teller(token), .. } = self;
+        let ms = began.elapsed().as_secs_f64() * 1_000.0;
+        let token = token.get().map_or_else(|| "-".to_owned(), TokenId::to_string);
+        match hidden {
+            Some(why) => {
+                tracing::error!(request_id = id, %method, path, status, ms, token_id = token, why, "request failed");
+            }
+            None => tracing::info!(request_id = id, %method, path, status, ms, token_id = token, "request"),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.is_written {
+            self.write(HUNG_UP, None);
+        }
+    }
 }
 
 /// Whoever asks may name the request, if the name can be printed.

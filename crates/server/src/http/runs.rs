@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Json, Query};
-use super::groups::{Group, PATIENT};
+use super::groups::{Group, LARGE_BODY, PATIENT};
 use super::output::stream;
 use super::queue::{LeavesWithCaller, Queueing};
 use super::sandboxes::seen_through;
@@ -20,7 +20,7 @@ use crate::service::{Asking, Attached, Caller};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Operator, PATIENT).routes(routes!(run))]
+    vec![Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(run))]
 }
 
 #[derive(Deserialize, IntoParams)]

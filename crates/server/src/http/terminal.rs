@@ -2,27 +2,32 @@
 //! JSON. What is written waits in the log, so that nobody who reads slowly holds it up, and who comes back reads on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Json as Answer;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
+use axum::{Extension, Json as Answer};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use pinfold_api::{ErrorCode, OutputEvent, TerminalRead, TerminalSaying, TerminalSize};
-use pinfold_lifecycle::ExecutionId;
+use pinfold_lifecycle::{ExecutionId, TokenId};
 use pinfold_store::Role;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Receiver;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+use super::auth::until_revoked;
 use super::executions::ExecutionPath;
 use super::extract::{Id, Json, Query, number};
 use super::groups::{Group, QUICK};
+use super::listen::Place;
+use crate::service::Caller;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
@@ -50,6 +55,8 @@ async fn attach(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
     Query(query): Query<AttachQuery>,
+    Extension(caller): Extension<Caller>,
+    Extension(place): Extension<Place>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
     if !service.execution(id).await?.tty {
@@ -58,7 +65,8 @@ async fn attach(
     let upgrade = upgrade.map_err(|error| Failure::bad_input("upgrade", error))?;
     let events = service.follow(id, query.after.unwrap_or(0)).await?;
     let upgrade = upgrade.max_message_size(LONGEST_FRAME).max_frame_size(LONGEST_FRAME);
-    Ok(upgrade.on_upgrade(move |socket| converse(service, id, events, socket)))
+    let sitter = Sitter { service, execution: id, token: caller.token, place };
+    Ok(upgrade.on_upgrade(move |socket| sitter.converse(events, socket)))
 }
 
 /// Say how large the terminal of an execution is now; it may not even run yet.
@@ -88,16 +96,31 @@ struct Over {
     why: String,
 }
 
-async fn converse(service: Arc<Service>, id: ExecutionId, events: Receiver<OutputEvent>, socket: WebSocket) {
-    let (mut writer, reader) = socket.split();
-    let over = tokio::select! {
-        over = speak(&mut writer, events) => over,
-        over = listen(&service, id, reader) => over,
-    };
-    if let Some(Over { code, why }) = over {
-        let frame = CloseFrame { code, reason: why.into() };
-        // Who is gone does not need it.
-        let _ = writer.send(Message::Close(Some(frame))).await;
+/// Whoever sits at a terminal.
+struct Sitter {
+    service: Arc<Service>,
+    execution: ExecutionId,
+    token: TokenId,
+    /// Kept until this is over.
+    place: Place,
+}
+
+impl Sitter {
+    async fn converse(self, events: Receiver<OutputEvent>, socket: WebSocket) {
+        let (mut writer, reader) = socket.split();
+        let look_again = self.place.look_again;
+        let over = tokio::select! {
+            over = speak(&mut writer, events, look_again) => over,
+            over = listen(&self.service, self.execution, reader) => over,
+            () = until_revoked(self.service.clone(), self.token, look_again) => {
+                Some(Over { code: close_code::POLICY, why: "the token was revoked".to_owned() })
+            }
+        };
+        if let Some(Over { code, why }) = over {
+            let frame = CloseFrame { code, reason: why.into() };
+            // Who is gone does not need it.
+            let _ = writer.send(Message::Close(Some(frame))).await;
+        }
     }
 }
 
@@ -105,8 +128,16 @@ async fn converse(service: Arc<Service>, id: ExecutionId, events: Receiver<Outpu
 async fn speak(
     writer: &mut SplitSink<WebSocket, Message>,
     mut events: Receiver<OutputEvent>,
+    look_again: Duration,
 ) -> Option<Over> {
-    while let Some(event) = events.recv().await {
+    loop {
+        let Ok(event) = tokio::time::timeout(look_again, events.recv()).await else {
+            // While what was typed waits for a program that does not read, nobody listens to the other end: that it is
+            // gone is noticed here.
+            writer.send(Message::Ping(Bytes::new())).await.ok()?;
+            continue;
+        };
+        let event = event?;
         let seq = event.seq();
         let over = match &event {
             OutputEvent::Exit { .. } => {
@@ -132,7 +163,6 @@ async fn speak(
             return over;
         }
     }
-    None
 }
 
 fn said(what: &impl Serialize) -> Message {

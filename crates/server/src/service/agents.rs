@@ -17,15 +17,14 @@ use pinfold_lifecycle::{
 use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_name};
 use pinfold_store::{Row, Store, StoredExecution};
 
-use super::create::{Asking, check_environment};
+use super::create::{Asking, check_environment, check_task};
 use super::executions::told;
 use super::words::{self, moment};
 use super::{Failure, Service, view};
-use crate::collecting::{Collected, artifact_name};
+use crate::collecting::{Collected, OWN, artifact_name};
 
 /// Where a script is put.
 const SCRIPT: &str = "/tmp/.pinfold/script";
-const LONGEST_TASK: usize = 256;
 const MOST_FILES: usize = 1_000;
 const MOST_ARTIFACTS: usize = 100;
 /// How long a run waits for room, where its caller waits for it and does not say otherwise.
@@ -101,9 +100,7 @@ impl Service {
     }
 
     fn agent(&self, request: &AgentRequest) -> Result<(Spec, Policy), Failure> {
-        if request.task_id.is_empty() || request.task_id.len() > LONGEST_TASK {
-            return Err(Failure::bad_input("taskId", format!("1 to {LONGEST_TASK} bytes are allowed")));
-        }
+        check_task("taskId", &request.task_id)?;
         let (agent_type, profile) = self.rules.profiles.of_agent(&request.agent_type).map_err(|error| {
             let known = error.known.clone();
             Failure::bad_input("agentType", error).with("known", known)
@@ -288,6 +285,10 @@ fn artifact_paths(context: &AgentContext) -> Result<Vec<String>, Failure> {
         let why = format!("there may be {MOST_ARTIFACTS} at the most");
         return Err(Failure::bad_input("context.artifacts", why));
     }
+    if context.artifacts.iter().any(|path| artifact_name(path).split('/').next() == Some(OWN)) {
+        let why = format!("what is in `{OWN}` is Pinfold's own; let the command copy it elsewhere first");
+        return Err(Failure::bad_input("context.artifacts", why));
+    }
     context.artifacts.iter().map(|path| checked(path, "artifacts")).collect()
 }
 
@@ -338,6 +339,8 @@ mod tests {
             (r#"{"command": ["a"], "files": {"x": {"base64": "?"}}}"#, "context.files.x"),
             (r#"{"command": ["a"], "files": {"x": {}}}"#, "context.files.x"),
             (r#"{"command": ["a"], "artifacts": ["a/../b"]}"#, "context.artifacts"),
+            (r#"{"command": ["a"], "artifacts": [".pinfold"]}"#, "context.artifacts"),
+            (r#"{"command": ["a"], "artifacts": ["/.pinfold/x"]}"#, "context.artifacts"),
         ] {
             let failure = command(&context(text)).unwrap_err();
             assert_eq!(failure.detail.details["field"], field, "{text}");

@@ -30,7 +30,11 @@ impl Service {
         let probing = self.host.spans.probing(body, self.host.provider.probe(body));
         let probed = tokio::time::timeout(PROBE, probing).await;
         let no_answer = || format!("there was no answer within {} s", PROBE.as_secs());
-        let (result, message) = told(probed.unwrap_or_else(|_| Probed::Unknown { why: no_answer() }));
+        let probed = probed.unwrap_or_else(|_| Probed::Unknown { why: no_answer() });
+        if let Probed::Failed(failure) = &probed {
+            self.host.engine.seen_failing(id, failure).await?;
+        }
+        let (result, message) = told(probed);
         Ok(ProbeResult {
             sandbox_id: id.to_string(),
             generation: body.generation.0,

@@ -94,6 +94,7 @@ fn found(found: &Found) -> api::CleanupFound {
         Why::BodyWithoutRecord => api::CleanupReason::BodyWithoutRecord,
         Why::RecordWithoutBody => api::CleanupReason::RecordWithoutBody,
         Why::UnreadableRecord => api::CleanupReason::UnreadableRecord,
+        Why::StatusDisagrees => api::CleanupReason::StatusDisagrees,
     };
     api::CleanupFound { sandbox_id: found.id.to_string(), reason, since: since.map(moment) }
 }

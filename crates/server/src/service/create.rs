@@ -16,6 +16,11 @@ use sha2::{Digest, Sha256};
 use super::{Caller, Failure, Service, words};
 
 const LONGEST_NAME: usize = 128;
+const LONGEST_TASK: usize = 256;
+/// Each is a row of its own in the transaction that creates.
+const MOST_LABELS: usize = 64;
+const LONGEST_LABEL: usize = 128;
+const LONGEST_VALUE: usize = 256;
 const LONGEST_KEY: usize = 255;
 /// How long the proof that a failed start left nothing may take.
 const PROOF_MS: u64 = 10_000;
@@ -42,26 +47,42 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
+    /// For room, and then for what was asked for, in seconds. A request that takes longer is given up, and its caller
+    /// is told nothing of what goes on.
+    pub(crate) const LONGEST_WAIT_S: u64 = 3_600;
+
+    /// How long a request may still wait that has waited so long for room.
+    pub(crate) fn left_ms(wait_ms: u64, waited_ms: u64) -> u64 {
+        wait_ms.min((Self::LONGEST_WAIT_S * 1_000).saturating_sub(waited_ms))
+    }
+
     pub(super) fn asker(&self) -> Option<Asker> {
         self.caller.map(|caller| Asker { token: caller.token, name: caller.name.to_string() })
     }
 }
 
 impl Service {
-    /// Makes a sandbox, and waits so long until it is ready. Time in the queue comes before that.
+    /// Makes a sandbox, and waits so long until it is ready. Time in the queue comes before that; over the network both
+    /// together are bounded.
     pub async fn create(
         &self,
         wish: &CreateSandbox,
         asking: Asking<'_>,
         wait_ms: u64,
     ) -> Result<Creation, Failure> {
+        let began = self.now();
         let (spec, policy) = self.ask(wish)?;
         let spec = Spec { asked_by: asking.asker(), ..spec };
         let key = self.key_of(asking, wish)?;
         let created = self.host.engine.create(CreateAsk { spec, policy, key, queue: asking.queue }).await;
         let id = created.inspect_err(|error| self.note_refusal(error))?;
-        let until = self.now().after_ms(wait_ms);
-        match self.host.engine.wait_ready(id, until).await? {
+        let now = self.now();
+        let wait_ms = match asking.caller {
+            Some(_) => Asking::left_ms(wait_ms, now.ms_since(began)),
+            // Nobody gives up a process on this very host.
+            None => wait_ms,
+        };
+        match self.host.engine.wait_ready(id, now.after_ms(wait_ms)).await? {
             Waited::Met(Ok(())) => Ok(Creation::Ready(Box::new(self.sandbox(id).await?))),
             Waited::DeadlinePassed => Ok(Creation::Pending(Box::new(self.sandbox(id).await?))),
             Waited::Met(Err(cause)) => self.ended_early(id, cause).await,
@@ -190,8 +211,36 @@ fn check(wish: &CreateSandbox) -> Result<(), Failure> {
     if wish.network.as_ref().is_some_and(|network| network != "none") {
         return Err(Failure::bad_input("network", "only `none` is available in this version"));
     }
+    if let Some(task) = &wish.task_id {
+        check_task("task_id", task)?;
+    }
+    check_labels(&wish.labels)?;
     check_environment(&wish.env)?;
     check_workdir(wish.workdir.as_deref())
+}
+
+/// Under the name that whoever asks has for it.
+pub(super) fn check_task(field: &str, task: &str) -> Result<(), Failure> {
+    if task.is_empty() || task.len() > LONGEST_TASK {
+        return Err(Failure::bad_input(field, format!("1 to {LONGEST_TASK} bytes are allowed")));
+    }
+    Ok(())
+}
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let refused = |why: String| Err(Failure::bad_input("labels", why));
+    if labels.len() > MOST_LABELS {
+        return refused(format!("there may be {MOST_LABELS} at the most"));
+    }
+    for (name, value) in labels {
+        if name.is_empty() || name.len() > LONGEST_LABEL {
+            return refused(format!("1 to {LONGEST_LABEL} bytes are allowed for a name"));
+        }
+        if value.len() > LONGEST_VALUE {
+            return refused(format!("the value of `{name}` may have {LONGEST_VALUE} bytes at the most"));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn check_workdir(workdir: Option<&str>) -> Result<(), Failure> {
@@ -243,4 +292,26 @@ fn env(image: Option<&Image>, asked: &BTreeMap<String, String>) -> BTreeMap<Stri
     let of_image = of_image.filter_map(|pair| pair.split_once('='));
     let of_image = of_image.map(|(name, value)| (name.to_owned(), value.to_owned()));
     of_image.chain(asked.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waited_for_room_waits_again_for_no_longer_than_is_left_of_an_hour() {
+        const HOUR_MS: u64 = 3_600_000;
+
+        for (wait_ms, waited_ms, left_ms) in [
+            (60_000, 0, 60_000),
+            (HOUR_MS, 0, HOUR_MS),
+            (60_000, HOUR_MS - 1_000, 1_000),
+            (HOUR_MS, 30_000, HOUR_MS - 30_000),
+            (HOUR_MS, HOUR_MS, 0),
+            (HOUR_MS, HOUR_MS + 1, 0),
+            (0, 5, 0),
+        ] {
+            assert_eq!(Asking::left_ms(wait_ms, waited_ms), left_ms, "{wait_ms} after {waited_ms}");
+        }
+    }
 }

@@ -60,7 +60,7 @@ impl Service {
             sandboxes: stats.ok().and_then(Result::ok),
             stuck: figures.stuck,
             orphaned: figures.orphaned,
-            failure_rate: figures.failure_rate.filter(|_| figures.executions > Some(0)),
+            failure_rate: figures.failure_rate.filter(|_| figures.outcomes > Some(0)),
             nodes: nodes.ok().and_then(Result::ok).map(|nodes| nodes.len() as u64),
             memory_mb_left: capacity.as_ref().and_then(|left| left.memory_mb_left),
             disk_mb_left: capacity.as_ref().and_then(|left| left.disk_mb_left),

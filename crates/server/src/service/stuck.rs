@@ -10,6 +10,8 @@ pub(crate) fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
     let is_late = |due: Timestamp| now.ms_since(due) > LATE_MS;
     match &sandbox.lease {
         Lease::StopWaiting { .. } | Lease::Quarantined { .. } => true,
+        // Also while the next one is under way: it is not well again in between.
+        Lease::Stopping { attempt, .. } if *attempt > 1 => true,
         Lease::Starting { .. } if is_late(sandbox.start_by) => true,
         Lease::Free { .. }
         | Lease::LaunchWaiting { .. }
@@ -22,7 +24,8 @@ pub(crate) fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::{
-        Context, Event, Generation, NodeId, Policy, SandboxId, create, quarantine_unreadable, step,
+        Ask, Cause, Context, Event, Generation, NodeId, Policy, SandboxId, ask, create,
+        quarantine_unreadable, step,
     };
 
     use super::*;
@@ -44,6 +47,24 @@ mod tests {
         let later = Context { now: deadline, ..context(&policy) };
         let attended_to = step(&sandbox, Event::TimePassed, later).sandbox;
         assert!(!is_stuck(&attended_to, deadline.after_ms(LATE_MS + 1)));
+    }
+
+    #[test]
+    fn what_one_attempt_could_not_end_is_stuck_through_all_the_others() {
+        let policy = Policy { stop_backoff_ms: vec![1_000], ..Policy::default() };
+        let at = |ms| Context { now: NOON.after_ms(ms), ..context(&policy) };
+        let sandbox = create(SandboxId(1), at(0)).sandbox;
+        let wish = Ask::Stop { cause: Cause::StoppedByUser, forced: false };
+
+        let first = ask(&sandbox, wish, at(0)).unwrap().sandbox;
+        let deadline_ms = first.next_deadline().unwrap().ms_since(NOON);
+        let between = step(&first, Event::TimePassed, at(deadline_ms)).sandbox;
+        let second = step(&between, Event::TimePassed, at(deadline_ms + 1_000)).sandbox;
+
+        let stuck = [(&first, 0), (&between, deadline_ms), (&second, deadline_ms + 1_000)]
+            .map(|(sandbox, ms)| is_stuck(sandbox, NOON.after_ms(ms)));
+        assert_eq!(stuck, [false, true, true]);
+        assert!(matches!(second.lease, Lease::Stopping { attempt: 2, .. }), "{:?}", second.lease);
     }
 
     #[test]

@@ -76,9 +76,10 @@ impl Case<'_> {
 
     fn quarantined(&self) -> Option<Trouble> {
         let saw = self.sandbox.status.message.clone();
+        let id = self.id;
         let resolve = format!(
-            "look at what is left; pinfold stop --attest --reason … {} once you know that it is gone",
-            self.id
+            "pinfold stop --force {id} tries once more; look at what is left, and pinfold stop --attest --reason … \
+             {id} once you know that it is gone"
         );
         (self.sandbox.status.state == State::Quarantined)
             .then(|| self.of(TroubleKind::Quarantined, saw, "it could not be proven gone", resolve))

@@ -179,12 +179,26 @@ async fn what_cannot_be_run_is_refused_by_the_name_of_its_field() {
             (json!({ "command": ["true"], "file": {} }), "context.file"),
             (json!({ "command": "true" }), "context.command"),
             (json!({ "command": ["true"], "files": { "a": 1 } }), "context.files.a"),
+            (json!({ "command": ["true"], "artifacts": [".pinfold/not-kept.json"] }), "context.artifacts"),
             (json!({}), "context.command"),
         ] {
             let refused = ground.post("/api/agents/execute", asked(context)).await;
             assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)));
         }
         assert_eq!(ground.get("/api/sandbox/stats").await.json()["total_created"], 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_takes_along_as_much_as_a_create_does() {
+    on_server(|ground| async move {
+        let context = json!({ "script": "wc -c < much", "files": { "much": "x".repeat(100 << 10) } });
+
+        let run = ground.post("/api/agents/execute", asked(context)).await;
+
+        assert_eq!(run.status, 200, "{:?}", run.bytes);
+        assert_eq!(run.json()["output"]["stdout"], "102400\n");
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! What cannot be used is refused by its name.
 
+use std::collections::BTreeMap;
+
 use hyper::{Method, Request};
 use pinfold_api::ErrorCode;
 use serde_json::{Value, json};
@@ -11,7 +13,8 @@ async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
     on_server(|ground| async move {
         let id = ground.sandbox().await;
         let (exec, create) = (format!("/api/sandbox/{id}/exec"), "/api/sandbox");
-        let long = "n".repeat(129);
+        let (long, longer) = ("n".repeat(129), "n".repeat(257));
+        let many: BTreeMap<_, _> = (0..65).map(|number| (number.to_string(), "")).collect();
         let wrong: Vec<(&str, &str, Value, &str)> = vec![
             ("POST", create, json!({ "colour": "red" }), "colour"),
             ("POST", create, json!({ "limits": { "memory": 5 } }), "limits.memory"),
@@ -34,6 +37,12 @@ async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
             ("POST", create, json!({ "workdir": "here" }), "workdir"),
             ("POST", create, json!({ "env": { "A=B": "c" } }), "env"),
             ("POST", create, json!({ "labels": { "a": 1 } }), "labels.a"),
+            ("POST", create, json!({ "labels": many }), "labels"),
+            ("POST", create, json!({ "labels": { "": "a" } }), "labels"),
+            ("POST", create, json!({ "labels": { &long: "a" } }), "labels"),
+            ("POST", create, json!({ "labels": { "a": longer } }), "labels"),
+            ("POST", create, json!({ "task_id": "" }), "task_id"),
+            ("POST", create, json!({ "task_id": longer }), "task_id"),
             ("POST", create, json!([]), "body"),
             ("POST", "/api/sandbox?wait=4000", json!({}), "wait"),
             ("POST", "/api/sandbox?wait=soon", json!({}), "wait"),

@@ -3,9 +3,11 @@
 use std::process::Command;
 
 use pinfold_api::ErrorCode;
+use pinfold_lifecycle::Policy;
+use pinfold_server::Rules;
 use serde_json::{Value, json};
 
-use crate::ground::{keeper_of, on_server};
+use crate::ground::{Ground, keeper_of, on_server, on_server_under};
 use crate::told::Told;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +112,7 @@ async fn what_is_orphaned_on_either_side_is_named_repaired_and_told_in_the_log()
 async fn a_status_that_a_probe_contradicts_is_told_and_a_repair_corrects_it() {
     on_server(|ground| async move {
         let (sound, broken) = (ground.sandbox().await, ground.sandbox().await);
-        let (keeper, _) = keeper_of(ground.data.path(), &format!("{broken}.1"));
-        let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
-        assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
+        lose_a_mount(&ground, &broken);
 
         let looked = ground.post("/api/sandbox/audit", json!({})).await.json();
         ground.post("/api/sandbox/reconcile?wait=0", json!({})).await;
@@ -124,6 +124,69 @@ async fn a_status_that_a_probe_contradicts_is_told_and_a_repair_corrects_it() {
         let told = (&found[0]["sandbox_id"], &found[0]["status"], &found[0]["probe"]);
         assert_eq!(told, (&json!(broken), &json!("ready"), &json!("failed")));
         assert!(found[0]["message"].as_str().unwrap().contains("/dev/shm"), "{found}");
+    })
+    .await;
+}
+
+/// Takes a mount of a live sandbox away, as an accident on the host would.
+fn lose_a_mount(ground: &Ground, id: &str) {
+    let (keeper, _) = keeper_of(ground.data.path(), &format!("{id}.1"));
+    let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
+    assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
+}
+
+async fn is_found_unhealthy(ground: &Ground, id: &str) {
+    let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then(|| seen.clone());
+    let path = format!("/api/sandbox/{id}");
+    let seen = ground.until("it is known to be unhealthy", &path, is_unhealthy).await;
+    assert!(seen["status"]["message"].as_str().unwrap().contains("/dev/shm"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_mount_is_found_though_nobody_asks() {
+    let rules = Rules { policy: Policy { probe_every_ms: 1_000, ..Policy::default() }, ..Rules::default() };
+    on_server_under(rules, |ground| async move {
+        let broken = ground.sandbox().await;
+
+        lose_a_mount(&ground, &broken);
+
+        is_found_unhealthy(&ground, &broken).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_that_somebody_asked_for_and_that_failed_shows_in_the_status() {
+    on_server(|ground| async move {
+        let broken = ground.sandbox().await;
+        lose_a_mount(&ground, &broken);
+
+        let probed = ground.post(&format!("/api/sandbox/{broken}/probe"), json!({})).await.json();
+
+        assert_eq!(probed["result"], json!("failed"), "{probed}");
+        is_found_unhealthy(&ground, &broken).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hourly_comparison_finds_a_status_that_a_probe_contradicts() {
+    on_server(|ground| async move {
+        let (_sound, broken) = (ground.sandbox().await, ground.sandbox().await);
+        lose_a_mount(&ground, &broken);
+
+        let dry = ground.post("/api/sandbox/cleanup?layer=reconcile&dry_run=1", json!({})).await.json();
+        let real = ground.post("/api/sandbox/cleanup?layer=reconcile", json!({})).await.json();
+
+        for seen in [&dry, &real] {
+            let found = &seen["found"];
+            assert_eq!(found.as_array().map(Vec::len), Some(1), "{seen}");
+            assert_eq!(
+                (&found[0]["sandbox_id"], &found[0]["reason"]),
+                (&json!(broken), &json!("status_disagrees"))
+            );
+        }
+        is_found_unhealthy(&ground, &broken).await;
     })
     .await;
 }

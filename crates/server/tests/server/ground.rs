@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 
 /// How long anything may take here before the test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_millis(50);
 /// How long sandboxes have to end with the test.
 const END_MS: u64 = 30_000;
 
@@ -110,6 +111,18 @@ where
     let data = tempfile::tempdir().unwrap();
     let service = service_with(data.path(), engine, rules).await;
     on_ground(Ground::on(service, data, ServerConfig::default()).await, test).await;
+}
+
+/// With whoever stays long looked at again so soon that a test can wait for it.
+pub(crate) async fn on_server_that_looks_again<F, Fut>(config: ServerConfig, test: F)
+where
+    F: FnOnce(Arc<Ground>) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let data = tempfile::tempdir().unwrap();
+    let service = service_on(data.path()).await;
+    let door = |listener| Door::plain(listener).looking_again_after(SOON);
+    on_ground(Ground::behind(door, service, data, config).await, test).await;
 }
 
 /// The same with an engine of another kind, and where the test wants it.
@@ -208,7 +221,12 @@ impl Ground {
         Self::on(service_under(data.path(), rules).await, data, config).await
     }
 
-    async fn on(
+    async fn on(service: (Arc<Service>, String), data: tempfile::TempDir, config: ServerConfig) -> Self {
+        Self::behind(Door::plain, service, data, config).await
+    }
+
+    async fn behind(
+        door: impl FnOnce(TcpListener) -> Door,
         (service, admin): (Arc<Service>, String),
         data: tempfile::TempDir,
         config: ServerConfig,
@@ -216,10 +234,9 @@ impl Ground {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let served = service.clone();
-        let task = tokio::spawn(async move {
-            serve(served, vec![Door::plain(listener)], &config, async { drop(stopped.await) }).await
-        });
+        let (served, door) = (service.clone(), door(listener));
+        let serving = async move { serve(served, vec![door], &config, async { drop(stopped.await) }).await };
+        let task = tokio::spawn(serving);
         let connections = Connections::builder(TokioExecutor::new()).build(HttpConnector::new());
         let running = Mutex::new(Some(Running { stop, task }));
         let orphans = Mutex::default();

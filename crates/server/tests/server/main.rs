@@ -15,6 +15,7 @@ mod executions;
 mod files;
 mod full_disk;
 mod ground;
+mod hanging_up;
 mod integration;
 mod killed;
 mod life;

@@ -77,6 +77,8 @@ async fn prometheus_is_told_what_happened() {
         assert_eq!(value("pinfold_sandboxes_by_age{age=\"under_1m\"}"), Some(1.0));
         assert!(value("pinfold_store_bytes").unwrap() > 0.0);
         assert_eq!(value("pinfold_memory_limit_bytes"), None, "there is no limit");
+        assert!(value("pinfold_disk_left_bytes") < value("pinfold_host_disk_bytes"), "{told:#?}");
+        assert!(value("pinfold_processes_left") < value("pinfold_host_processes_limit"), "{told:#?}");
         let creates =
             "pinfold_http_request_seconds_count{method=\"POST\",route=\"/api/sandbox\",status=\"2xx\"}";
         assert_eq!(value(creates), Some(2.0), "{told:#?}");

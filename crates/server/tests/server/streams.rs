@@ -1,10 +1,11 @@
 //! Output as a stream of numbered events that can be taken up again.
 
 use pinfold_api::{ExecRequest, OutputEvent};
-use pinfold_client::Events;
+use pinfold_client::{Client, ClientError, Events};
+use pinfold_server::http::ServerConfig;
 use serde_json::json;
 
-use crate::ground::{on_server, sh};
+use crate::ground::{on_server, on_server_that_looks_again, sh};
 
 const COUNTING: &str = "i=1; while [ $i -le 60 ]; do echo $i; i=$((i+1)); sleep 0.01; done";
 
@@ -117,6 +118,26 @@ async fn a_server_that_ends_tells_its_readers_to_come_back() {
 
         assert_eq!(text_of(&begun), "begun\n");
         assert!(matches!(rest[..], [OutputEvent::Error { seq: 1, .. }]), "{rest:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    on_server_that_looks_again(ServerConfig::default(), |ground| async move {
+        let id = ground.sandbox().await;
+        let execution = ground.sh_in_background(&id, sh("echo on; exec sleep 1000")).await;
+        let (token, secret) = ground.token("viewer").await;
+        let viewer = Client::new(&ground.url(""), &secret).unwrap();
+        let mut events = viewer.follow(&execution, 0).await.unwrap();
+        let first = events.next().await.unwrap().unwrap();
+
+        ground.delete(&format!("/api/tokens/{token}")).await;
+        let rest = rest_of(&mut events).await;
+
+        assert_eq!((text_of(&first), rest), ("on\n", Vec::new()));
+        let back = viewer.follow(&execution, first.seq()).await.err();
+        assert!(matches!(back, Some(ClientError::Refused { status: 401, .. })), "{back:?}");
     })
     .await;
 }

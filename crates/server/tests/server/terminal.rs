@@ -1,5 +1,7 @@
 //! A terminal over a WebSocket: typed into, resized, left and come back to, and closed to whoever may not.
 
+mod staying;
+
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

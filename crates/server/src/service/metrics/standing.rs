@@ -21,13 +21,17 @@ impl Service {
     pub(in crate::service) async fn standing(&self) -> Result<Standing, StoreError> {
         let now = self.now();
         let store = &self.host.store;
-        let left = timeout(ANSWER, self.host.provider.capacity()).await.ok().and_then(Result::ok);
+        let capacity = timeout(ANSWER, self.host.provider.capacity()).await.ok().and_then(Result::ok);
+        let host = capacity.unwrap_or_default();
         let mut standing = Standing {
             totals: store.totals().await?,
             limits: *self.host.engine.admission(),
-            memory_mb_left: left.as_ref().and_then(|left| left.memory_mb_left),
-            disk_mb_left: left.as_ref().and_then(|left| left.disk_mb_left),
-            processes_left: left.as_ref().and_then(|left| left.processes_left),
+            memory_mb_left: host.memory_mb_left,
+            disk_mb_left: host.disk_mb_left,
+            processes_left: host.processes_left,
+            memory_mb_total: host.memory_mb_total,
+            disk_mb_total: host.disk_mb_total,
+            processes_total: host.processes_total,
             store_bytes: bytes_in(&self.host.data.join("store")),
             nodes: Some(store.nodes().await?.len() as u64),
             ..Standing::default()

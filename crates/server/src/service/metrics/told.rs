@@ -116,7 +116,7 @@ fn utilisation(figures: &Figures, sums: &Sums) -> UtilisationMetrics {
         memory_peak_bytes_average: used.memory_peak_bytes_average,
         memory_peak_bytes_max: used.memory_peak_bytes_max,
         // There is no network in this version.
-        network_requests: None,
+        network_requests: Some(0),
         sandboxes_share: figures.sandboxes_share,
         memory_share: figures.memory_share,
         disk_share: figures.disk_share,

@@ -6,6 +6,7 @@ use pinfold_alerts::{Alert, Rule};
 use pinfold_engine::{Config, Schedule};
 use pinfold_lifecycle::{NodeId, SandboxId, Timestamp};
 use pinfold_store::{CameTo, Chores, Figures, MINUTE_MS, NewRun, TakeTurn, step_of};
+use serde_json::json;
 
 use super::{ANY, above, hasty, state_of, under, until_it_is};
 use crate::ground::{Ground, on_server_of};
@@ -33,6 +34,14 @@ async fn ran(ground: &Ground, came_to: CameTo) {
     let (node, now) = (NodeId(1), ground.now());
     let run = NewRun { chore: CHORE.into(), node, began_at: now, ended_at: now, came_to };
     ground.store().add_run(run).await.unwrap();
+}
+
+/// Is due again when that is said.
+async fn had_its_turn(ground: &Ground, next_due: Timestamp, came_to: CameTo) {
+    let now = ground.now();
+    let ask = TakeTurn { chore: CHORE.into(), node: NodeId(1), now, hold_until: now.after_ms(60_000) };
+    let turn = ground.store().take(ask).await.unwrap().unwrap();
+    ground.store().finish(&turn, now, next_due, came_to).await.unwrap();
 }
 
 fn done(found: &[SandboxId]) -> CameTo {
@@ -64,6 +73,27 @@ async fn a_cleanup_that_fails_is_told_of_and_again_when_it_keeps_failing() {
         for alert in [Alert::CleanupFailed, Alert::CleanupFailing] {
             until_it_is(&ground, alert, "resolved").await;
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cleanup_that_could_not_end_all_that_it_found_has_failed_for_alerts_and_for_health() {
+    let alert = Alert::CleanupFailed;
+
+    on_server_without_turns(&[(alert, alert.definition().rule)], |ground| async move {
+        let due_at = ground.now();
+        ground.store().plan(CHORE, NEVER, due_at).await.unwrap();
+        let in_part = Figures { found: 3, ended: 1, failed: 2, ..Figures::default() };
+        had_its_turn(&ground, due_at, CameTo::Done(in_part)).await;
+        until_it_is(&ground, alert, "firing").await;
+        let ill = ground.get("/api/sandbox/health").await.json();
+        had_its_turn(&ground, Timestamp(i64::MAX), done(&[])).await;
+        until_it_is(&ground, alert, "resolved").await;
+        let well = ground.get("/api/sandbox/health").await.json();
+
+        assert_eq!(ill["cleanup"], json!({ "status": "failing", "message": "dusting could not end 2 of 3" }));
+        assert_eq!(well["cleanup"]["status"], "ok", "{well}");
     })
     .await;
 }
@@ -102,10 +132,7 @@ async fn a_cleanup_that_nobody_begins_is_told_of_until_somebody_has_done_it() {
         ground.store().plan(CHORE, "* * * * *", due_at).await.unwrap();
         let told = until_it_is(&ground, alert, "firing").await;
 
-        let now = ground.now();
-        let ask = TakeTurn { chore: CHORE.into(), node: NodeId(1), now, hold_until: now.after_ms(60_000) };
-        let turn = ground.store().take(ask).await.unwrap().unwrap();
-        ground.store().finish(&turn, now, now.after_ms(3_600_000), done(&[])).await.unwrap();
+        had_its_turn(&ground, ground.now().after_ms(3_600_000), done(&[])).await;
 
         assert!(told["value"].as_f64() > Some(0.02), "{told}");
         until_it_is(&ground, alert, "resolved").await;

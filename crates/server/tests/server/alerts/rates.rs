@@ -71,6 +71,7 @@ async fn starts_that_come_to_nothing_are_told_of_and_are_failures_for_alerts_as_
         }
         let told = ground.get("/api/sandbox/metrics").await.json();
         assert_eq!(told["rates"]["failure"], 1.0, "{told:#}");
+        assert_eq!(ground.get("/api/sandbox/health").await.json()["failure_rate"], 1.0);
         assert_eq!(ground.get("/api/alerts").await.json()["impact"]["executions"], 0);
         for alert in [provisioning, failures] {
             until_it_is(&ground, alert, "resolved").await;
