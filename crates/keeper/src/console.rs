@@ -1,9 +1,9 @@
 //! What an execution reads from and writes to: pipes, or a terminal of its own. The ends of the keeper never block.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -109,10 +109,12 @@ pub(crate) enum Read<'a> {
     End,
 }
 
-/// Into a chunk that nobody has filled: after each fork the first byte written to a page costs a copy of it.
-pub(crate) fn read<'a>(output: &OwnedFd, chunk: &'a mut [MaybeUninit<u8>]) -> io::Result<Read<'a>> {
-    match rustix::io::read(output, chunk) {
-        Ok((bytes, _)) if !bytes.is_empty() => Ok(Read::Bytes(bytes)),
+/// Into the room that the chunk has, whose bytes nobody has written: after each fork the first one in a page costs a copy
+/// of it.
+pub(crate) fn read<'a>(output: &OwnedFd, chunk: &'a mut Vec<u8>) -> io::Result<Read<'a>> {
+    chunk.clear();
+    match rustix::io::read(output, spare_capacity(chunk)) {
+        Ok(read) if read > 0 => Ok(Read::Bytes(chunk)),
         // A terminal that nobody has open any more.
         Ok(_) | Err(Errno::IO) => Ok(Read::End),
         Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Nothing),

@@ -1,7 +1,6 @@
 //! One command inside: what it writes, what it is held to, and how it ended.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
@@ -100,7 +99,7 @@ impl Execution {
     /// Takes what one of its outputs holds.
     pub(crate) fn drain(&mut self, index: usize, now_ms: i64, wall_ms: i64) -> io::Result<()> {
         let Some((stream, output)) = self.outputs.get(index) else { return Ok(()) };
-        let mut chunk = [MaybeUninit::uninit(); CHUNK];
+        let mut chunk = Vec::with_capacity(CHUNK);
         match console::read(output, &mut chunk)? {
             Read::Nothing => {}
             Read::End => {
@@ -231,7 +230,7 @@ impl Execution {
 
     /// What is still in its pipes. Somebody else inside may hold them open, so their end is not waited for.
     fn take_the_rest(&mut self, wall_ms: i64) {
-        let mut chunk = [MaybeUninit::uninit(); CHUNK];
+        let mut chunk = Vec::with_capacity(CHUNK);
         for (stream, output) in std::mem::take(&mut self.outputs) {
             for _ in 0..LAST_CHUNKS {
                 let Ok(Read::Bytes(bytes)) = console::read(&output, &mut chunk) else { break };

@@ -4,6 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use pinfold_keeper::wire::{self, LONGEST, Request, Response};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -31,8 +33,28 @@ impl ControlError {
 
 /// Asks and waits for the answer as long as the caller does.
 pub(crate) async fn ask_patiently(places: &Places, request: &Request) -> Result<Response, ControlError> {
-    let mut stream = connect(places).await?;
-    converse(&mut stream, request).await.map_err(ControlError::NoAnswer)
+    let question = wire::frame(request).map_err(ControlError::NoAnswer)?;
+    let (stream, sent) = call(places, &question).map_err(unheard)?;
+    let answered = async {
+        let mut stream = UnixStream::from_std(stream)?;
+        stream.write_all(&question[sent..]).await?;
+        receive(&mut stream).await
+    };
+    answered.await.map_err(ControlError::NoAnswer)
+}
+
+/// Connects and says as much as the socket takes, which is mostly all of it. Whoever waits to hear that it may write has
+/// waited for longer than that takes.
+fn call(places: &Places, question: &[u8]) -> io::Result<(std::os::unix::net::UnixStream, usize)> {
+    let address = SocketAddrUnix::new(places.socket())?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    let sent = match rustix::net::send(&socket, question, SendFlags::NOSIGNAL) {
+        Err(Errno::AGAIN) => 0,
+        sent => sent?,
+    };
+    Ok((socket.into(), sent))
 }
 
 pub(crate) async fn ask(places: &Places, request: &Request) -> Result<Response, ControlError> {
@@ -43,15 +65,14 @@ pub(crate) async fn ask(places: &Places, request: &Request) -> Result<Response, 
 }
 
 pub(crate) async fn connect(places: &Places) -> Result<UnixStream, ControlError> {
-    UnixStream::connect(places.socket()).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NobodyThere(error),
-        _ => ControlError::NoAnswer(error),
-    })
+    UnixStream::connect(places.socket()).await.map_err(unheard)
 }
 
-async fn converse(stream: &mut UnixStream, request: &Request) -> io::Result<Response> {
-    send(stream, request).await?;
-    receive(stream).await
+fn unheard(error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NobodyThere(error),
+        _ => ControlError::NoAnswer(error),
+    }
 }
 
 pub(crate) async fn send(stream: &mut UnixStream, request: &Request) -> io::Result<()> {
