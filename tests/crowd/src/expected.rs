@@ -18,18 +18,19 @@ impl Alerts {
         Self { firing: fired.clone(), resolved: Vec::new(), fired }.in_order()
     }
 
-    /// Work that had fallen silent has come to its end, and that is told of each.
+    /// Work that had fallen silent has come to its end, and what never started, and that is told of each.
     #[must_use]
     pub fn expected_after_the_turn(crowd: &Crowd) -> Self {
         let (before, after) = (too_many(active_before(crowd)), too_many(crowd.at_work.len()));
-        let silent = each(crowd, Cause::Inactivity, "timeout");
+        let mut timeouts = each(crowd, Cause::Inactivity, "timeout");
+        timeouts.extend(each(crowd, Cause::StartDeadline, "timeout"));
         let mut resolved: Vec<_> = before.iter().filter(|it| !after.contains(it)).cloned().collect();
         resolved.extend(over_after_the_turn(crowd));
         let mut fired = before;
         fired.extend(over_after_the_turn(crowd));
-        fired.extend(silent.clone());
+        fired.extend(timeouts.clone());
         let mut firing = after;
-        firing.extend(silent);
+        firing.extend(timeouts);
         Self { fired, resolved, firing }.in_order()
     }
 }

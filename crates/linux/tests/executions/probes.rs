@@ -16,7 +16,9 @@ use crate::sandbox::{Sandbox, until};
 const FURNISH: &str = r#"for name in sh cat setsid sleep; do
     program=$(command -v $name)
     mkdir -p "$1/bin" && cp -L "$program" "$1/bin/" || exit
-    ldd "$program" | grep -o '/[^ ]*' | xargs cp -L --parents -t "$1" || exit
+    for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+        cp -L --parents -t "$1" "$library" || exit
+    done
 done"#;
 
 fn furnish(root: &Path, hostile: &str) {
