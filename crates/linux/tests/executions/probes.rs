@@ -1,7 +1,7 @@
 //! Probes of an image whose `true` is hostile: what it leaves behind belongs to no execution and ends with the probe.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -27,8 +27,14 @@ fn furnish(root: &Path, hostile: &str) {
     fs::write(root.join("bin/true"), format!("#!/bin/sh\n{hostile}\n")).unwrap();
     fs::set_permissions(root.join("bin/true"), fs::Permissions::from_mode(0o755)).unwrap();
     if rustix::process::geteuid().is_root() {
-        let owner = format!("{FIRST_LAYER_ID}:{FIRST_LAYER_ID}");
-        assert!(Command::new("chown").arg("-R").arg(owner).arg(root).status().unwrap().success());
+        give_to_layers(root);
+    }
+}
+
+fn give_to_layers(path: &Path) {
+    lchown(path, Some(FIRST_LAYER_ID), Some(FIRST_LAYER_ID)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        fs::read_dir(path).unwrap().for_each(|entry| give_to_layers(&entry.unwrap().path()));
     }
 }
 
