@@ -9,6 +9,9 @@ use std::time::Duration;
 
 pub(crate) use library::share_among_threads;
 
+/// How long a thread that helped out waits for more. They take turns, so that none of those that a busy moment has called
+/// for would ever be idle for longer, and each has a stack.
+pub(crate) const SPARE_THREAD: Duration = Duration::from_millis(100);
 /// It holds up whoever needs memory at that moment, for a millisecond or so.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
 

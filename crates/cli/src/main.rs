@@ -51,7 +51,6 @@ mod top;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -217,9 +216,7 @@ fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> an
     pinfold_keeper::precedence::take_if_alone();
     heap::share_among_threads();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    // They take turns, so that none of those that a busy moment has called for would ever be idle for long.
-    runtime.thread_keep_alive(Duration::from_millis(100));
-    runtime.enable_all().build()?.block_on(async {
+    runtime.thread_keep_alive(heap::SPARE_THREAD).enable_all().build()?.block_on(async {
         tokio::select! {
             biased;
             outcome = work => outcome,

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process::told;
+
 /// How often it is looked in one turn whether nothing is left. The next turn is some milliseconds away.
 const TRIES: usize = 4;
 
@@ -79,9 +81,7 @@ fn last_number_of(load: &str) -> Option<u64> {
 
 /// What a process and the children it has waited for have used.
 pub(crate) fn cpu_ms(pid: Pid) -> Option<u64> {
-    // A process may call itself what is no text.
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    cpu_ms_of(&String::from_utf8_lossy(&stat))
+    cpu_ms_of(&told(format!("/proc/{}/stat", pid.as_raw_nonzero()).as_ref())?)
 }
 
 /// Out of a process's `stat`.

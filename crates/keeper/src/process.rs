@@ -1,7 +1,14 @@
-//! When a process began: a process id alone names nobody, since the kernel gives it to another one day.
+//! What the kernel tells of a process, and when one began: a process id alone names nobody, since the kernel gives it to
+//! another one day.
 
 use std::fs;
 use std::io;
+use std::path::Path;
+
+/// One of its files, as far as it is text: a process may call itself anything.
+pub fn told(file: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
+}
 
 /// In the kernel's ticks since boot. None: there is no such process, or it has ended and only waits to be reaped.
 pub fn began(pid: i32) -> io::Result<Option<u64>> {

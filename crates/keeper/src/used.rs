@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel;
 use crate::marked::cpu_ms_of;
+use crate::process::told;
 
 /// Of all that ran and runs here, the keeper left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -41,11 +42,6 @@ impl Counted {
         self.memory_bytes += bytes_of(&status, "VmRSS:");
         self.memory_peak_bytes = self.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
     }
-}
-
-/// A process may call itself what is no text.
-fn told(file: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
 }
 
 /// Out of a line like `VmRSS:      1024 kB`. What has no memory has no such line.

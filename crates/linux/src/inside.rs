@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use pinfold_keeper::process::told;
 use pinfold_provider::Body;
 
 use crate::cgroup::BodyCgroup;
@@ -116,11 +117,6 @@ fn look(proc: &Path, pid: i32) -> Option<Doing> {
     let reads = fs::read_to_string(own.join("syscall")).is_ok_and(|call| reads_standard_input(&call));
     let at_terminal = waits_in.as_deref() == Some(TERMINAL_READ);
     Some(Doing { name, state, waits_in, waits_for_input: reads || at_terminal, sockets: sockets(&own) })
-}
-
-/// What the kernel tells of a process. That may call itself what is no text.
-fn told(file: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&fs::read(file).ok()?).into_owned())
 }
 
 /// Name, state and parent.
