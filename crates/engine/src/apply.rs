@@ -262,8 +262,9 @@ impl Inner {
 
     async fn run_errand(self: Arc<Self>, effect: Effect) {
         let errand = (effect.sandbox, effect.duty.ticket);
-        if let Some(input) = self.clone().perform(&effect).await {
-            self.errands.answering(errand);
+        if let Some(input) = self.clone().perform(&effect).await
+            && self.errands.may_answer(errand)
+        {
             self.clone().deliver(effect.sandbox, input).await;
         }
         self.errands.done(errand);

@@ -45,10 +45,12 @@ impl Errands {
         }
     }
 
-    pub(crate) fn answering(&self, errand: Errand) {
-        if let Some(task) = self.lock().running.get_mut(&errand) {
-            task.answering = true;
-        }
+    /// It has its answer. Says whether that is still wanted: what is given up while it takes a step is not stopped
+    /// before the next one, and would write its answer with nobody left to act on it.
+    pub(crate) fn may_answer(&self, errand: Errand) -> bool {
+        let mut tasks = self.lock();
+        let task = tasks.running.get_mut(&errand);
+        task.map(|task| task.answering = true).is_some()
     }
 
     pub(crate) fn done(&self, errand: Errand) {
@@ -104,6 +106,21 @@ mod tests {
     use super::*;
 
     const ONE: SandboxId = SandboxId(1);
+
+    #[tokio::test]
+    async fn what_was_given_up_answers_no_more_and_what_answers_is_not_given_up() {
+        let errands = Errands::default();
+        let [given_up, answering] = [1, 2].map(|ticket| (ONE, Ticket(ticket)));
+        for errand in [given_up, answering] {
+            errands.spawn(errand, std::future::pending());
+        }
+
+        assert!(errands.may_answer(answering));
+        errands.drop_obsolete(ONE, Ticket(2), &[]);
+
+        assert!(!errands.may_answer(given_up));
+        assert!(errands.may_answer(answering));
+    }
 
     #[tokio::test]
     async fn what_was_asked_for_after_a_look_is_not_given_up_for_it() {
