@@ -10,8 +10,9 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage,
+    WaitError,
 };
 use pinfold_store::{
     Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
@@ -81,60 +82,60 @@ impl Provider for TimedProvider {
         self.real.observe(sandbox).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         let begun = now();
         let probed = self.real.probe(body).await;
         self.timeline.note("first probe: control, file, command", begun);
         probed
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         self.real.ping(body).await
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         let begun = now();
         let done = self.real.exec(body, exec).await;
         self.timeline.note("exec: fork, confine, exec", begun);
         done
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let begun = now();
         let outcome = self.real.wait(body, execution).await;
         self.timeline.note("wait: the rest of the command", begun);
         outcome
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         self.real.kill(body, execution).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.real.signal(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.real.feed(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.real.resize(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         let begun = now();
         let outcome = self.real.stop(body, grace_ms).await;
         self.timeline.note("stop: kill, removal, look", begun);
         outcome
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.real.usage(body).await
     }
 
@@ -142,7 +143,7 @@ impl Provider for TimedProvider {
         self.real.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.real.keep_alive(body, ends_at).await
     }
 }

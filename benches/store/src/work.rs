@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use pinfold_bench_report::now;
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Lease,
-    Limits, NodeId, Outcome, Policy, Probed, Sandbox, SandboxId, Spec, Timestamp, Transition, ask, create,
-    step,
+    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits,
+    NodeId, Outcome, Policy, Probed, Request, Sandbox, SandboxId, Spec, Timestamp, Transition, create,
+    request, step,
 };
 use pinfold_store::{Bid, Change, Created, NewExecution, NewSandbox, Store, Version};
 
@@ -101,13 +101,13 @@ impl Worker {
                 self.executions += 1;
                 let id = ExecutionId((self.number << 64) | self.executions);
                 commands.push(NewExecution { id, command: Arc::new(command()) });
-                let wish = Ask::Execute {
+                let wish = Request::Execute {
                     id,
                     kind: ExecutionKind::Run,
                     limits: ExecutionLimits::default(),
                     may_queue: true,
                 };
-                (ask(sandbox, wish, self.context())?, Turn::Started)
+                (request(sandbox, wish, self.context())?, Turn::Started)
             }
             Turn::Started => {
                 let execution = execution.context("nothing was started")?;
@@ -119,7 +119,7 @@ impl Worker {
                 let event = Event::ExecutionEnded { ticket, execution, outcome };
                 (step(sandbox, event, self.context()), Turn::KeepAlive)
             }
-            Turn::KeepAlive => (ask(sandbox, Ask::KeepAlive, self.context())?, Turn::Check),
+            Turn::KeepAlive => (request(sandbox, Request::KeepAlive, self.context())?, Turn::Check),
             Turn::Check => {
                 let at = next_check(sandbox).context("it is not live")?;
                 self.now = self.now.max(at);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::{Event, Lease, ProbeFailure, Probed, SandboxId, State, status};
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 use pinfold_store::{Filter, Row, StoreError, Stored};
 
 use crate::apply::Input;
@@ -76,7 +76,7 @@ impl Inner {
 
     async fn compare_one(&self, stored: Box<Stored>) -> Result<Option<Disagreement>, StoreError> {
         let sandbox = stored.sandbox.id;
-        let body = Body { sandbox, generation: stored.sandbox.generation() };
+        let body = InstanceId { sandbox, generation: stored.sandbox.generation() };
         let deadline = self.clock.now().after_ms(stored.policy.probe_ms);
         let probed = tokio::select! {
             biased;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Context, Effect, Event, Policy, Refusal, SandboxId, Timestamp, Transition, ask,
-    quarantine_unreadable, step,
+    AdmissionLimits, Context, Effect, Event, Policy, Refusal, Request, SandboxId, Timestamp, Transition,
+    quarantine_unreadable, request, step,
 };
 use pinfold_store::{
     Change, CommitError, CreateError, Created, NewExecution, NewSandbox, Row, StoreError, Stored, Unreadable,
@@ -19,7 +19,7 @@ use crate::remark::{Remark, remark};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    Ask(Ask),
+    Ask(Request),
     Fact(Event),
     /// A fact of that moment, and the answer to the question that it raises, if it came at once.
     Raised {
@@ -101,7 +101,7 @@ impl Inner {
     fn turn(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
         let ctx = self.context(&stored.policy);
         match input {
-            Input::Ask(wish) => ask(&stored.sandbox, wish, ctx),
+            Input::Ask(wish) => request(&stored.sandbox, wish, ctx),
             Input::Fact(event) => Ok(step(&stored.sandbox, event, ctx)),
             Input::Raised { fact, at, answer } => {
                 let then = Context { now: at.min(ctx.now), ..ctx };

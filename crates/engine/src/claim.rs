@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Lease, Policy,
-    Refusal, SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, ask, create,
+    AdmissionLimits, Cause, Context, Demand, ExecutionKind, ExecutionLimits, Fact, Lease, Policy, Refusal,
+    Request, SandboxId, Scarcity, Spec, Timestamp, Totals, Transition, admit, create, request,
 };
 use pinfold_store::{
     Bid, Change, Claim, ClaimError, CreateError, Created, IdempotencyKey, NewExecution, NewSandbox, Row, Seq,
@@ -45,8 +45,8 @@ impl Wanted {
         let Some(First { new, kind, limits }) = &self.first else {
             return Ok(transition);
         };
-        let wish = Ask::Execute { id: new.id, kind: *kind, limits: *limits, may_queue: true };
-        let asked = ask(&transition.sandbox, wish, ctx)?;
+        let wish = Request::Execute { id: new.id, kind: *kind, limits: *limits, may_queue: true };
+        let asked = request(&transition.sandbox, wish, ctx)?;
         Ok(transition.then(asked))
     }
 
@@ -180,9 +180,9 @@ impl Inner {
         let Some(_reach) = self.pool.reach_for(id) else {
             return Ok(None);
         };
-        let wish = Ask::Claim { shape: Box::new(wanted.spec.shape()) };
+        let wish = Request::Claim { shape: Box::new(wanted.spec.shape()) };
         let ctx: Context<'_> = self.context(&wanted.policy);
-        let Ok(transition) = ask(&stored.sandbox, wish, ctx) else {
+        let Ok(transition) = request(&stored.sandbox, wish, ctx) else {
             return Ok(None);
         };
         let Ok(transition) = wanted.with_first(transition, ctx) else {

@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
-    Outcome, Policy, Receipt, SandboxId, Spec, Timestamp,
+    AdmissionLimits, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
+    Outcome, Policy, Receipt, Request, SandboxId, Spec, Timestamp,
 };
-use pinfold_provider::{AskBodyError, Body, Provider, Usage};
+use pinfold_provider::{AskBodyError, InstanceId, Provider, Usage};
 use pinfold_store::{Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
 use tokio::sync::Notify;
 
@@ -256,7 +256,7 @@ impl Engine {
             Ok(stored) => (stored.spec.furnish(command), limits.or(stored.spec.execution)),
             Err(_) => (command, limits),
         };
-        let ask = Ask::Execute { id: execution, kind, limits, may_queue };
+        let ask = Request::Execute { id: execution, kind, limits, may_queue };
         let new = NewExecution { id: execution, command: Arc::new(command) };
         self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;
         let_it_begin().await;
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     pub async fn cancel(&self, id: SandboxId, execution: ExecutionId) -> Result<(), ApplyError> {
-        self.ask(id, Ask::Cancel { id: execution, cause: Cause::Cancelled }).await
+        self.ask(id, Request::Cancel { id: execution, cause: Cause::Cancelled }).await
     }
 
     /// Ends a sandbox from any state, and waits that long for the proof.
@@ -293,7 +293,7 @@ impl Engine {
         forced: bool,
         wait_ms: u64,
     ) -> Result<Stop, ApplyError> {
-        self.ask(id, Ask::Stop { cause, forced }).await?;
+        self.ask(id, Request::Stop { cause, forced }).await?;
         Ok(self.wait_gone(id, wait_ms).await?)
     }
 
@@ -308,27 +308,27 @@ impl Engine {
 
     /// Ends a sandbox and forgets its record once its body is proven gone. The history stays.
     pub async fn forget(&self, id: SandboxId) -> Result<(), ApplyError> {
-        self.ask(id, Ask::Forget).await
+        self.ask(id, Request::Forget).await
     }
 
     pub async fn restart(&self, id: SandboxId, cause: Cause) -> Result<(), ApplyError> {
-        self.ask(id, Ask::Restart { cause }).await
+        self.ask(id, Request::Restart { cause }).await
     }
 
     /// Counts idleness anew. The body's own end is not moved: that is the sandbox's maximum life.
     pub async fn keep_alive(&self, id: SandboxId) -> Result<(), ApplyError> {
-        self.ask(id, Ask::KeepAlive).await
+        self.ask(id, Request::KeepAlive).await
     }
 
     /// Takes an operator's word that a quarantined body is gone.
     pub async fn attest(&self, id: SandboxId, by: String, reason: String) -> Result<(), ApplyError> {
-        self.ask(id, Ask::Attest { by, reason }).await
+        self.ask(id, Request::Attest { by, reason }).await
     }
 
     /// Measured now, from the body itself.
     pub async fn usage(&self, id: SandboxId) -> Result<Usage, UsageError> {
         let stored = self.inner.readable(id).await?;
-        let body = Body { sandbox: id, generation: stored.sandbox.generation() };
+        let body = InstanceId { sandbox: id, generation: stored.sandbox.generation() };
         Ok(self.inner.provider.usage(body).await?)
     }
 
@@ -358,7 +358,7 @@ impl Engine {
                 return Ok(own);
             }
             for id in &own {
-                match self.ask(*id, Ask::Stop { cause: Cause::Shutdown, forced: false }).await {
+                match self.ask(*id, Request::Stop { cause: Cause::Shutdown, forced: false }).await {
                     // Somebody has had it forgotten meanwhile.
                     Ok(()) | Err(ApplyError::Missing) => {}
                     Err(error) => return Err(error),
@@ -388,7 +388,7 @@ impl Engine {
         }
     }
 
-    async fn ask(&self, id: SandboxId, ask: Ask) -> Result<(), ApplyError> {
+    async fn ask(&self, id: SandboxId, ask: Request) -> Result<(), ApplyError> {
         self.inner.clone().apply(id, Input::Ask(ask), Vec::new()).await
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pinfold_lifecycle::{Effect, SandboxId, Ticket};
+use pinfold_lifecycle::{Effect, Fence, SandboxId};
 use tokio::task::JoinHandle;
 
-type Errand = (SandboxId, Ticket);
+type Errand = (SandboxId, Fence);
 
 #[derive(Default)]
 pub(crate) struct Errands {
@@ -59,10 +59,10 @@ impl Errands {
 
     /// Drops the work on this sandbox whose answer nobody waits for any more. Tickets only grow: what was asked for
     /// after the last one that is known is not for whoever looked before to judge.
-    pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, last_known: Ticket, wanted: &[Effect]) {
-        let is_wanted = |ticket: &Ticket| wanted.iter().any(|effect| effect.duty.ticket == *ticket);
+    pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, last_known: Fence, wanted: &[Effect]) {
+        let is_wanted = |ticket: &Fence| wanted.iter().any(|effect| effect.duty.ticket == *ticket);
         let mut tasks = self.lock();
-        let own = tasks.running.range((sandbox, Ticket(0))..=(sandbox, last_known));
+        let own = tasks.running.range((sandbox, Fence(0))..=(sandbox, last_known));
         let obsolete: Vec<_> = own
             .filter(|((_, ticket), task)| !is_wanted(ticket) && !task.answering)
             .map(|(errand, _)| *errand)
@@ -75,7 +75,7 @@ impl Errands {
     }
 
     pub(crate) fn concern(&self, sandbox: SandboxId) -> bool {
-        self.lock().running.range((sandbox, Ticket(0))..=(sandbox, Ticket(u64::MAX))).next().is_some()
+        self.lock().running.range((sandbox, Fence(0))..=(sandbox, Fence(u64::MAX))).next().is_some()
     }
 
     pub(crate) fn abort_all(&self) {
@@ -110,13 +110,13 @@ mod tests {
     #[tokio::test]
     async fn what_was_given_up_answers_no_more_and_what_answers_is_not_given_up() {
         let errands = Errands::default();
-        let [given_up, answering] = [1, 2].map(|ticket| (ONE, Ticket(ticket)));
+        let [given_up, answering] = [1, 2].map(|ticket| (ONE, Fence(ticket)));
         for errand in [given_up, answering] {
             errands.spawn(errand, std::future::pending());
         }
 
         assert!(errands.may_answer(answering));
-        errands.drop_obsolete(ONE, Ticket(2), &[]);
+        errands.drop_obsolete(ONE, Fence(2), &[]);
 
         assert!(!errands.may_answer(given_up));
         assert!(errands.may_answer(answering));
@@ -126,12 +126,12 @@ mod tests {
     async fn what_was_asked_for_after_a_look_is_not_given_up_for_it() {
         let errands = Errands::default();
         for ticket in 1..=3 {
-            errands.spawn((ONE, Ticket(ticket)), std::future::pending());
+            errands.spawn((ONE, Fence(ticket)), std::future::pending());
         }
 
-        errands.drop_obsolete(ONE, Ticket(2), &[]);
+        errands.drop_obsolete(ONE, Fence(2), &[]);
 
         let left: Vec<_> = errands.lock().running.keys().copied().collect();
-        assert_eq!(left, [(ONE, Ticket(3))]);
+        assert_eq!(left, [(ONE, Fence(3))]);
     }
 }

@@ -1,6 +1,6 @@
 //! Bounded concurrency per kind of call to the provider: a rush of launches never holds up a stop.
 
-use pinfold_lifecycle::Work;
+use pinfold_lifecycle::EffectKind;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::Config;
@@ -26,14 +26,16 @@ impl Lanes {
     }
 
     /// A place for this work. Waiting for the end of an execution costs nothing and takes none.
-    pub(crate) async fn place(&self, work: Work) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn place(&self, work: EffectKind) -> Option<SemaphorePermit<'_>> {
         let lane = match work {
-            Work::Launch => &self.launches,
-            Work::Stop { .. } | Work::Kill { .. } => &self.stops,
-            Work::Probe | Work::Ping | Work::Look | Work::Extend { .. } | Work::Exec { .. } => {
-                &self.questions
-            }
-            Work::Watch { .. } => return None,
+            EffectKind::Launch => &self.launches,
+            EffectKind::Stop { .. } | EffectKind::Kill { .. } => &self.stops,
+            EffectKind::Probe
+            | EffectKind::Ping
+            | EffectKind::Look
+            | EffectKind::Extend { .. }
+            | EffectKind::Exec { .. } => &self.questions,
+            EffectKind::Watch { .. } => return None,
         };
         lane.acquire().await.ok()
     }

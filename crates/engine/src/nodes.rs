@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Ask, NodeId, Timestamp};
+use pinfold_lifecycle::{NodeId, Request, Timestamp};
 use pinfold_store::{NodeSeen, StoreError};
 
 use crate::apply::Input;
@@ -78,7 +78,7 @@ impl Inner {
 
     async fn adopt_all(self: &Arc<Self>, dead: NodeId, rebooted: bool) -> Result<(), StoreError> {
         for id in self.store.left_by(dead).await? {
-            let adopt = Input::Ask(Ask::Adopt { dead, rebooted });
+            let adopt = Input::Ask(Request::Adopt { dead, rebooted });
             match self.clone().apply(id, adopt, Vec::new()).await {
                 Ok(()) | Err(ApplyError::Missing) => {}
                 Err(error) => {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    Command, Effect, Event, ExecutionId, ExecutionLimits, SandboxId, Ticket, Timestamp, Work,
+    Command, Effect, EffectKind, Event, ExecutionId, ExecutionLimits, Fence, SandboxId, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Exec, ExecError, Killed, Start, StartError, StartPermit, WaitError as BodyWaitError,
+    AskBodyError, Exec, ExecError, InstanceId, Killed, Start, StartError, StartPermit,
+    WaitError as BodyWaitError,
 };
 use pinfold_store::{Row, Store, Stored};
 
@@ -40,7 +41,7 @@ impl Inner {
 
     /// Asks at once what follows from the answer, and waits a little for that answer too.
     async fn go_on(&self, effect: &Effect, fact: Event) -> Input {
-        let body = Body { sandbox: effect.sandbox, generation: effect.generation };
+        let body = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
         let question = match fact {
             Event::Launched { .. } => Question::Probe,
             Event::ExecutionStarted { execution, .. } => Question::End(execution),
@@ -50,24 +51,26 @@ impl Inner {
     }
 
     async fn call(self: Arc<Self>, effect: &Effect) -> Option<Event> {
-        let body = Body { sandbox: effect.sandbox, generation: effect.generation };
+        let body = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
         let ticket = effect.duty.ticket;
         match effect.work {
-            Work::Launch => self.launch(body, ticket).await,
-            Work::Probe => Some(self.reply(body, Question::Probe).await.ok()?.event(ticket)),
-            Work::Ping => Some(self.reply(body, Question::Ping).await.ok()?.event(ticket)),
-            Work::Look => Some(Event::Looked { ticket, evidence: self.provider.observe(body.sandbox).await }),
-            Work::Stop { grace_ms } => {
+            EffectKind::Launch => self.launch(body, ticket).await,
+            EffectKind::Probe => Some(self.reply(body, Question::Probe).await.ok()?.event(ticket)),
+            EffectKind::Ping => Some(self.reply(body, Question::Ping).await.ok()?.event(ticket)),
+            EffectKind::Look => {
+                Some(Event::Looked { ticket, evidence: self.provider.observe(body.sandbox).await })
+            }
+            EffectKind::Stop { grace_ms } => {
                 Some(Event::Stopped { ticket, outcome: self.provider.stop(body, grace_ms).await })
             }
-            Work::Extend { ends_at } => Some(self.extend(body, ticket, ends_at).await),
-            Work::Exec { execution } => self.start_execution(body, ticket, execution).await,
-            Work::Watch { execution } => Some(self.watch(body, ticket, execution).await),
-            Work::Kill { execution } => Some(self.kill(body, ticket, execution).await),
+            EffectKind::Extend { ends_at } => Some(self.extend(body, ticket, ends_at).await),
+            EffectKind::Exec { execution } => self.start_execution(body, ticket, execution).await,
+            EffectKind::Watch { execution } => Some(self.watch(body, ticket, execution).await),
+            EffectKind::Kill { execution } => Some(self.kill(body, ticket, execution).await),
         }
     }
 
-    async fn launch(&self, body: Body, ticket: Ticket) -> Option<Event> {
+    async fn launch(&self, body: InstanceId, ticket: Fence) -> Option<Event> {
         // If others have changed it since, the permit tells.
         let stored = match self.known.get(body.sandbox) {
             Some(known) => Ok(Box::new(known)),
@@ -87,7 +90,7 @@ impl Inner {
         }
     }
 
-    async fn extend(&self, body: Body, ticket: Ticket, ends_at: Timestamp) -> Event {
+    async fn extend(&self, body: InstanceId, ticket: Fence, ends_at: Timestamp) -> Event {
         loop {
             match self.provider.keep_alive(body, ends_at).await {
                 Ok(()) => return Event::Extended { ticket },
@@ -99,7 +102,12 @@ impl Inner {
         }
     }
 
-    async fn start_execution(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Option<Event> {
+    async fn start_execution(
+        &self,
+        body: InstanceId,
+        ticket: Fence,
+        execution: ExecutionId,
+    ) -> Option<Event> {
         loop {
             if let Some((command, limits)) = self.what_to_run(body.sandbox, execution).await {
                 let exec = Exec { execution, command: &command, limits };
@@ -129,7 +137,7 @@ impl Inner {
         Some((stored.command, stored.execution.limits))
     }
 
-    async fn watch(self: Arc<Self>, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {
+    async fn watch(self: Arc<Self>, body: InstanceId, ticket: Fence, execution: ExecutionId) -> Event {
         loop {
             let why = match self.reply(body, Question::End(execution)).await {
                 Ok(answer) => return answer.event(ticket),
@@ -142,7 +150,7 @@ impl Inner {
         }
     }
 
-    async fn kill(&self, body: Body, ticket: Ticket, execution: ExecutionId) -> Event {
+    async fn kill(&self, body: InstanceId, ticket: Fence, execution: ExecutionId) -> Event {
         loop {
             match self.provider.kill(body, execution).await {
                 Killed::Gone => return Event::ExecutionGone { ticket, execution },
@@ -168,7 +176,7 @@ impl Inner {
 struct LaunchPermit<'a> {
     store: &'a dyn Store,
     sandbox: SandboxId,
-    ticket: Ticket,
+    ticket: Fence,
 }
 
 #[async_trait]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pinfold_lifecycle::{Ask, Cause, Lease, Life, Policy, SandboxId, Shape, Timestamp, create_pooled};
+use pinfold_lifecycle::{Cause, Lease, Life, Policy, Request, SandboxId, Shape, Timestamp, create_pooled};
 use pinfold_store::{Bid, FillError, Filter, NewSandbox, Row, StoreError, Stored};
 use tokio::sync::Notify;
 
@@ -173,7 +173,7 @@ impl Inner {
 
     /// Ends a body that nobody was given. One that somebody was given meanwhile is left alone.
     pub(crate) async fn give_up(self: &Arc<Self>, id: SandboxId, cause: Cause) {
-        match self.clone().apply(id, Input::Ask(Ask::GiveUp { cause }), Vec::new()).await {
+        match self.clone().apply(id, Input::Ask(Request::GiveUp { cause }), Vec::new()).await {
             Ok(()) | Err(ApplyError::Missing | ApplyError::Refused(_)) => {}
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pinfold_lifecycle::{Effect, Event, ExecutionId, Outcome, Probed, SandboxId, Ticket, Work};
-use pinfold_provider::{Body, WaitError as BodyWaitError};
+use pinfold_lifecycle::{Effect, EffectKind, Event, ExecutionId, Fence, Outcome, Probed, SandboxId};
+use pinfold_provider::{InstanceId, WaitError as BodyWaitError};
 
 use crate::apply::Input;
 use crate::engine::Inner;
@@ -32,11 +32,11 @@ type Reply = Result<Answer, BodyWaitError>;
 type Asking = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 impl Question {
-    fn work(self) -> Work {
+    fn work(self) -> EffectKind {
         match self {
-            Self::Probe => Work::Probe,
-            Self::Ping => Work::Ping,
-            Self::End(execution) => Work::Watch { execution },
+            Self::Probe => EffectKind::Probe,
+            Self::Ping => EffectKind::Ping,
+            Self::End(execution) => EffectKind::Watch { execution },
         }
     }
 
@@ -62,7 +62,7 @@ impl Answer {
         Some(self.event(asked.duty.ticket))
     }
 
-    pub(crate) fn event(self, ticket: Ticket) -> Event {
+    pub(crate) fn event(self, ticket: Fence) -> Event {
         match self {
             Self::Probe(probed) | Self::Ping(probed) => Event::Probed { ticket, probed },
             Self::End(execution, outcome) => Event::ExecutionEnded { ticket, execution, outcome },
@@ -73,17 +73,17 @@ impl Answer {
 /// Questions whose answer was not there at once. They stay asked.
 #[derive(Default)]
 pub(crate) struct Questions {
-    open: Mutex<BTreeMap<(Body, Question), Asking>>,
+    open: Mutex<BTreeMap<(InstanceId, Question), Asking>>,
 }
 
 impl Questions {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<(Body, Question), Asking>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<(InstanceId, Question), Asking>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops the questions to this sandbox whose answer nobody waits for.
     pub(crate) fn drop_obsolete(&self, sandbox: SandboxId, wanted: &[Effect]) {
-        let waits = |(body, question): &(Body, Question)| {
+        let waits = |(body, question): &(InstanceId, Question)| {
             wanted.iter().any(|effect| effect.generation == body.generation && effect.work == question.work())
         };
         self.open().retain(|asked, _| asked.0.sandbox != sandbox || waits(asked));
@@ -92,7 +92,7 @@ impl Questions {
 
 impl Inner {
     /// Asks what this fact raises, and waits a little for the answer.
-    pub(crate) async fn raise(&self, body: Body, fact: Event, question: Question) -> Input {
+    pub(crate) async fn raise(&self, body: InstanceId, fact: Event, question: Question) -> Input {
         let at = self.clock.now();
         let mut asking = self.asking(body, question);
         let patience = self.clock.sleep_until(at.after_ms(question.patience_ms()));
@@ -107,12 +107,12 @@ impl Inner {
     }
 
     /// The reply to a question that is open, or that is asked now.
-    pub(crate) async fn reply(&self, body: Body, question: Question) -> Reply {
+    pub(crate) async fn reply(&self, body: InstanceId, question: Question) -> Reply {
         let open = self.questions.open().remove(&(body, question));
         open.unwrap_or_else(|| self.asking(body, question)).await
     }
 
-    fn asking(&self, body: Body, question: Question) -> Asking {
+    fn asking(&self, body: InstanceId, question: Question) -> Asking {
         let provider = self.provider.clone();
         Box::pin(async move {
             match question {

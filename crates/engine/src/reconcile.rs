@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Event, Evidence, Generation, Lease, Policy, SandboxId, Spec, lease_orphan,
+    AdmissionLimits, Event, Evidence, Generation, Lease, Policy, Request, SandboxId, Spec, lease_orphan,
 };
-use pinfold_provider::{Body, DiscoverError, Discovered, Found};
+use pinfold_provider::{DiscoverError, Discovered, Found, InstanceId};
 use pinfold_store::{Bid, CreateError, Filter, NewSandbox, Row, StoreError, Stored};
 
 use crate::ApplyError;
@@ -26,7 +26,7 @@ pub struct ReconcileReport {
     pub bodies: usize,
     pub records: usize,
     /// Bodies without a lease: they are leased, to be stopped.
-    pub bodies_without_record: Vec<Body>,
+    pub bodies_without_record: Vec<InstanceId>,
     /// Live records without a whole body of their own: they are looked at closely.
     pub records_without_body: Vec<SandboxId>,
     /// Rows that cannot be read: they are quarantined.
@@ -76,7 +76,7 @@ impl Inner {
             unreadable_marks: unreadable,
             ..ReconcileReport::default()
         };
-        let whole: BTreeSet<Body> =
+        let whole: BTreeSet<InstanceId> =
             found.iter().filter(|found| found.whole).map(|found| found.body).collect();
         // The records first: strays that are leased below are none of them.
         self.reconcile_records(&whole, how, &mut report).await?;
@@ -88,7 +88,7 @@ impl Inner {
 
     async fn reconcile_body(
         self: &Arc<Self>,
-        body: Body,
+        body: InstanceId,
         how: Reconcile,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
@@ -110,7 +110,7 @@ impl Inner {
     }
 
     /// A fresh look: the snapshot may be older than the lease's end.
-    async fn is_there(&self, body: Body) -> bool {
+    async fn is_there(&self, body: InstanceId) -> bool {
         let is_it = |generation: Generation| generation == body.generation;
         match self.provider.observe(body.sandbox).await {
             Evidence::Present(bodies) => bodies.iter().any(|seen| is_it(seen.generation)),
@@ -118,8 +118,8 @@ impl Inner {
         }
     }
 
-    async fn lease_stray(self: &Arc<Self>, body: Body) -> Result<(), ReconcileError> {
-        let stray = Input::Ask(Ask::LeaseStray { generation: body.generation });
+    async fn lease_stray(self: &Arc<Self>, body: InstanceId) -> Result<(), ReconcileError> {
+        let stray = Input::Ask(Request::LeaseStray { generation: body.generation });
         match self.clone().apply(body.sandbox, stray, Vec::new()).await {
             Ok(()) | Err(ApplyError::Refused(_)) => return Ok(()),
             Err(ApplyError::Missing) => {}
@@ -144,7 +144,7 @@ impl Inner {
     /// In pages, to the end: what was not read is not missing.
     async fn reconcile_records(
         self: &Arc<Self>,
-        whole: &BTreeSet<Body>,
+        whole: &BTreeSet<InstanceId>,
         how: Reconcile,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
@@ -163,7 +163,7 @@ impl Inner {
     async fn reconcile_record(
         self: &Arc<Self>,
         row: &Row,
-        whole: &BTreeSet<Body>,
+        whole: &BTreeSet<InstanceId>,
         how: Reconcile,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
@@ -188,8 +188,8 @@ impl Inner {
     }
 }
 
-fn lacks_body(stored: &Stored, whole: &BTreeSet<Body>) -> bool {
+fn lacks_body(stored: &Stored, whole: &BTreeSet<InstanceId>) -> bool {
     let sandbox = &stored.sandbox;
-    let own = Body { sandbox: sandbox.id, generation: sandbox.generation() };
+    let own = InstanceId { sandbox: sandbox.id, generation: sandbox.generation() };
     matches!(sandbox.lease, Lease::Live(_)) && !whole.contains(&own)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::{StreamExt, stream};
-use pinfold_lifecycle::{Effect, Event, SandboxId, Ticket, Timestamp, Work};
-use pinfold_provider::Body;
+use pinfold_lifecycle::{Effect, EffectKind, Event, Fence, SandboxId, Timestamp};
+use pinfold_provider::InstanceId;
 use pinfold_store::{Due, Row, Seq, StoreError, Stored};
 
 use crate::ApplyError;
@@ -85,7 +85,9 @@ impl Inner {
         };
         let ping = match self.decide(&stored, passed.clone()) {
             Ok(Some(transition)) if transition.records.is_empty() => match transition.effects[..] {
-                [Effect { work: Work::Ping, generation, .. }] => Some(Body { sandbox: id, generation }),
+                [Effect { work: EffectKind::Ping, generation, .. }] => {
+                    Some(InstanceId { sandbox: id, generation })
+                }
                 _ => None,
             },
             Ok(_) | Err(_) => None,
@@ -110,7 +112,7 @@ impl Inner {
             Some(Row::Unreadable(_)) => {}
             // It is forgotten, and nobody waits for any answer.
             None => {
-                self.errands.drop_obsolete(id, Ticket(u64::MAX), &[]);
+                self.errands.drop_obsolete(id, Fence(u64::MAX), &[]);
                 self.questions.drop_obsolete(id, &[]);
             }
         }

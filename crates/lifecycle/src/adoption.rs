@@ -1,7 +1,9 @@
 //! What a dead node left: its work is asked for again, and its bodies are looked at before they are trusted.
 
 use crate::turn::Turn;
-use crate::{Cause, CheckKind, Duty, Execution, ExecutionState, Extension, Fact, Lease, NodeId, StartStep};
+use crate::{
+    Cause, CheckKind, Execution, ExecutionState, Extension, Fact, Lease, NodeId, PendingEffect, StartStep,
+};
 
 impl Turn<'_> {
     pub(crate) fn adopt(&mut self, dead: NodeId, rebooted: bool) {
@@ -93,7 +95,7 @@ fn left_by(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
     (duty.by == dead).then_some(duty.deadline)
 }
 
-fn replace_duty(execution: &mut Execution, again: Duty) {
+fn replace_duty(execution: &mut Execution, again: PendingEffect) {
     match &mut execution.state {
         ExecutionState::Starting { duty } | ExecutionState::Ending { kill: Some(duty), .. } => *duty = again,
         ExecutionState::Running { watch, .. } => *watch = again,

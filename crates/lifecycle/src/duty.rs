@@ -8,13 +8,13 @@ use crate::{ExecutionId, Generation, NodeId, SandboxId, Timestamp};
 /// asked later. An answer whose ticket nobody waits for is late, and changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(transparent)]
-pub struct Ticket(pub u64);
+pub struct Fence(pub u64);
 
 /// One piece of work under way. It lives in the state that waits for it, so a state cannot forget its work
 /// and work cannot outlive its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Duty {
-    pub ticket: Ticket,
+pub struct PendingEffect {
+    pub ticket: Fence,
     pub by: NodeId,
     /// An answer is proof of how things were then, however late it comes.
     pub asked_at: Timestamp,
@@ -27,14 +27,14 @@ pub struct Duty {
 pub struct Effect {
     pub sandbox: SandboxId,
     pub generation: Generation,
-    pub duty: Duty,
-    pub work: Work,
+    pub duty: PendingEffect,
+    pub work: EffectKind,
 }
 
 /// What is to be done. All of it may be done twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum EffectKind {
     /// Make the body.
     Launch,
     /// Run a command, a file round trip and a control ping.

@@ -2,60 +2,60 @@
 
 use crate::turn::Turn;
 use crate::{
-    Cause, CheckKind, Context, Duty, Evidence, ExecutionId, Fact, Guard, Lease, Outcome, Probed, Sandbox,
-    StartStep, StopOutcome, Ticket, Transition,
+    Cause, CheckKind, Context, Evidence, ExecutionId, Fact, Fence, Guard, Lease, Outcome, PendingEffect,
+    Probed, Sandbox, StartStep, StopOutcome, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     Launched {
-        ticket: Ticket,
+        ticket: Fence,
     },
     /// The launch came to nothing, or to something that is not a whole body.
     LaunchFailed {
-        ticket: Ticket,
+        ticket: Fence,
         why: String,
     },
     Probed {
-        ticket: Ticket,
+        ticket: Fence,
         probed: Probed,
     },
     Looked {
-        ticket: Ticket,
+        ticket: Fence,
         evidence: Evidence,
     },
     Stopped {
-        ticket: Ticket,
+        ticket: Fence,
         outcome: StopOutcome,
     },
     /// The body knows when it ends.
     Extended {
-        ticket: Ticket,
+        ticket: Fence,
     },
     /// The body is not there to be told when it ends.
     ExtendFailed {
-        ticket: Ticket,
+        ticket: Fence,
         why: String,
     },
     ExecutionStarted {
-        ticket: Ticket,
+        ticket: Fence,
         execution: ExecutionId,
     },
     /// Its process was never made, for certain.
     ExecutionRefused {
-        ticket: Ticket,
+        ticket: Fence,
         execution: ExecutionId,
         cause: Cause,
         why: String,
     },
     ExecutionEnded {
-        ticket: Ticket,
+        ticket: Fence,
         execution: ExecutionId,
         outcome: Outcome,
     },
     /// After a kill: its process is proven gone and will not be made.
     ExecutionGone {
-        ticket: Ticket,
+        ticket: Fence,
         execution: ExecutionId,
     },
     /// The body is not what it was believed to be, says somebody who did not look at all of it.
@@ -116,24 +116,24 @@ impl Turn<'_> {
         self.late(late.0, late.1);
     }
 
-    pub(crate) fn late(&mut self, ticket: Ticket, answer: &str) {
+    pub(crate) fn late(&mut self, ticket: Fence, answer: &str) {
         self.record(Fact::LateAnswer { ticket, answer: answer.to_owned() });
     }
 
     /// Whether the answer with this ticket is the one that is waited for.
-    pub(crate) fn awaits(&self, duty: &Duty, ticket: Ticket) -> bool {
+    pub(crate) fn awaits(&self, duty: &PendingEffect, ticket: Fence) -> bool {
         duty.ticket == ticket || !self.holds(Guard::StaleAnswersIgnored)
     }
 
-    fn launching(&self, ticket: Ticket) -> bool {
+    fn launching(&self, ticket: Fence) -> bool {
         matches!(&self.sandbox.lease, Lease::Starting { step: StartStep::Launch, duty, .. } if self.awaits(duty, ticket))
     }
 
-    fn stopping(&self, ticket: Ticket) -> bool {
+    fn stopping(&self, ticket: Fence) -> bool {
         matches!(&self.sandbox.lease, Lease::Stopping { duty, .. } if self.awaits(duty, ticket))
     }
 
-    fn probed(&mut self, ticket: Ticket, probed: Probed) {
+    fn probed(&mut self, ticket: Fence, probed: Probed) {
         match &self.sandbox.lease {
             Lease::Starting { step: StartStep::Probe, duty, .. } if self.awaits(duty, ticket) => match probed
             {
@@ -156,7 +156,7 @@ impl Turn<'_> {
         }
     }
 
-    fn looked(&mut self, ticket: Ticket, evidence: Evidence) {
+    fn looked(&mut self, ticket: Fence, evidence: Evidence) {
         match &self.sandbox.lease {
             Lease::Starting { step: StartStep::Identify, duty, .. } if self.awaits(duty, ticket) => {
                 self.identified(evidence);

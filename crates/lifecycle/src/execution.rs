@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cause, Duty, ExecutionId, Timestamp};
+use crate::{Attempt, Cause, ExecutionId, PendingEffect, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Execution {
@@ -65,14 +65,14 @@ pub enum ExecutionState {
     },
     /// Its process may exist.
     Starting {
-        duty: Duty,
+        duty: PendingEffect,
     },
     Running {
         started_at: Timestamp,
         /// When silence becomes inactivity, as far as the last look knows.
         quiet_by: Option<Timestamp>,
         /// The wait for its end; its deadline is the execution's.
-        watch: Duty,
+        watch: PendingEffect,
     },
     /// Its try is over and the next one waits for the proof that this body is gone.
     Interrupted,
@@ -80,7 +80,7 @@ pub enum ExecutionState {
     Ending {
         outcome: Outcome,
         /// None: the whole body is being stopped, and its proof counts.
-        kill: Option<Duty>,
+        kill: Option<PendingEffect>,
     },
     Ended {
         outcome: Outcome,

@@ -2,8 +2,8 @@
 
 use crate::turn::Turn;
 use crate::{
-    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Guard, Life, Live,
-    Outcome, Refusal, Ticket,
+    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Fence, Guard, Life,
+    Live, Outcome, Refusal,
 };
 
 impl Turn<'_> {
@@ -92,7 +92,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn execution_started(&mut self, ticket: Ticket, id: ExecutionId) {
+    pub(crate) fn execution_started(&mut self, ticket: Fence, id: ExecutionId) {
         let expires_at = self.sandbox.expires_at;
         let Some(Execution { state: ExecutionState::Starting { duty }, limits, .. }) = self.find(id) else {
             return self.late(ticket, "execution started");
@@ -114,7 +114,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn execution_refused(&mut self, ticket: Ticket, id: ExecutionId, outcome: Outcome) {
+    pub(crate) fn execution_refused(&mut self, ticket: Fence, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Starting { duty }) if self.awaits(&duty, ticket) => {
                 if self.may_recover(outcome.cause) {
@@ -128,7 +128,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn execution_ended(&mut self, ticket: Ticket, id: ExecutionId, outcome: Outcome) {
+    pub(crate) fn execution_ended(&mut self, ticket: Fence, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Running { watch, .. }) if self.awaits(&watch, ticket) => {
                 if !self.holds(Guard::ReportedIsFinal) && self.may_recover(Cause::Lost) {
@@ -155,7 +155,7 @@ impl Turn<'_> {
         execution.is_some_and(|execution| execution.attempts.iter().all(|attempt| attempt.generation == own))
     }
 
-    pub(crate) fn execution_gone(&mut self, ticket: Ticket, id: ExecutionId) {
+    pub(crate) fn execution_gone(&mut self, ticket: Fence, id: ExecutionId) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Ending { outcome, kill: Some(duty) }) if self.awaits(&duty, ticket) => {
                 self.finish_execution(id, outcome);

@@ -2,8 +2,8 @@
 
 use crate::turn::Turn;
 use crate::{
-    BodySeen, Cause, Check, CheckKind, Evidence, ExecutionState, Fact, Guard, Lease, Live, Outcome,
-    ProbeFailure, Probed, Seen, Ticket, Timestamp, Verdict,
+    BodySeen, Cause, Check, CheckKind, Evidence, ExecutionState, Fact, Fence, Guard, Lease, Live, Outcome,
+    ProbeFailure, Probed, Seen, Timestamp, Verdict,
 };
 
 impl Turn<'_> {
@@ -116,7 +116,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn look_answered(&mut self, asked: Ticket, evidence: Evidence) {
+    pub(crate) fn look_answered(&mut self, asked: Fence, evidence: Evidence) {
         match evidence {
             Evidence::Absent(checks) => self.body_lost(checks),
             Evidence::Present(bodies) if self.is_ours(&bodies) => {
@@ -154,13 +154,13 @@ impl Turn<'_> {
     }
 
     /// Compares what is believed of a live body with what was seen of it.
-    fn judge(&mut self, asked: Ticket, seen: &BodySeen) {
+    fn judge(&mut self, asked: Fence, seen: &BodySeen) {
         self.judge_executions(asked, seen);
         self.judge_acceptance(seen);
         self.judge_idleness(seen);
     }
 
-    fn judge_executions(&mut self, asked: Ticket, body: &BodySeen) {
+    fn judge_executions(&mut self, asked: Fence, body: &BodySeen) {
         let believed: Vec<_> =
             self.sandbox.executions.iter().filter(|e| e.may_have_a_process()).map(|e| e.id).collect();
         let mut lost = false;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Duty, Extension, ProbeFailure, Timestamp};
+use crate::{Extension, PendingEffect, ProbeFailure, Timestamp};
 
 /// Numbers the bodies of one sandbox. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
@@ -51,7 +51,7 @@ pub enum Lease {
     Starting {
         generation: Generation,
         step: StartStep,
-        duty: Duty,
+        duty: PendingEffect,
     },
     Live(Live),
     /// One attempt to end the body is under way.
@@ -59,7 +59,7 @@ pub enum Lease {
         generation: Generation,
         attempt: u32,
         forced: bool,
-        duty: Duty,
+        duty: PendingEffect,
     },
     /// The last attempt did not prove absence; the next one has its time.
     StopWaiting {
@@ -75,7 +75,7 @@ pub enum Lease {
         since: Timestamp,
         last: StopFailure,
         next_look: Timestamp,
-        look: Option<Duty>,
+        look: Option<PendingEffect>,
     },
 }
 
@@ -126,7 +126,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Check {
     pub kind: CheckKind,
-    pub duty: Duty,
+    pub duty: PendingEffect,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,6 @@
 
 mod admission;
 mod adoption;
-mod ask;
 mod cause;
 mod cleanup;
 mod due;
@@ -29,6 +28,7 @@ mod quota;
 mod receipt;
 mod record;
 mod recovery;
+mod request;
 mod room;
 mod sandbox;
 mod spec;
@@ -38,10 +38,9 @@ mod turn;
 mod used;
 
 pub use admission::{AdmissionLimits, Demand, Scarcity, Totals, admit, admit_to_pool};
-pub use ask::{Ask, Refusal, ask};
 pub use cause::Cause;
 pub use cleanup::{Activity, CleanupRules, Stuck, Subject, is_told_by_a_look, stuck};
-pub use duty::{Duty, Effect, Ticket, Work};
+pub use duty::{Effect, EffectKind, Fence, PendingEffect};
 pub use event::{Event, step};
 pub use evidence::{BodySeen, Evidence, ExecutionSeen, ProbeFailure, Probed, Seen, StopOutcome};
 pub use execution::{Execution, ExecutionKind, ExecutionLimits, ExecutionState, Outcome, OutcomeKind};
@@ -57,6 +56,7 @@ pub use quota::{LabelQuotas, Quota, QuotaKey, QuotaRules};
 pub use receipt::{Attestation, Finding, Receipt, ReceiptCheck};
 pub use record::{Fact, Record};
 pub use recovery::{Attempt, AttemptEnd, Recovery};
+pub use request::{Refusal, Request, request};
 pub use room::{Cleared, HostRoom, NoRoom, Reserve, Short};
 pub use sandbox::{Life, Sandbox};
 pub use spec::{Asker, Command, Limits, Spec};

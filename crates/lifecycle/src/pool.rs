@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::turn::{Turn, unborn};
 use crate::{
-    Cause, CheckKind, Context, Duty, Fact, Generation, Guard, Health, Lease, Life, Limits, Live, Outcome,
-    Refusal, SandboxId, Spec, Ticket, Transition, Verdict,
+    Cause, CheckKind, Context, Fact, Fence, Generation, Guard, Health, Lease, Life, Limits, Live, Outcome,
+    PendingEffect, Refusal, SandboxId, Spec, Transition, Verdict,
 };
 
 /// All that a body is made from. Whatever a provider reads of a spec at launch belongs here, since it cannot be
@@ -36,7 +36,7 @@ impl Shape {
 /// A body that was given out is being told when its user's time ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Extension {
-    pub duty: Duty,
+    pub duty: PendingEffect,
     /// Until it knows, it would outlive its user's time: nothing is started in it before.
     pub holds_work: bool,
 }
@@ -135,7 +135,7 @@ impl Turn<'_> {
         if self.sandbox.pooled.is_some() { Err(Refusal::Pooled) } else { Ok(()) }
     }
 
-    pub(crate) fn extending(&self, ticket: Ticket) -> bool {
+    pub(crate) fn extending(&self, ticket: Fence) -> bool {
         let Lease::Live(live) = &self.sandbox.lease else {
             return false;
         };

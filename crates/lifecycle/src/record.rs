@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attestation, Cause, ExecutionId, Generation, NodeId, Outcome, ProbeFailure, StopFailure, Ticket,
-    Timestamp,
+    Attestation, Cause, ExecutionId, Fence, Generation, NodeId, Outcome, ProbeFailure, StopFailure, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -125,7 +124,7 @@ pub enum Fact {
     },
     /// An answer came after its question was settled.
     LateAnswer {
-        ticket: Ticket,
+        ticket: Fence,
         answer: String,
     },
 }

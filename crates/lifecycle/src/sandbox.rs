@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Cause, Check, CheckKind, Duty, Effect, Execution, ExecutionState, Extension, Generation, Lease, NodeId,
-    Receipt, SandboxId, Shape, StartStep, Ticket, Timestamp, Work,
+    Cause, Check, CheckKind, Effect, EffectKind, Execution, ExecutionState, Extension, Fence, Generation,
+    Lease, NodeId, PendingEffect, Receipt, SandboxId, Shape, StartStep, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Sandbox {
     pub rebooted: bool,
     /// The record is to be forgotten once the body is proven gone.
     pub forget: bool,
-    pub last_ticket: Ticket,
+    pub last_ticket: Fence,
     pub grace_ms: u64,
     /// What has not ended, in the order of arrival.
     pub executions: Vec<Execution>,
@@ -108,7 +108,7 @@ impl Sandbox {
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let mut push = |duty: Duty, work| {
+        let mut push = |duty: PendingEffect, work| {
             effects.push(Effect { sandbox: self.id, generation: self.generation(), duty, work })
         };
         match &self.lease {
@@ -118,13 +118,13 @@ impl Sandbox {
                     push(duty, kind.work());
                 }
                 if let Some(Extension { duty, .. }) = live.extension {
-                    push(duty, Work::Extend { ends_at: self.expires_at });
+                    push(duty, EffectKind::Extend { ends_at: self.expires_at });
                 }
             }
             Lease::Stopping { forced, duty, .. } => {
-                push(*duty, Work::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
+                push(*duty, EffectKind::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
             }
-            Lease::Quarantined { look: Some(duty), .. } => push(*duty, Work::Look),
+            Lease::Quarantined { look: Some(duty), .. } => push(*duty, EffectKind::Look),
             Lease::Quarantined { look: None, .. }
             | Lease::Free { .. }
             | Lease::LaunchWaiting { .. }
@@ -132,9 +132,11 @@ impl Sandbox {
         }
         for Execution { id, state, .. } in &self.executions {
             match state {
-                ExecutionState::Starting { duty } => push(*duty, Work::Exec { execution: *id }),
-                ExecutionState::Running { watch, .. } => push(*watch, Work::Watch { execution: *id }),
-                ExecutionState::Ending { kill: Some(duty), .. } => push(*duty, Work::Kill { execution: *id }),
+                ExecutionState::Starting { duty } => push(*duty, EffectKind::Exec { execution: *id }),
+                ExecutionState::Running { watch, .. } => push(*watch, EffectKind::Watch { execution: *id }),
+                ExecutionState::Ending { kill: Some(duty), .. } => {
+                    push(*duty, EffectKind::Kill { execution: *id })
+                }
                 ExecutionState::Ending { kill: None, .. }
                 | ExecutionState::Queued { .. }
                 | ExecutionState::Interrupted
@@ -146,27 +148,27 @@ impl Sandbox {
 
     /// Whether the launch with this ticket may still make a body.
     #[must_use]
-    pub fn permits_launch(&self, ticket: Ticket) -> bool {
+    pub fn permits_launch(&self, ticket: Fence) -> bool {
         matches!(self.lease, Lease::Starting { step: StartStep::Launch, duty, .. } if duty.ticket == ticket)
     }
 }
 
 impl StartStep {
-    fn work(self) -> Work {
+    fn work(self) -> EffectKind {
         match self {
-            Self::Launch => Work::Launch,
-            Self::Identify => Work::Look,
-            Self::Probe => Work::Probe,
+            Self::Launch => EffectKind::Launch,
+            Self::Identify => EffectKind::Look,
+            Self::Probe => EffectKind::Probe,
         }
     }
 }
 
 impl CheckKind {
-    fn work(self) -> Work {
+    fn work(self) -> EffectKind {
         match self {
-            Self::Ping => Work::Ping,
-            Self::Probe => Work::Probe,
-            Self::Look => Work::Look,
+            Self::Ping => EffectKind::Ping,
+            Self::Probe => EffectKind::Probe,
+            Self::Look => EffectKind::Look,
         }
     }
 }

@@ -87,8 +87,8 @@ impl Scene {
         self.take(step(&self.sandbox, event, self.ctx()));
     }
 
-    fn ask(&mut self, wish: Ask) -> Result<(), Refusal> {
-        self.take(ask(&self.sandbox, wish, self.ctx())?);
+    fn ask(&mut self, wish: Request) -> Result<(), Refusal> {
+        self.take(request(&self.sandbox, wish, self.ctx())?);
         Ok(())
     }
 
@@ -98,11 +98,11 @@ impl Scene {
     }
 
     /// The work under way, without who does it and until when.
-    fn work(&self) -> Vec<Work> {
+    fn work(&self) -> Vec<EffectKind> {
         self.sandbox.effects().iter().map(|effect| effect.work).collect()
     }
 
-    fn duty(&self, is_meant: impl Fn(Work) -> bool) -> Duty {
+    fn duty(&self, is_meant: impl Fn(EffectKind) -> bool) -> PendingEffect {
         let effects = self.sandbox.effects();
         let meant = effects.iter().find(|effect| is_meant(effect.work));
         meant.expect("such work is under way").duty
@@ -129,32 +129,32 @@ impl Scene {
 /// What the world answers to the work that is under way.
 impl Scene {
     fn launched(&mut self) {
-        let ticket = self.duty(|work| work == Work::Launch).ticket;
+        let ticket = self.duty(|work| work == EffectKind::Launch).ticket;
         self.tell(Event::Launched { ticket });
     }
 
     fn probed(&mut self, probed: Probed) {
-        let ticket = self.duty(|work| matches!(work, Work::Probe | Work::Ping)).ticket;
+        let ticket = self.duty(|work| matches!(work, EffectKind::Probe | EffectKind::Ping)).ticket;
         self.tell(Event::Probed { ticket, probed });
     }
 
     fn looked(&mut self, evidence: Evidence) {
-        let ticket = self.duty(|work| work == Work::Look).ticket;
+        let ticket = self.duty(|work| work == EffectKind::Look).ticket;
         self.tell(Event::Looked { ticket, evidence });
     }
 
     fn stopped(&mut self, outcome: StopOutcome) {
-        let ticket = self.duty(|work| matches!(work, Work::Stop { .. })).ticket;
+        let ticket = self.duty(|work| matches!(work, EffectKind::Stop { .. })).ticket;
         self.tell(Event::Stopped { ticket, outcome });
     }
 
     fn started(&mut self, execution: ExecutionId) {
-        let ticket = self.duty(|work| work == Work::Exec { execution }).ticket;
+        let ticket = self.duty(|work| work == EffectKind::Exec { execution }).ticket;
         self.tell(Event::ExecutionStarted { ticket, execution });
     }
 
     fn exited(&mut self, execution: ExecutionId, code: i32) {
-        let ticket = self.duty(|work| work == Work::Watch { execution }).ticket;
+        let ticket = self.duty(|work| work == EffectKind::Watch { execution }).ticket;
         self.tell(Event::ExecutionEnded { ticket, execution, outcome: Outcome::exited(code) });
     }
 }
@@ -162,12 +162,12 @@ impl Scene {
 /// What users want of it.
 impl Scene {
     fn execute(&mut self, id: ExecutionId, limits: ExecutionLimits) {
-        self.ask(Ask::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
+        self.ask(Request::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
             .expect("there is room in the queue");
     }
 
     fn stop(&mut self) {
-        self.ask(Ask::Stop { cause: Cause::StoppedByUser, forced: false })
+        self.ask(Request::Stop { cause: Cause::StoppedByUser, forced: false })
             .expect("a stop is legal in every state");
     }
 }

@@ -2,8 +2,8 @@
 //! effects that are newly due and the records of what happened.
 
 use crate::{
-    Cause, Duty, Effect, Execution, Fact, Generation, Guard, Lease, Life, NodeId, Policy, Record, Sandbox,
-    SandboxId, StopFailure, Ticket, Timestamp,
+    Cause, Effect, Execution, Fact, Fence, Generation, Guard, Lease, Life, NodeId, PendingEffect, Policy,
+    Record, Sandbox, SandboxId, StopFailure, Timestamp,
 };
 
 /// Who decides, when, and under which rules.
@@ -89,7 +89,7 @@ pub(crate) fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'
         timeouts: 0,
         rebooted: false,
         forget: false,
-        last_ticket: Ticket(0),
+        last_ticket: Fence(0),
         grace_ms: ctx.policy.grace_ms,
         executions: Vec::new(),
     }
@@ -98,7 +98,7 @@ pub(crate) fn unborn(id: SandboxId, life: Life, last: Generation, ctx: Context<'
 /// A sandbox whose earlier row is gone or cannot be read. Answers to what that row had asked may still come, so
 /// its tickets start above all of those: nothing asks more than one question a millisecond all its life.
 fn found(id: SandboxId, life: Life, last: Generation, ctx: Context<'_>) -> Sandbox {
-    Sandbox { last_ticket: Ticket(u64::try_from(ctx.now.0).unwrap_or(0)), ..unborn(id, life, last, ctx) }
+    Sandbox { last_ticket: Fence(u64::try_from(ctx.now.0).unwrap_or(0)), ..unborn(id, life, last, ctx) }
 }
 
 pub(crate) struct Turn<'a> {
@@ -106,7 +106,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Timestamp,
     pub(crate) policy: &'a Policy,
     node: NodeId,
-    asked_before: Ticket,
+    asked_before: Fence,
     pub(crate) finished: Vec<Execution>,
     records: Vec<Record>,
 }
@@ -144,12 +144,12 @@ impl<'a> Turn<'a> {
     }
 
     /// New work for this node, to be answered by then.
-    pub(crate) fn duty_until(&mut self, deadline: Timestamp) -> Duty {
-        self.sandbox.last_ticket = Ticket(self.sandbox.last_ticket.0 + 1);
-        Duty { ticket: self.sandbox.last_ticket, by: self.node, asked_at: self.now, deadline }
+    pub(crate) fn duty_until(&mut self, deadline: Timestamp) -> PendingEffect {
+        self.sandbox.last_ticket = Fence(self.sandbox.last_ticket.0 + 1);
+        PendingEffect { ticket: self.sandbox.last_ticket, by: self.node, asked_at: self.now, deadline }
     }
 
-    pub(crate) fn duty_for(&mut self, ms: u64) -> Duty {
+    pub(crate) fn duty_for(&mut self, ms: u64) -> PendingEffect {
         self.duty_until(self.now.after_ms(ms))
     }
 }

@@ -2,7 +2,7 @@
 
 use pinfold_keeper::wire::{self, Reason, Request, Response};
 use pinfold_lifecycle::{ExecutionId, ProbeFailure, Probed, Timestamp};
-use pinfold_provider::{Body, Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
+use pinfold_provider::{Fed, Feed, FeedError, InstanceId, ResizeError, SignalError, TerminalSize};
 
 use crate::control::{ControlError, ask};
 use crate::places::Places;
@@ -23,7 +23,7 @@ pub(crate) struct Activity {
 impl LinuxProvider {
     pub(crate) async fn signal_execution(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         signal: i32,
     ) -> Result<(), SignalError> {
@@ -43,7 +43,7 @@ impl LinuxProvider {
 
     pub(crate) async fn feed_execution(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         feed: Feed<'_>,
     ) -> Result<Fed, FeedError> {
@@ -65,7 +65,7 @@ impl LinuxProvider {
 
     pub(crate) async fn resize_execution(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         TerminalSize { columns, rows }: TerminalSize,
     ) -> Result<(), ResizeError> {

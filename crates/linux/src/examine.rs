@@ -6,7 +6,7 @@ use std::time::Duration;
 use pinfold_keeper::disk::Disk;
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::{Finding, ProbeFailure, Probed};
-use pinfold_provider::{Body, Entry, Files, Metadata, Provider};
+use pinfold_provider::{Entry, Files, InstanceId, Metadata, Provider};
 use tokio::time::Instant;
 
 use crate::control::{ControlError, ask};
@@ -47,7 +47,7 @@ const SHOWN: usize = 8;
 
 impl LinuxProvider {
     /// Everything that can be tried without harm to it.
-    pub async fn examine(&self, body: Body) -> Vec<Examined> {
+    pub async fn examine(&self, body: InstanceId) -> Vec<Examined> {
         let places = self.grounds.of(body);
         let of = |fault: Fault| move |why: String| (fault, why);
         let (silent, unseen) = (of(Fault::KeeperSilent), of(Fault::Unseen));
@@ -75,7 +75,7 @@ impl LinuxProvider {
     }
 
     /// By the way that callers take, which is not the one of the probe.
-    async fn try_list(&self, body: Body) -> Result<String, String> {
+    async fn try_list(&self, body: InstanceId) -> Result<String, String> {
         let listing = self.list(body, b"/workspace", SHOWN).await.map_err(|error| error.to_string())?;
         let shown = |entry: &Entry| {
             let Metadata { kind, size, mode, .. } = &entry.metadata;

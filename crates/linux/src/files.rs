@@ -5,7 +5,7 @@ mod translate;
 
 use async_trait::async_trait;
 use pinfold_keeper::files::wire::{FileAnswer, FileRequest, Name};
-use pinfold_provider::{Body, Change, Changes, Content, FileError, Files, Listing, Metadata, Pieces};
+use pinfold_provider::{Change, Changes, Content, FileError, Files, InstanceId, Listing, Metadata, Pieces};
 
 use self::connection::Connection;
 use self::translate::{change, entry, metadata};
@@ -13,7 +13,7 @@ use crate::provider::LinuxProvider;
 
 #[async_trait]
 impl Files for LinuxProvider {
-    async fn stat(&self, body: Body, path: &[u8]) -> Result<Metadata, FileError> {
+    async fn stat(&self, body: InstanceId, path: &[u8]) -> Result<Metadata, FileError> {
         let mut connection = self.ask_for_files(body, FileRequest::Stat { path: name(path) }).await?;
         match connection.answer().await? {
             FileAnswer::Metadata(told) => Ok(metadata(told)),
@@ -21,7 +21,7 @@ impl Files for LinuxProvider {
         }
     }
 
-    async fn list(&self, body: Body, path: &[u8], most: usize) -> Result<Listing, FileError> {
+    async fn list(&self, body: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError> {
         let mut connection = self.ask_for_files(body, FileRequest::List { path: name(path), most }).await?;
         let mut listing = Listing { entries: Vec::new(), more: false };
         loop {
@@ -33,7 +33,7 @@ impl Files for LinuxProvider {
         }
     }
 
-    async fn read(&self, body: Body, path: &[u8], from: u64, most: u64) -> Result<Content, FileError> {
+    async fn read(&self, body: InstanceId, path: &[u8], from: u64, most: u64) -> Result<Content, FileError> {
         let request = FileRequest::Read { path: name(path), from, most };
         let mut connection = self.ask_for_files(body, request).await?;
         match connection.answer().await? {
@@ -46,7 +46,7 @@ impl Files for LinuxProvider {
 
     async fn write(
         &self,
-        body: Body,
+        body: InstanceId,
         path: &[u8],
         mode: Option<u32>,
         content: &mut dyn Pieces,
@@ -64,32 +64,32 @@ impl Files for LinuxProvider {
         connection.done().await
     }
 
-    async fn make_directory(&self, body: Body, path: &[u8], parents: bool) -> Result<(), FileError> {
+    async fn make_directory(&self, body: InstanceId, path: &[u8], parents: bool) -> Result<(), FileError> {
         let request = FileRequest::MakeDirectory { path: name(path), parents };
         self.ask_for_files(body, request).await?.done().await.map(drop)
     }
 
-    async fn set_mode(&self, body: Body, path: &[u8], mode: u32) -> Result<(), FileError> {
+    async fn set_mode(&self, body: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError> {
         let request = FileRequest::SetMode { path: name(path), mode };
         self.ask_for_files(body, request).await?.done().await.map(drop)
     }
 
-    async fn make_link(&self, body: Body, path: &[u8], target: &[u8]) -> Result<(), FileError> {
+    async fn make_link(&self, body: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError> {
         let request = FileRequest::MakeLink { path: name(path), target: name(target) };
         self.ask_for_files(body, request).await?.done().await.map(drop)
     }
 
-    async fn rename(&self, body: Body, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError> {
+    async fn rename(&self, body: InstanceId, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError> {
         let request = FileRequest::Rename { from: name(from), to: name(to), replace };
         self.ask_for_files(body, request).await?.done().await.map(drop)
     }
 
-    async fn remove(&self, body: Body, path: &[u8], recursive: bool) -> Result<u64, FileError> {
+    async fn remove(&self, body: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError> {
         let request = FileRequest::Remove { path: name(path), recursive };
         self.ask_for_files(body, request).await?.done().await
     }
 
-    async fn watch(&self, body: Body, path: &[u8]) -> Result<Box<dyn Changes>, FileError> {
+    async fn watch(&self, body: InstanceId, path: &[u8]) -> Result<Box<dyn Changes>, FileError> {
         let mut connection = self.ask_for_files(body, FileRequest::Watch { path: name(path) }).await?;
         match connection.answer().await? {
             FileAnswer::Ready => Ok(Box::new(Watching(connection))),
@@ -99,7 +99,7 @@ impl Files for LinuxProvider {
 }
 
 impl LinuxProvider {
-    async fn ask_for_files(&self, body: Body, request: FileRequest) -> Result<Connection, FileError> {
+    async fn ask_for_files(&self, body: InstanceId, request: FileRequest) -> Result<Connection, FileError> {
         Connection::open(&self.grounds.of(body), request).await
     }
 }

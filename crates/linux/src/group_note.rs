@@ -86,7 +86,7 @@ fn write(places: &Places, directories: &[PathBuf]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::{Generation, SandboxId};
-    use pinfold_provider::Body;
+    use pinfold_provider::InstanceId;
 
     use super::*;
     use crate::cgroup::Ability;
@@ -110,7 +110,7 @@ mod tests {
     /// None: this process may make no groups.
     fn ground() -> Option<Ground> {
         let data = tempfile::tempdir().unwrap();
-        let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+        let body = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
         let places = Grounds::on_disk(data.path()).unwrap().of(body);
         make(&places.control, 0o700).unwrap();
         let base = data.path().file_name().unwrap().to_string_lossy().replace(".tmp", "pinfold-note-");

@@ -123,7 +123,7 @@ fn range(slot: u32) -> IdMap {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::{Generation, SandboxId};
-    use pinfold_provider::Body;
+    use pinfold_provider::InstanceId;
 
     use super::*;
     use crate::places::{Grounds, make};
@@ -140,7 +140,7 @@ mod tests {
         }
         let data = tempfile::tempdir().unwrap();
         let grounds = Grounds::on_disk(data.path()).unwrap();
-        let places = grounds.of(Body { sandbox: SandboxId(1), generation: Generation(1) });
+        let places = grounds.of(InstanceId { sandbox: SandboxId(1), generation: Generation(1) });
         make(&places.control, 0o700).unwrap();
         Some((data, IdRanges::new(grounds.ids), places))
     }

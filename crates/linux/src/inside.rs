@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use pinfold_keeper::process::told;
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use crate::cgroup::BodyCgroup;
 use crate::hold::{self, Keeper};
@@ -46,7 +46,7 @@ const TERMINAL_READ: &str = "n_tty_read";
 
 impl LinuxProvider {
     /// All processes inside but the keeper, in the order of their ids. None: it cannot be seen which they are.
-    pub fn inside(&self, body: Body) -> Option<Vec<Doing>> {
+    pub fn inside(&self, body: InstanceId) -> Option<Vec<Doing>> {
         let Ok(Keeper::Alive(keeper, _)) = hold::keeper(&self.grounds.of(body)) else { return None };
         let parents = parents(Path::new("/proc")).ok()?;
         let inside = descendants(&parents, keeper);

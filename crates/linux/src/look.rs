@@ -10,7 +10,7 @@ use pinfold_lifecycle::{
     BodySeen, Cause, Evidence, ExecutionSeen, Finding, Outcome, ProbeFailure, Probed, ReceiptCheck,
     SandboxId, Seen, Timestamp,
 };
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use crate::cgroup::BodyCgroup;
 use crate::control::{ControlError, ask};
@@ -50,7 +50,7 @@ impl LinuxProvider {
     }
 
     /// The bodies that anything physical carries the mark of, and the marks that cannot be read.
-    pub(crate) fn marks(&self) -> io::Result<(Vec<Body>, Vec<String>)> {
+    pub(crate) fn marks(&self) -> io::Result<(Vec<InstanceId>, Vec<String>)> {
         let (mut bodies, mut unreadable) = self.grounds.marks()?;
         for name in self.cgroups.discover().map_err(io::Error::other)? {
             match mark::read(&name) {
@@ -65,7 +65,7 @@ impl LinuxProvider {
 
     /// A body has its directory before its groups, and after them. Only where there is none, groups are searched
     /// for without.
-    pub(crate) async fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<Body>> {
+    pub(crate) async fn bodies_of(&self, sandbox: SandboxId) -> io::Result<Vec<InstanceId>> {
         let known = self.directories.ask(|| self.grounds.names(), |names| among(names, sandbox)).await?;
         if !known.is_empty() {
             return Ok(known);
@@ -75,7 +75,7 @@ impl LinuxProvider {
     }
 
     /// A keeper that is there may be slow, or hang up on an answer: what could not be asked is not known to be broken.
-    async fn describe(&self, body: Body, places: &Places) -> Result<BodySeen, ControlError> {
+    async fn describe(&self, body: InstanceId, places: &Places) -> Result<BodySeen, ControlError> {
         let listed = match ask(places, &Request::List).await {
             // It may have ended in the middle of the answer: then nobody is there any more.
             Err(error) if !error.is_slowness() => ask(places, &Request::List).await,
@@ -122,10 +122,10 @@ impl LinuxProvider {
 }
 
 /// The bodies of one sandbox, by the names of directories.
-fn among(names: &[OsString], sandbox: SandboxId) -> Vec<Body> {
+fn among(names: &[OsString], sandbox: SandboxId) -> Vec<InstanceId> {
     let beginning = mark::beginning(sandbox);
     let its_own = names.iter().filter_map(|name| name.to_str()).filter(|name| name.starts_with(&beginning));
-    let mut bodies: Vec<Body> = its_own.filter_map(mark::read).collect();
+    let mut bodies: Vec<InstanceId> = its_own.filter_map(mark::read).collect();
     bodies.sort_unstable();
     bodies.dedup();
     bodies

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use crate::mark;
 use crate::volatile::Volatile;
@@ -68,7 +68,7 @@ impl Grounds {
         Ok(grounds)
     }
 
-    pub(crate) fn of(&self, body: Body) -> Places {
+    pub(crate) fn of(&self, body: InstanceId) -> Places {
         let name = mark::write(body);
         Places {
             body: self.bodies.join(&name),
@@ -90,7 +90,7 @@ impl Grounds {
     }
 
     /// The marks of all bodies that have a directory, and the names that are none.
-    pub(crate) fn marks(&self) -> io::Result<(Vec<Body>, Vec<String>)> {
+    pub(crate) fn marks(&self) -> io::Result<(Vec<InstanceId>, Vec<String>)> {
         let (mut bodies, mut unreadable) = (Vec::new(), Vec::new());
         for directory in [&self.bodies, &self.control] {
             for entry in fs::read_dir(directory)? {

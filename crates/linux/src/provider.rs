@@ -13,8 +13,9 @@ use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, Generation, Outcome, Probed, SandboxId, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
-    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
+    InstanceId, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
+    WaitError,
 };
 
 use crate::aside::aside;
@@ -167,7 +168,7 @@ impl LinuxProvider {
     }
 
     /// After what bodies before this one have kept of the execution's output. They are gone, and write no more.
-    async fn onset_of_output(&self, body: Body, execution: ExecutionId) -> Result<Onset, ExecError> {
+    async fn onset_of_output(&self, body: InstanceId, execution: ExecutionId) -> Result<Onset, ExecError> {
         if body.generation <= Generation(1) {
             return Ok(Onset::default());
         }
@@ -210,15 +211,15 @@ impl Provider for LinuxProvider {
         self.look_at(sandbox).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         self.probe_body(&self.grounds.of(body)).await
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         self.ping_body(&self.grounds.of(body)).await
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         let mut env = exec.command.env.clone();
         env.entry("PATH".into()).or_insert_with(|| PATH.into());
         env.entry("HOME".into()).or_insert_with(|| "/root".into());
@@ -249,7 +250,7 @@ impl Provider for LinuxProvider {
         }
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let request = Request::Wait { execution: execution.to_string() };
         match ask_patiently(&self.grounds.of(body), &request).await {
             Ok(Response::Ended(ended)) => {
@@ -263,7 +264,7 @@ impl Provider for LinuxProvider {
         }
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         let places = self.grounds.of(body);
         let execution = execution.to_string();
         match ask(&places, &Request::Kill { execution: execution.clone() }).await {
@@ -279,28 +280,28 @@ impl Provider for LinuxProvider {
         }
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.signal_execution(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.feed_execution(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.resize_execution(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.stop_bodies(body, grace_ms).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         let places = self.grounds.of(body);
         if !self.is_whole(&places).await {
             return Err(AskBodyError::NoSuchBody);
@@ -330,7 +331,7 @@ impl Provider for LinuxProvider {
         Ok(capacity::of(&self.grounds, &self.ids))
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         let left_ms = ends_at.ms_since(self.now());
         match ask(&self.grounds.of(body), &Request::KeepAlive { left_ms }).await {
             Ok(Response::Done) => Ok(()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, StopOutcome, Timestamp, Used};
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use crate::aside::aside;
 use crate::cgroup::Cgroups;
@@ -22,16 +22,16 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A stop of one body, and of all that came before it.
 struct Stopping {
-    body: Body,
+    body: InstanceId,
     places: Places,
     cgroups: Cgroups,
-    covered: Vec<(Body, Ending, Told)>,
+    covered: Vec<(InstanceId, Ending, Told)>,
     /// What it was not asked for, and does not touch.
-    later: Vec<Body>,
+    later: Vec<InstanceId>,
 }
 
 impl LinuxProvider {
-    pub(crate) async fn stop_bodies(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    pub(crate) async fn stop_bodies(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.under_way.over(body.sandbox).await;
         let bodies = match self.bodies_of(body.sandbox).await {
             Ok(bodies) => bodies,

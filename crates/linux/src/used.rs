@@ -5,7 +5,7 @@ use std::time::Duration;
 use pinfold_keeper::used::Counted;
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::Used;
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use crate::cgroup::CgroupUsage;
 use crate::control::ask;
@@ -26,7 +26,7 @@ pub(crate) struct Told {
 
 impl LinuxProvider {
     /// What a body has used so far. Its keeper is asked only where groups do not know. None: nobody could say.
-    pub async fn used(&self, body: Body) -> Option<Used> {
+    pub async fn used(&self, body: InstanceId) -> Option<Used> {
         let places = self.grounds.of(body);
         let groups = self.groups_of(&places).map(|groups| groups.usage()).unwrap_or_default();
         let suffices = groups.cpu_ms.is_some() && groups.memory_peak_bytes.is_some();

@@ -15,10 +15,10 @@ use async_trait::async_trait;
 use config::{config, now};
 use pinfold_lifecycle::{Generation, SandboxId, Spec, StopOutcome, Timestamp};
 use pinfold_linux::{LinuxConfig, LinuxProvider};
-use pinfold_provider::{Body, Discovered, Provider, Start, StartPermit};
+use pinfold_provider::{Discovered, InstanceId, Provider, Start, StartPermit};
 use tokio::time::timeout;
 
-const BODY: Body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+const BODY: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More than enough to find that nothing is there.
 const LOOK: Duration = Duration::from_millis(500);

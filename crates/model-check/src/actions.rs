@@ -1,6 +1,6 @@
 //! What may happen next in a world, and how a counterexample tells it.
 
-use pinfold_lifecycle::{Effect, Event, Generation, Lease, Life, NodeId, Sandbox, Work, step};
+use pinfold_lifecycle::{Effect, EffectKind, Event, Generation, Lease, Life, NodeId, Sandbox, step};
 
 use crate::model::execution_id;
 use crate::world::{Condition, Inside, Job, Plane, Row, Stage};
@@ -175,7 +175,7 @@ impl Small {
             Stage::Marked => actions.push(Action::Advance { job: index }),
             Stage::Removed | Stage::Due => {
                 actions.push(Action::Advance { job: index });
-                if may_fail && !matches!(job.effect.work, Work::Launch | Work::Watch { .. }) {
+                if may_fail && !matches!(job.effect.work, EffectKind::Launch | EffectKind::Watch { .. }) {
                     actions.push(Action::Fail { job: index });
                 }
             }

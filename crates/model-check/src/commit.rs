@@ -1,8 +1,8 @@
 //! The transaction: compare, write, add up, hand out the work. Every promise about steps is checked here.
 
 use pinfold_lifecycle::{
-    BodySeen, Cause, Event, Evidence, ExecutionState, Lease, Life, NodeId, OutcomeKind, Sandbox, Seen,
-    StartStep, Ticket, Timestamp, Work, invariants,
+    BodySeen, Cause, EffectKind, Event, Evidence, ExecutionState, Fence, Lease, Life, NodeId, OutcomeKind,
+    Sandbox, Seen, StartStep, Timestamp, invariants,
 };
 
 use crate::world::{Decision, Inside, Row, Stage, Trigger};
@@ -168,7 +168,7 @@ fn check_freeing(world: &mut World, before: &Sandbox, decision: &Decision) {
     }
 }
 
-fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Event, ticket: Ticket) {
+fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Event, ticket: Fence) {
     let awaited = before.effects().iter().any(|effect| effect.duty.ticket == ticket);
     // That a process has ended is true whoever says it, and its outcome is decided already.
     let proof = matches!(event, Event::ExecutionEnded { execution, .. } if before.executions.iter().any(|e| {
@@ -251,12 +251,15 @@ fn write(world: &mut World, before: Option<&Sandbox>, decision: Decision, counts
 
 /// Reading changes nothing, so a read that nobody waits for need not be followed any further.
 fn drop_vain_reads(world: &mut World, place: usize) {
-    let awaited: Vec<(Ticket, NodeId)> = world.rows[place].sandbox().map_or(Vec::new(), |sandbox| {
+    let awaited: Vec<(Fence, NodeId)> = world.rows[place].sandbox().map_or(Vec::new(), |sandbox| {
         let effects = sandbox.effects().into_iter();
         effects.map(|e| (e.duty.ticket, e.duty.by)).collect()
     });
     world.jobs.retain(|job| {
-        let reads = matches!(job.effect.work, Work::Probe | Work::Ping | Work::Look | Work::Watch { .. });
+        let reads = matches!(
+            job.effect.work,
+            EffectKind::Probe | EffectKind::Ping | EffectKind::Look | EffectKind::Watch { .. }
+        );
         let vain = usize::from(job.place) == place
             && reads
             && job.stage == Stage::Due

@@ -1,9 +1,9 @@
 //! What each action does to the world.
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Context, Demand, Event, ExecutionKind, ExecutionLimits, ExecutionState,
-    Generation, Lease, NodeId, Sandbox, Shape, Totals, Transition, admit, ask, create, create_pooled,
-    lease_orphan, quarantine_unreadable, step,
+    AdmissionLimits, Cause, Context, Demand, Event, ExecutionKind, ExecutionLimits, ExecutionState,
+    Generation, Lease, NodeId, Request, Sandbox, Shape, Totals, Transition, admit, create, create_pooled,
+    lease_orphan, quarantine_unreadable, request, step,
 };
 
 use crate::commit::add_up;
@@ -20,7 +20,7 @@ impl Small {
                 self.take(world, plane, place, Trigger::TimePassed, Event::TimePassed);
             }
             Action::Adopt { plane, place, dead } => {
-                let wish = Ask::Adopt { dead, rebooted: false };
+                let wish = Request::Adopt { dead, rebooted: false };
                 self.grant(world, plane, place, Trigger::Adopted, wish);
             }
             Action::LeaseStray { plane, place, generation } => {
@@ -87,11 +87,11 @@ impl Small {
 
     fn ask(&self, world: &mut World, plane: usize, place: u8, wish: Wish) {
         world.left.wishes -= 1;
-        let stop = |cause, forced| (Trigger::StopWished, Ask::Stop { cause, forced });
+        let stop = |cause, forced| (Trigger::StopWished, Request::Stop { cause, forced });
         let (trigger, wish) = match wish {
             Wish::Execute(number) => (
                 Trigger::Wished,
-                Ask::Execute {
+                Request::Execute {
                     id: execution_id(number),
                     kind: ExecutionKind::Run,
                     limits: ExecutionLimits { timeout_ms: None, inactivity_ms: (number == 0).then_some(2) },
@@ -99,17 +99,17 @@ impl Small {
                 },
             ),
             Wish::Cancel(number) => {
-                (Trigger::Wished, Ask::Cancel { id: execution_id(number), cause: Cause::Cancelled })
+                (Trigger::Wished, Request::Cancel { id: execution_id(number), cause: Cause::Cancelled })
             }
             Wish::Stop => stop(Cause::StoppedByUser, false),
             Wish::StopForShutdown => stop(Cause::Shutdown, false),
             Wish::StopForced => stop(Cause::StoppedByUser, true),
-            Wish::Forget => (Trigger::StopWished, Ask::Forget),
-            Wish::Restart => (Trigger::Wished, Ask::Restart { cause: Cause::StoppedByUser }),
-            Wish::Attest => (Trigger::Attested, Ask::Attest { by: String::new(), reason: String::new() }),
-            Wish::KeepAlive => (Trigger::Wished, Ask::KeepAlive),
+            Wish::Forget => (Trigger::StopWished, Request::Forget),
+            Wish::Restart => (Trigger::Wished, Request::Restart { cause: Cause::StoppedByUser }),
+            Wish::Attest => (Trigger::Attested, Request::Attest { by: String::new(), reason: String::new() }),
+            Wish::KeepAlive => (Trigger::Wished, Request::KeepAlive),
             Wish::Claim | Wish::ClaimShort => return self.claim(world, plane, place, wish),
-            Wish::GiveUp => (Trigger::GivenUp, Ask::GiveUp { cause: Cause::Cancelled }),
+            Wish::GiveUp => (Trigger::GivenUp, Request::GiveUp { cause: Cause::Cancelled }),
             Wish::Doubt => {
                 let event = Event::Doubted { why: String::new() };
                 return self.take(world, plane, place, Trigger::Doubted, event);
@@ -127,10 +127,10 @@ impl Small {
         }
     }
 
-    fn grant(&self, world: &mut World, plane: usize, place: u8, trigger: Trigger, wish: Ask) {
+    fn grant(&self, world: &mut World, plane: usize, place: u8, trigger: Trigger, wish: Request) {
         let ctx = self.context(world.now, world.planes[plane].node);
         if let Some(sandbox) = world.rows[usize::from(place)].sandbox()
-            && let Ok(transition) = ask(sandbox, wish, ctx)
+            && let Ok(transition) = request(sandbox, wish, ctx)
         {
             self.decide(world, plane, place, trigger, transition);
         }
@@ -141,7 +141,7 @@ impl Small {
         let policy = self.policy_of_claim(wish);
         let ctx = Context { policy: &policy, ..self.context(world.now, world.planes[plane].node) };
         if let Some(sandbox) = world.rows[usize::from(place)].sandbox()
-            && let Ok(transition) = ask(sandbox, Ask::Claim { shape: Box::default() }, ctx)
+            && let Ok(transition) = request(sandbox, Request::Claim { shape: Box::default() }, ctx)
         {
             self.decide(world, plane, place, Trigger::Claimed, transition);
         }
@@ -153,7 +153,7 @@ impl Small {
             let transition = lease_orphan(sandbox_id(place), generation, ctx);
             self.decide(world, plane, place, Trigger::StrayFound, transition);
         } else {
-            let wish = Ask::LeaseStray { generation };
+            let wish = Request::LeaseStray { generation };
             self.grant(world, plane, place, Trigger::StrayFound, wish);
         }
     }

@@ -1,8 +1,8 @@
 //! The physical world: what work does to marks, bodies and processes, one step at a time, and how it goes wrong.
 
 use pinfold_lifecycle::{
-    BodySeen, Cause, Event, Evidence, ExecutionId, ExecutionSeen, Finding, Guard, Lease, Outcome,
-    ProbeFailure, Probed, Receipt, ReceiptCheck, Seen, StopOutcome, Timestamp, Work,
+    BodySeen, Cause, EffectKind, Event, Evidence, ExecutionId, ExecutionSeen, Finding, Guard, Lease, Outcome,
+    ProbeFailure, Probed, Receipt, ReceiptCheck, Seen, StopOutcome, Timestamp,
 };
 
 use crate::model::execution_id;
@@ -15,7 +15,7 @@ impl Small {
         let job = world.jobs[index].clone();
         let (ticket, generation) = (job.effect.duty.ticket, job.effect.generation);
         let next = match (&job.stage, job.effect.work) {
-            (Stage::Due, Work::Launch) => {
+            (Stage::Due, EffectKind::Launch) => {
                 world.things.push(Thing {
                     place: job.place,
                     generation,
@@ -29,28 +29,30 @@ impl Small {
                 world.things.sort_unstable();
                 Some(Stage::Marked)
             }
-            (Stage::Marked, Work::Launch) => self.ask_permit(world, &job),
-            (Stage::Permitted, Work::Launch) => Some(Stage::Answered(make_body(world, &job))),
-            (Stage::Due, Work::Stop { .. }) => {
+            (Stage::Marked, EffectKind::Launch) => self.ask_permit(world, &job),
+            (Stage::Permitted, EffectKind::Launch) => Some(Stage::Answered(make_body(world, &job))),
+            (Stage::Due, EffectKind::Stop { .. }) => {
                 self.remove(world, &job);
                 Some(Stage::Removed)
             }
-            (Stage::Removed, Work::Stop { .. }) => Some(Stage::Answered(self.look_after_stop(world, &job))),
-            (Stage::Due, Work::Look) => {
+            (Stage::Removed, EffectKind::Stop { .. }) => {
+                Some(Stage::Answered(self.look_after_stop(world, &job)))
+            }
+            (Stage::Due, EffectKind::Look) => {
                 Some(Stage::Answered(Event::Looked { ticket, evidence: self.look(world, job.place) }))
             }
-            (Stage::Due, Work::Probe | Work::Ping) => Some(Stage::Answered(probe(world, &job))),
-            (Stage::Due, Work::Extend { ends_at }) => match body_of(world, &job) {
+            (Stage::Due, EffectKind::Probe | EffectKind::Ping) => Some(Stage::Answered(probe(world, &job))),
+            (Stage::Due, EffectKind::Extend { ends_at }) => match body_of(world, &job) {
                 Some(body) => {
                     body.ends_at = ends_at;
                     Some(Stage::Answered(Event::Extended { ticket }))
                 }
                 None => Some(Stage::Answered(Event::ExtendFailed { ticket, why: String::new() })),
             },
-            (Stage::Due, Work::Exec { execution }) => {
+            (Stage::Due, EffectKind::Exec { execution }) => {
                 Some(Stage::Answered(self.start_process(world, &job, execution)))
             }
-            (Stage::Due, Work::Watch { execution }) => match body_of(world, &job) {
+            (Stage::Due, EffectKind::Watch { execution }) => match body_of(world, &job) {
                 Some(body) if body.inside[number(execution)] == Inside::Exited => {
                     Some(Stage::Answered(Event::ExecutionEnded {
                         ticket,
@@ -61,7 +63,7 @@ impl Small {
                 // It waits on.
                 Some(_) | None => return,
             },
-            (Stage::Due, Work::Kill { execution }) => match body_of(world, &job) {
+            (Stage::Due, EffectKind::Kill { execution }) => match body_of(world, &job) {
                 Some(body) => {
                     body.inside[number(execution)] = Inside::Barred;
                     Some(Stage::Answered(Event::ExecutionGone { ticket, execution }))
@@ -82,19 +84,19 @@ impl Small {
         let next = match (&job.stage, job.effect.work) {
             // Half a body stays behind.
             (Stage::Permitted, _) => Some(Stage::Answered(Event::LaunchFailed { ticket, why })),
-            (Stage::Due, Work::Stop { .. }) => Some(Stage::Removed),
+            (Stage::Due, EffectKind::Stop { .. }) => Some(Stage::Removed),
             (Stage::Removed, _) => {
                 Some(Stage::Answered(Event::Stopped { ticket, outcome: StopOutcome::Unknown { why } }))
             }
-            (Stage::Due, Work::Look) => {
+            (Stage::Due, EffectKind::Look) => {
                 Some(Stage::Answered(Event::Looked { ticket, evidence: Evidence::Unknown { why } }))
             }
-            (Stage::Due, Work::Probe | Work::Ping) => Some(Stage::Answered(Event::Probed {
+            (Stage::Due, EffectKind::Probe | EffectKind::Ping) => Some(Stage::Answered(Event::Probed {
                 ticket,
                 probed: Probed::Failed(ProbeFailure::Exec { why }),
             })),
             // A body remembers whom it has refused, or an earlier request for the same could still succeed.
-            (Stage::Due, Work::Exec { execution }) => {
+            (Stage::Due, EffectKind::Exec { execution }) => {
                 if let Some(body) = body_of(world, &job)
                     && body.inside[number(execution)] == Inside::Never
                 {
@@ -103,8 +105,9 @@ impl Small {
                 Some(Stage::Answered(self.start_process(world, &job, execution)))
             }
             // Neither done nor answered.
-            (Stage::Due, Work::Kill { .. } | Work::Extend { .. }) => None,
-            (Stage::Due, Work::Launch | Work::Watch { .. }) | (Stage::Marked | Stage::Answered(_), _) => {
+            (Stage::Due, EffectKind::Kill { .. } | EffectKind::Extend { .. }) => None,
+            (Stage::Due, EffectKind::Launch | EffectKind::Watch { .. })
+            | (Stage::Marked | Stage::Answered(_), _) => {
                 return;
             }
         };

@@ -2,7 +2,7 @@
 //! times are written for people. Without this the spaces would be some ten times larger.
 
 use pinfold_lifecycle::{
-    Attempt, Duty, Effect, Event, Execution, ExecutionState, Lease, Life, Sandbox, StartStep, Ticket,
+    Attempt, Effect, Event, Execution, ExecutionState, Fence, Lease, Life, PendingEffect, Sandbox, StartStep,
     Timestamp,
 };
 
@@ -29,7 +29,7 @@ impl World {
 
     /// Of the answers that nobody waits for, the oldest is kept: the others count as lost.
     fn forget_old_answers(&mut self, place: u8) {
-        let awaited: Vec<Ticket> = self.rows[usize::from(place)].sandbox().map_or(Vec::new(), |sandbox| {
+        let awaited: Vec<Fence> = self.rows[usize::from(place)].sandbox().map_or(Vec::new(), |sandbox| {
             sandbox.effects().iter().map(|effect| effect.duty.ticket).collect()
         });
         let mut kept = false;
@@ -54,16 +54,16 @@ impl World {
     }
 
     fn number_tickets_by_order(&mut self, place: u8) {
-        let mut known: Vec<Ticket> = Vec::new();
+        let mut known: Vec<Fence> = Vec::new();
         self.each_ticket(place, &mut |ticket| known.push(*ticket));
         known.sort_unstable();
         known.dedup();
         self.each_ticket(place, &mut |ticket| {
-            *ticket = Ticket(known.partition_point(|other| *other <= *ticket) as u64);
+            *ticket = Fence(known.partition_point(|other| *other <= *ticket) as u64);
         });
     }
 
-    fn each_ticket(&mut self, place: u8, visit: &mut impl FnMut(&mut Ticket)) {
+    fn each_ticket(&mut self, place: u8, visit: &mut impl FnMut(&mut Fence)) {
         if let Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } =
             &mut self.rows[usize::from(place)]
         {
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-fn each_of_decision(decision: &mut Decision, visit: &mut impl FnMut(&mut Ticket)) {
+fn each_of_decision(decision: &mut Decision, visit: &mut impl FnMut(&mut Fence)) {
     each_of_sandbox(&mut decision.after, visit);
     for Effect { duty, .. } in &mut decision.effects {
         visit(&mut duty.ticket);
@@ -96,7 +96,7 @@ fn each_of_decision(decision: &mut Decision, visit: &mut impl FnMut(&mut Ticket)
     }
 }
 
-fn each_of_sandbox(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Ticket)) {
+fn each_of_sandbox(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Fence)) {
     visit(&mut sandbox.last_ticket);
     each_duty(sandbox, &mut |duty, _| visit(&mut duty.ticket));
 }
@@ -108,7 +108,7 @@ enum Answer {
     Tells,
 }
 
-fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
+fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut PendingEffect, Answer)) {
     match &mut sandbox.lease {
         Lease::Starting { step: StartStep::Probe, duty, .. } => visit(duty, Answer::Proves),
         Lease::Starting { duty, .. } | Lease::Stopping { duty, .. } => visit(duty, Answer::Tells),
@@ -141,7 +141,7 @@ fn each_duty(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut Duty, Answer)) {
     }
 }
 
-fn each_of_event(event: &mut Event, visit: &mut impl FnMut(&mut Ticket)) {
+fn each_of_event(event: &mut Event, visit: &mut impl FnMut(&mut Fence)) {
     match event {
         Event::Launched { ticket }
         | Event::LaunchFailed { ticket, .. }

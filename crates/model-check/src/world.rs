@@ -2,7 +2,7 @@
 //! and what the checker remembers to compare with.
 
 use pinfold_lifecycle::{
-    Cause, Effect, Event, Execution, Generation, NodeId, OutcomeKind, Sandbox, Ticket, Timestamp,
+    Cause, Effect, Event, Execution, Fence, Generation, NodeId, OutcomeKind, Sandbox, Timestamp,
 };
 
 use crate::Promise;
@@ -95,7 +95,7 @@ pub enum Trigger {
     StopWished,
     Answered {
         event: Event,
-        ticket: Ticket,
+        ticket: Fence,
     },
     /// Somebody is given a body from the pool.
     Claimed,
@@ -139,7 +139,7 @@ pub struct Thing {
     pub place: u8,
     pub generation: Generation,
     /// Of the launch that made it.
-    pub ticket: Ticket,
+    pub ticket: Fence,
     pub whole: bool,
     /// When it ends itself, as far as it knows.
     pub ends_at: Timestamp,
@@ -238,7 +238,7 @@ impl World {
     }
 
     /// One answer that has been heard is not heard again, unless it comes twice.
-    pub fn drop_answer(&mut self, place: u8, ticket: Ticket, by: NodeId) {
+    pub fn drop_answer(&mut self, place: u8, ticket: Fence, by: NodeId) {
         let heard = self
             .jobs
             .iter()
@@ -251,7 +251,7 @@ impl World {
 
 impl Job {
     /// In a fixed order, so that worlds that differ in nothing else are one.
-    fn key(&self) -> (u8, Ticket, NodeId) {
+    fn key(&self) -> (u8, Fence, NodeId) {
         (self.place, self.effect.duty.ticket, self.effect.duty.by)
     }
 }

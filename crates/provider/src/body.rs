@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One incarnation of one sandbox. Its mark on everything physical is this and the store's instance id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Body {
+pub struct InstanceId {
     pub sandbox: SandboxId,
     pub generation: Generation,
 }
@@ -21,7 +21,7 @@ pub struct Discovered {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    pub body: Body,
+    pub body: InstanceId,
     /// All its parts are there and its keeper answers.
     pub whole: bool,
 }

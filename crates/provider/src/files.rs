@@ -2,46 +2,46 @@
 
 use async_trait::async_trait;
 
-use crate::Body;
+use crate::InstanceId;
 
 /// Paths are of the body's own world, from its root or from where work is done. No path leads out of it, and nothing
 /// that a file is made to be (a pipe, a link, a tree without end) holds up more than its own request.
 #[async_trait]
 pub trait Files: Send + Sync {
     /// Of a link itself, not of what it leads to.
-    async fn stat(&self, body: Body, path: &[u8]) -> Result<Metadata, FileError>;
+    async fn stat(&self, body: InstanceId, path: &[u8]) -> Result<Metadata, FileError>;
 
     /// In no particular order; no more than `most`.
-    async fn list(&self, body: Body, path: &[u8], most: usize) -> Result<Listing, FileError>;
+    async fn list(&self, body: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError>;
 
     /// From a place on, no more than `most` bytes. Links are followed.
-    async fn read(&self, body: Body, path: &[u8], from: u64, most: u64) -> Result<Content, FileError>;
+    async fn read(&self, body: InstanceId, path: &[u8], from: u64, most: u64) -> Result<Content, FileError>;
 
     /// The file appears whole or not at all. What was there under this name, a link too, is replaced; without a mode
     /// it keeps the one it had.
     async fn write(
         &self,
-        body: Body,
+        body: InstanceId,
         path: &[u8],
         mode: Option<u32>,
         content: &mut dyn Pieces,
     ) -> Result<u64, FileError>;
 
     /// With its parents, one that is there already is as good as one that is made.
-    async fn make_directory(&self, body: Body, path: &[u8], parents: bool) -> Result<(), FileError>;
+    async fn make_directory(&self, body: InstanceId, path: &[u8], parents: bool) -> Result<(), FileError>;
 
     /// Of a file or a directory; no link is followed.
-    async fn set_mode(&self, body: Body, path: &[u8], mode: u32) -> Result<(), FileError>;
+    async fn set_mode(&self, body: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError>;
 
-    async fn make_link(&self, body: Body, path: &[u8], target: &[u8]) -> Result<(), FileError>;
+    async fn make_link(&self, body: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError>;
 
-    async fn rename(&self, body: Body, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError>;
+    async fn rename(&self, body: InstanceId, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError>;
 
     /// Says how many files and directories went.
-    async fn remove(&self, body: Body, path: &[u8], recursive: bool) -> Result<u64, FileError>;
+    async fn remove(&self, body: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError>;
 
     /// Tells of changes in a directory, not in those below it, until it is dropped.
-    async fn watch(&self, body: Body, path: &[u8]) -> Result<Box<dyn Changes>, FileError>;
+    async fn watch(&self, body: InstanceId, path: &[u8]) -> Result<Box<dyn Changes>, FileError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ mod files;
 mod provider;
 mod usage;
 
-pub use body::{Body, Discovered, Found, StartPermit};
+pub use body::{Discovered, Found, InstanceId, StartPermit};
 pub use dialogue::{Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
 pub use files::{
     Change, ChangeKind, Changes, Content, Entry, FileError, FileKind, Files, Listing, Metadata, Pieces, Whole,

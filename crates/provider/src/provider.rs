@@ -7,8 +7,8 @@ use pinfold_lifecycle::{
 use pinfold_lifecycle::{StopOutcome, Timestamp};
 
 use crate::{
-    Body, Capacity, Discovered, Fed, Feed, FeedError, ResizeError, SignalError, StartPermit, TerminalSize,
-    Usage,
+    Capacity, Discovered, Fed, Feed, FeedError, InstanceId, ResizeError, SignalError, StartPermit,
+    TerminalSize, Usage,
 };
 
 /// A place where sandboxes live. Starting what already runs and stopping what is already gone both succeed:
@@ -28,47 +28,51 @@ pub trait Provider: Send + Sync + 'static {
     async fn observe(&self, sandbox: SandboxId) -> Evidence;
 
     /// Runs a real command, a real file round trip and a control ping.
-    async fn probe(&self, body: Body) -> Probed;
+    async fn probe(&self, body: InstanceId) -> Probed;
 
     /// Asks the keeper for a sign of life.
-    async fn ping(&self, body: Body) -> Probed;
+    async fn ping(&self, body: InstanceId) -> Probed;
 
     /// Starts a process. The same execution is started at most once in a body, and never after it was killed or was
     /// refused by it.
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError>;
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError>;
 
     /// Waits until the execution's process has ended. May be asked again after the end.
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError>;
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError>;
 
     /// Ends an execution's processes, and sees to it that it is never started again in this body.
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed;
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed;
 
     /// Sends a signal to the group of processes that the execution's first one leads.
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError>;
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError>;
 
     /// Gives bytes to an execution that was started with an input, and says how many it has accepted in all: those
     /// that it has no room for are to be fed again.
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError>;
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError>;
 
-    async fn resize(&self, body: Body, execution: ExecutionId, size: TerminalSize)
-    -> Result<(), ResizeError>;
+    async fn resize(
+        &self,
+        body: InstanceId,
+        execution: ExecutionId,
+        size: TerminalSize,
+    ) -> Result<(), ResizeError>;
 
     /// Ends this body and those of earlier generations, never a later one, and looks at what is left.
     /// Legal in every state, by the lease alone, from any process on the host.
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome;
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome;
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError>;
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError>;
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError>;
 
     /// Moves the moment at which the body ends itself even if nobody asks it to.
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError>;
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError>;
 }
 
 /// All that is needed to make a body.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
-    pub body: Body,
+    pub body: InstanceId,
     pub spec: &'a Spec,
     /// When the body must end itself.
     pub ends_at: Timestamp,

@@ -17,8 +17,8 @@ use pinfold_lifecycle::{
 use pinfold_linux::LinuxProvider;
 use pinfold_metrics::Meter;
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError,
-    FileError, Files, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, FileError,
+    Files, InstanceId, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
     WaitError, Whole,
 };
 use pinfold_store::{SqliteStore, Store, StoredExecution};
@@ -44,7 +44,7 @@ const TO_TELL_MS: u64 = 1_000;
 
 impl Attended {
     /// A start that is asked for again must not undo what the command has done to its files since.
-    async fn put_files(&self, body: Body, exec: &Exec<'_>) -> Result<(), ExecError> {
+    async fn put_files(&self, body: InstanceId, exec: &Exec<'_>) -> Result<(), ExecError> {
         let files = &exec.command.luggage.files;
         if files.is_empty() {
             return Ok(());
@@ -62,14 +62,14 @@ impl Attended {
     }
 
     /// A body that is not there starts nothing, for certain.
-    async fn unreachable(&self, body: Body, why: String) -> ExecError {
+    async fn unreachable(&self, body: InstanceId, why: String) -> ExecError {
         match self.inner.stat(body, b"/").await {
             Err(FileError::NoSuchBody) => ExecError::Refused { cause: Cause::StartFailed, why },
             Ok(_) | Err(_) => ExecError::Unclear { why },
         }
     }
 
-    async fn put(&self, body: Body, path: &str, file: &FileToPut) -> Result<(), FileError> {
+    async fn put(&self, body: InstanceId, path: &str, file: &FileToPut) -> Result<(), FileError> {
         if let Some((parent, _)) = path.rsplit_once('/')
             && !parent.is_empty()
         {
@@ -86,7 +86,7 @@ impl Attended {
     }
 
     /// A command that keeps nothing costs one look at its row.
-    async fn collect(&self, body: Body, execution: ExecutionId, within: Duration) {
+    async fn collect(&self, body: InstanceId, execution: ExecutionId, within: Duration) {
         let stored = match self.store.execution(execution).await {
             Ok(Some(stored)) if !stored.command.luggage.artifacts.is_empty() => stored,
             Ok(_) => return,
@@ -174,31 +174,31 @@ impl Provider for Attended {
         evidence
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         let began = tokio::time::Instant::now();
         let probed = self.spans.probing(body, self.inner.probe(body)).await;
         self.meter.probed(&probed, began.elapsed());
         probed
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         let probed = self.inner.ping(body).await;
         self.meter.pinged(&probed);
         probed
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         self.put_files(body, &exec).await?;
         self.inner.exec(body, exec).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let outcome = self.inner.wait(body, execution).await?;
         self.collect(body, execution, COLLECT).await;
         Ok(outcome)
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         let killed = self.inner.kill(body, execution).await;
         if killed == Killed::Gone {
             self.collect(body, execution, COLLECT_AFTER_KILL).await;
@@ -206,28 +206,28 @@ impl Provider for Attended {
         killed
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.inner.signal(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.inner.feed(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.inner.resize(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.inner.stop(body, grace_ms).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.inner.usage(body).await
     }
 
@@ -235,7 +235,7 @@ impl Provider for Attended {
         self.inner.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.inner.keep_alive(body, ends_at).await
     }
 }

@@ -10,7 +10,7 @@ use futures_util::stream::{once, unfold};
 use futures_util::{Stream, StreamExt};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 use pinfold_logs::{Artifact, ArtifactError, Artifacts};
-use pinfold_provider::{Body, Files, Pieces};
+use pinfold_provider::{Files, InstanceId, Pieces};
 use pinfold_store::StoredExecution;
 
 /// Where paths begin that do not begin at the root, unless the command starts elsewhere.
@@ -39,7 +39,7 @@ impl Collection {
     pub(crate) async fn collect(
         &self,
         files: &dyn Files,
-        body: Body,
+        body: InstanceId,
         stored: &StoredExecution,
         within: Duration,
         now: Timestamp,
@@ -65,7 +65,7 @@ impl Collection {
     async fn keep(
         &self,
         files: &dyn Files,
-        body: Body,
+        body: InstanceId,
         run: &str,
         name: &str,
         path: &str,

@@ -40,7 +40,7 @@ use std::path::Path;
 
 use pinfold_engine::{ApplyError, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 use pinfold_store::{Row, Store, Stored};
 use tokio::sync::watch;
 
@@ -156,6 +156,6 @@ impl Service {
     }
 }
 
-fn body_of(stored: &Stored) -> Body {
-    Body { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
+fn body_of(stored: &Stored) -> InstanceId {
+    InstanceId { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
 }

@@ -9,7 +9,7 @@ use pinfold_lifecycle::{
     ExecutionId, Outcome, Policy, Probed, Sandbox, SandboxId, State, Timestamp, Totals, Transition,
     invariants, status,
 };
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 use pinfold_provider::fake::FakeWorld;
 
 use crate::seams::SimClock;
@@ -24,7 +24,7 @@ pub(crate) struct Checker {
 #[derive(Default)]
 struct Seen {
     known: BTreeMap<SandboxId, (Sandbox, Arc<Policy>)>,
-    probes: BTreeMap<Body, Timestamp>,
+    probes: BTreeMap<InstanceId, Timestamp>,
     outcomes: BTreeMap<ExecutionId, Outcome>,
     given_out: BTreeSet<SandboxId>,
     set_back_ms: u64,
@@ -74,7 +74,7 @@ impl Checker {
         self.lock().set_back_ms += ms;
     }
 
-    pub(crate) fn probed(&self, body: Body, probed: &Probed) {
+    pub(crate) fn probed(&self, body: InstanceId, probed: &Probed) {
         if *probed == Probed::Passed {
             self.lock().probes.insert(body, self.clock.now());
         }
@@ -104,7 +104,7 @@ impl Checker {
         let now = transition.records.last().map_or_else(|| self.clock.now(), |record| record.at);
         let (first, proven) = {
             let mut seen = self.lock();
-            let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
+            let body = InstanceId { sandbox: sandbox.id, generation: sandbox.generation() };
             (seen.given_out.insert(sandbox.id), seen.is_fresh(body, now, policy))
         };
         if !first {
@@ -124,7 +124,7 @@ impl Checker {
         {
             let seen = self.lock();
             for physical in &alive {
-                let Body { sandbox, generation } = physical.body;
+                let InstanceId { sandbox, generation } = physical.body;
                 let leased = seen.known.get(&sandbox).is_some_and(|(known, _)| {
                     known.lease.may_have_a_body() && known.generation() == generation
                 });
@@ -238,7 +238,7 @@ impl Seen {
         broken
     }
 
-    fn is_fresh(&self, body: Body, now: Timestamp, policy: &Policy) -> bool {
+    fn is_fresh(&self, body: InstanceId, now: Timestamp, policy: &Policy) -> bool {
         let longest_ms = policy.evidence_ms + self.set_back_ms;
         self.probes.get(&body).is_some_and(|passed| now.ms_since(*passed) <= longest_ms)
     }
@@ -249,7 +249,7 @@ impl Seen {
             matches!(status(sandbox, now, policy).state, State::Ready | State::Running)
         });
         let unproven = shown_ready.filter(|(sandbox, policy)| {
-            let body = Body { sandbox: sandbox.id, generation: sandbox.generation() };
+            let body = InstanceId { sandbox: sandbox.id, generation: sandbox.generation() };
             !self.is_fresh(body, now, policy)
         });
         unproven.map(|(sandbox, _)| format!("{} is shown ready and was not probed", sandbox.id)).collect()

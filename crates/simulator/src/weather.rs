@@ -11,8 +11,8 @@ use pinfold_engine::Clock;
 use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, Probed, SandboxId, StopOutcome, Timestamp};
 use pinfold_provider::fake::{Call, FakeProvider, Fault, Forecast, Weather};
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
 use crate::chance::Chance;
@@ -98,52 +98,52 @@ impl Provider for GatedProvider {
         self.pass(self.fake.observe(sandbox)).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         let probed = self.pass(self.fake.probe(body)).await;
         self.checker.probed(body, &probed);
         probed
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         let probed = self.pass(self.fake.ping(body)).await;
         self.checker.probed(body, &probed);
         probed
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         self.pass(self.fake.exec(body, exec)).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         self.pass(self.fake.wait(body, execution)).await
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         self.pass(self.fake.kill(body, execution)).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.pass(self.fake.signal(body, execution, signal)).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.pass(self.fake.feed(body, execution, feed)).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.pass(self.fake.resize(body, execution, size)).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.pass(self.fake.stop(body, grace_ms)).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.pass(self.fake.usage(body)).await
     }
 
@@ -151,7 +151,7 @@ impl Provider for GatedProvider {
         self.pass(self.fake.capacity()).await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.pass(self.fake.keep_alive(body, ends_at)).await
     }
 }

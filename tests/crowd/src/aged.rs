@@ -9,8 +9,8 @@ use pinfold_lifecycle::{
     Evidence, ExecutionId, Outcome, ProbeFailure, Probed, SandboxId, Seen, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 
 use crate::clock::MovedClock;
@@ -22,7 +22,7 @@ pub(crate) struct Aged {
 }
 
 impl Aged {
-    fn broken(&self, body: Body) -> Option<Probed> {
+    fn broken(&self, body: InstanceId) -> Option<Probed> {
         let is_broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&body.sandbox);
         is_broken.then(|| Probed::Failed(ProbeFailure::Files { why: "/home is not mounted".into() }))
     }
@@ -57,54 +57,54 @@ impl Provider for Aged {
         evidence
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         match self.broken(body) {
             Some(broken) => broken,
             None => self.inner.probe(body).await,
         }
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         match self.broken(body) {
             Some(broken) => broken,
             None => self.inner.ping(body).await,
         }
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         self.inner.exec(body, exec).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         self.inner.wait(body, execution).await
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         self.inner.kill(body, execution).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.inner.signal(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.inner.feed(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.inner.resize(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.inner.stop(body, grace_ms).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.inner.usage(body).await
     }
 
@@ -112,7 +112,7 @@ impl Provider for Aged {
         self.inner.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.inner.keep_alive(body, ends_at).await
     }
 }

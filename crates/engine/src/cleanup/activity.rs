@@ -1,8 +1,8 @@
 //! Whether anything goes on inside a body, as seen from outside: what it put out, what was asked of it, and where
 //! that is long ago whether it uses the processor. A look that fails says nothing.
 
-use pinfold_lifecycle::{Evidence, Lease, Seen, Timestamp, Work};
-use pinfold_provider::Body;
+use pinfold_lifecycle::{EffectKind, Evidence, Lease, Seen, Timestamp};
+use pinfold_provider::InstanceId;
 use pinfold_store::Stored;
 
 use super::Cleaner;
@@ -76,7 +76,7 @@ impl Cleaner {
 
     /// One question among those of the engine. None: no answer in the time that a probe has.
     pub(super) async fn in_time<T>(&self, stored: &Stored, question: impl Future<Output = T>) -> Option<T> {
-        let _place = self.inner.lanes.place(Work::Look).await;
+        let _place = self.inner.lanes.place(EffectKind::Look).await;
         let until = self.inner.clock.now().after_ms(stored.policy.probe_ms);
         tokio::select! {
             biased;
@@ -93,6 +93,6 @@ fn recorded_sign(stored: &Stored) -> Option<Timestamp> {
     Some(Timestamp(idle_by.0.saturating_sub_unsigned(idle_ms)))
 }
 
-pub(super) fn body_of(stored: &Stored) -> Body {
-    Body { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
+pub(super) fn body_of(stored: &Stored) -> InstanceId {
+    InstanceId { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Activity, Ask, Life, SandboxId, Stuck, Subject, Timestamp, stuck};
+use pinfold_lifecycle::{Activity, Life, Request, SandboxId, Stuck, Subject, Timestamp, stuck};
 use pinfold_store::{Row, Stored};
 use tokio::task::JoinSet;
 
@@ -90,7 +90,7 @@ async fn end(inner: &Arc<Inner>, began_at: Timestamp, found: &Found, until: Time
     }
     let Some(cause) = found.why.cause() else { return Fate::Kept(Spared::Ending) };
     let forced = found.why == Why::Emergency;
-    let stop = Input::Ask(Ask::Stop { cause, forced });
+    let stop = Input::Ask(Request::Stop { cause, forced });
     match inner.clone().apply(id, stop, Vec::new()).await {
         Ok(()) => {}
         Err(ApplyError::Missing) => return gone_for_good(),

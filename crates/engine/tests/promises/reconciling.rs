@@ -8,8 +8,8 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::fake::{Call, FakeProvider, Fault};
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
 };
 use pinfold_store::Store;
 
@@ -283,48 +283,48 @@ impl Provider for Scribbled {
         self.0.observe(sandbox).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         self.0.probe(body).await
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         self.0.ping(body).await
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         self.0.exec(body, exec).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         self.0.wait(body, execution).await
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         self.0.kill(body, execution).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.0.signal(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.0.feed(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.0.resize(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         self.0.stop(body, grace_ms).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.0.usage(body).await
     }
 
@@ -332,7 +332,7 @@ impl Provider for Scribbled {
         self.0.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.0.keep_alive(body, ends_at).await
     }
 }

@@ -9,7 +9,7 @@ use pinfold_lifecycle::{
     Sandbox, SandboxId, Spec, State, status,
 };
 use pinfold_provider::fake::{FakeProvider, FakeWorld, Physical};
-use pinfold_provider::{Body, Provider, Start, StartPermit};
+use pinfold_provider::{InstanceId, Provider, Start, StartPermit};
 use pinfold_store::{Filter, InlineStore, Row, Seq, Store, Stored};
 
 use crate::seams::{CountingIds, DAWN, StageCensus, StageClock, StageWeather};
@@ -217,8 +217,8 @@ impl Stage {
     }
 
     /// A body comes into being that no record speaks of.
-    pub(crate) async fn make_stray(&self, sandbox: SandboxId, generation: u64) -> Body {
-        let body = Body { sandbox, generation: Generation(generation) };
+    pub(crate) async fn make_stray(&self, sandbox: SandboxId, generation: u64) -> InstanceId {
+        let body = InstanceId { sandbox, generation: Generation(generation) };
         let calm = StageWeather::over(self.clock.clone());
         let start = Start {
             body,
@@ -267,8 +267,8 @@ pub(crate) fn words(command: &str) -> Command {
     Command { argv: command.split(' ').map(str::to_owned).collect(), ..Command::default() }
 }
 
-pub(crate) fn body_of(sandbox: &Sandbox) -> Body {
-    Body { sandbox: sandbox.id, generation: sandbox.generation() }
+pub(crate) fn body_of(sandbox: &Sandbox) -> InstanceId {
+    InstanceId { sandbox: sandbox.id, generation: sandbox.generation() }
 }
 
 fn met<T: std::fmt::Debug>(waited: Waited<T>) -> T {

@@ -4,19 +4,19 @@ use super::*;
 
 fn adopted(mut scene: Scene) -> Scene {
     scene.node = ELSEWHERE;
-    scene.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
+    scene.ask(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
     scene
 }
 
 #[test]
 fn a_launch_of_a_dead_node_is_not_permitted_any_more() {
     let scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == Work::Launch).ticket;
+    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
 
     let scene = adopted(scene);
 
     assert!(!scene.sandbox.permits_launch(launch));
-    assert_eq!(scene.work(), [Work::Look]);
+    assert_eq!(scene.work(), [EffectKind::Look]);
     assert_eq!(scene.sandbox.owner, ELSEWHERE);
 }
 
@@ -40,7 +40,7 @@ fn anything_but_the_leased_body_is_stopped_first() {
         let mut scene = adopted(Scene::created(Policy::default()));
         scene.looked(present(found));
 
-        assert_eq!(scene.work(), [Work::Stop { grace_ms: 5_000 }]);
+        assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 5_000 }]);
     }
 }
 
@@ -50,7 +50,7 @@ fn a_launch_that_made_nothing_is_tried_again() {
 
     scene.looked(absent());
 
-    assert_eq!(scene.work(), [Work::Launch]);
+    assert_eq!(scene.work(), [EffectKind::Launch]);
     assert_eq!(scene.sandbox.generation(), Generation(2));
 }
 
@@ -94,7 +94,7 @@ fn a_body_lost_with_its_host_says_so() {
     let mut scene = Scene::live(Policy::default());
     scene.node = ELSEWHERE;
 
-    scene.ask(Ask::Adopt { dead: HERE, rebooted: true }).unwrap();
+    scene.ask(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
     scene.looked(absent());
 
     assert_eq!(scene.cause(), Some(Cause::HostRestarted));
@@ -105,7 +105,7 @@ fn what_the_disk_has_kept_of_a_body_lost_with_its_host_is_ended_for_that_reason(
     let id = ExecutionId(1);
     let mut scene = Scene::running(Policy::default(), id, ExecutionLimits::default());
     scene.node = ELSEWHERE;
-    scene.ask(Ask::Adopt { dead: HERE, rebooted: true }).unwrap();
+    scene.ask(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
 
     scene.looked(present(vec![BodySeen { whole: false, ..body(1, vec![]) }]));
     scene.stopped(gone());
@@ -134,5 +134,5 @@ fn a_sandbox_that_belongs_to_its_caller_ends_when_the_caller_is_dead() {
     let scene = adopted(scene);
 
     assert!(matches!(scene.sandbox.life, Life::Ending { cause: Cause::CallerGone, .. }));
-    assert_eq!(scene.work(), [Work::Stop { grace_ms: 0 }]);
+    assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 0 }]);
 }

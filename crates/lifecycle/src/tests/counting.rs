@@ -20,7 +20,7 @@ fn a_stray_is_leased_stopped_and_counted_once_more() {
     let mut scene = Scene::stopping(Policy::default());
     scene.stopped(gone());
 
-    scene.ask(Ask::LeaseStray { generation: Generation(1) }).unwrap();
+    scene.ask(Request::LeaseStray { generation: Generation(1) }).unwrap();
     let while_it_stops = scene.sandbox.created_and_destroyed();
     scene.stopped(gone());
 
@@ -33,7 +33,7 @@ fn a_stray_is_leased_stopped_and_counted_once_more() {
 fn a_stray_is_not_leased_where_a_lease_holds() {
     let mut scene = Scene::live(Policy::default());
 
-    let refusal = scene.ask(Ask::LeaseStray { generation: Generation(1) });
+    let refusal = scene.ask(Request::LeaseStray { generation: Generation(1) });
 
     assert_eq!(refusal, Err(Refusal::Leased));
 }
@@ -47,7 +47,7 @@ fn a_body_that_no_record_speaks_of_is_leased_to_be_stopped() {
     let work = scene.work();
     scene.stopped(gone());
 
-    assert_eq!(work, [Work::Stop { grace_ms: 5_000 }]);
+    assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
     assert_eq!(scene.cause(), Some(Cause::Orphan));
     assert_eq!(scene.sandbox.created_and_destroyed(), (1, 1));
 }

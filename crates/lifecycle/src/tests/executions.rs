@@ -21,8 +21,8 @@ fn one_execution_too_many_waits_for_a_place() {
     let while_first_runs = scene.work();
     scene.exited(FIRST, 0);
 
-    assert_eq!(while_first_runs, [Work::Watch { execution: FIRST }]);
-    assert_eq!(scene.work(), [Work::Exec { execution: SECOND }]);
+    assert_eq!(while_first_runs, [EffectKind::Watch { execution: FIRST }]);
+    assert_eq!(scene.work(), [EffectKind::Exec { execution: SECOND }]);
     assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
 }
 
@@ -45,7 +45,7 @@ fn an_execution_asked_for_before_the_sandbox_is_live_starts_when_it_is() {
     scene.launched();
     scene.probed(Probed::Passed);
 
-    assert_eq!(scene.work(), [Work::Exec { execution: FIRST }]);
+    assert_eq!(scene.work(), [EffectKind::Exec { execution: FIRST }]);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_refused_start_has_the_body_tried_and_only_that_decides() {
         let work = scene.work();
         scene.probed(probed);
 
-        assert_eq!((work, scene.status()), (vec![Work::Probe], status));
+        assert_eq!((work, scene.status()), (vec![EffectKind::Probe], status));
     }
 }
 
@@ -91,7 +91,7 @@ fn a_start_without_an_answer_is_killed_at_its_deadline() {
 
     scene.wait_ms(30_000);
 
-    assert!(scene.work().contains(&Work::Kill { execution: FIRST }));
+    assert!(scene.work().contains(&EffectKind::Kill { execution: FIRST }));
     assert_eq!(scene.outcome(FIRST), None);
 }
 
@@ -100,9 +100,9 @@ fn a_cancel_while_starting_waits_for_the_proof_that_nothing_runs() {
     let mut scene = Scene::live(Policy::default());
     scene.execute(FIRST, no_limits());
 
-    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
     let before_the_proof = scene.outcome(FIRST);
-    let ticket = scene.duty(|work| work == Work::Kill { execution: FIRST }).ticket;
+    let ticket = scene.duty(|work| work == EffectKind::Kill { execution: FIRST }).ticket;
     scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
 
     assert_eq!(before_the_proof, None);
@@ -113,7 +113,7 @@ fn a_cancel_while_starting_waits_for_the_proof_that_nothing_runs() {
 fn an_exit_that_comes_after_the_cancel_does_not_rewrite_the_outcome() {
     let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
     let watch = scene.duty(|_| true).ticket;
-    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
     scene.tell(Event::ExecutionEnded { ticket: watch, execution: FIRST, outcome: Outcome::exited(0) });
 
@@ -126,7 +126,7 @@ fn an_execution_past_its_time_limit_is_ended() {
     let mut scene = Scene::running(Policy::default(), FIRST, limits);
 
     scene.wait_ms(9_000);
-    let ticket = scene.duty(|work| work == Work::Kill { execution: FIRST }).ticket;
+    let ticket = scene.duty(|work| work == EffectKind::Kill { execution: FIRST }).ticket;
     scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
 
     assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::TimedOut, Cause::TimeLimit)));
@@ -142,13 +142,13 @@ fn a_timeout_is_known_by_its_cause_whatever_its_words_say() {
         for words in ["Task execution timed out", "timed out after 9 s", "exited with 1", ""] {
             let mut scene = Scene::running(policy.clone(), FIRST, no_limits());
             let outcome = Outcome { detail: Some(words.into()), ..told.clone() };
-            let ticket = scene.duty(|work| work == Work::Watch { execution: FIRST }).ticket;
+            let ticket = scene.duty(|work| work == EffectKind::Watch { execution: FIRST }).ticket;
 
             scene.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome });
 
             assert_eq!(scene.outcome(FIRST), Some((told.kind, told.cause)), "{words}");
             assert_eq!((scene.cause(), scene.sandbox.timeouts), (Some(told.cause), timeouts), "{words}");
-            assert!(matches!(scene.work()[..], [Work::Stop { .. }]), "{words}: it is cleaned up");
+            assert!(matches!(scene.work()[..], [EffectKind::Stop { .. }]), "{words}: it is cleaned up");
         }
     }
 }
@@ -160,7 +160,7 @@ fn an_execution_that_a_limit_ended_shows_the_same_whoever_was_first() {
     let end_of = |scene: &Scene| scene.finished[0].outcome().cloned();
 
     let mut by_body = Scene::running(Policy::default(), FIRST, limits);
-    let ticket = by_body.duty(|work| work == Work::Watch { execution: FIRST }).ticket;
+    let ticket = by_body.duty(|work| work == EffectKind::Watch { execution: FIRST }).ticket;
     by_body.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome: killed.clone() });
     let mut by_engine = Scene::running(Policy::default(), FIRST, limits);
     by_engine.wait_ms(9_000);
@@ -180,8 +180,8 @@ fn silence_is_judged_by_a_look() {
     let silent = Seen::Running { last_activity_at: began };
     scene.looked(present(vec![body(1, vec![(FIRST, silent)])]));
 
-    assert_eq!(at_the_deadline, [Work::Look, Work::Watch { execution: FIRST }]);
-    assert_eq!(scene.work(), [Work::Kill { execution: FIRST }]);
+    assert_eq!(at_the_deadline, [EffectKind::Look, EffectKind::Watch { execution: FIRST }]);
+    assert_eq!(scene.work(), [EffectKind::Kill { execution: FIRST }]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn an_execution_that_was_seen_to_be_active_goes_on() {
     let active = Seen::Running { last_activity_at: scene.now };
     scene.looked(present(vec![body(1, vec![(FIRST, active)])]));
 
-    assert_eq!(scene.work(), [Work::Watch { execution: FIRST }]);
+    assert_eq!(scene.work(), [EffectKind::Watch { execution: FIRST }]);
     assert_eq!(scene.sandbox.next_deadline(), Some(next_check));
 }
 
@@ -202,17 +202,17 @@ fn a_job_runs_beside_the_executions() {
     let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
 
     scene
-        .ask(Ask::Execute { id: SECOND, kind: ExecutionKind::Job, limits: no_limits(), may_queue: false })
+        .ask(Request::Execute { id: SECOND, kind: ExecutionKind::Job, limits: no_limits(), may_queue: false })
         .unwrap();
 
-    assert!(scene.work().contains(&Work::Exec { execution: SECOND }));
+    assert!(scene.work().contains(&EffectKind::Exec { execution: SECOND }));
 }
 
 #[test]
 fn one_who_will_not_queue_is_refused_while_all_places_are_taken() {
     let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
 
-    let refusal = scene.ask(Ask::Execute {
+    let refusal = scene.ask(Request::Execute {
         id: SECOND,
         kind: ExecutionKind::Run,
         limits: no_limits(),
@@ -237,8 +237,12 @@ fn asking_twice_for_the_same_execution_is_one_execution() {
 fn an_ending_sandbox_takes_no_work() {
     let mut scene = Scene::stopping(Policy::default());
 
-    let refusal =
-        scene.ask(Ask::Execute { id: FIRST, kind: ExecutionKind::Run, limits: no_limits(), may_queue: true });
+    let refusal = scene.ask(Request::Execute {
+        id: FIRST,
+        kind: ExecutionKind::Run,
+        limits: no_limits(),
+        may_queue: true,
+    });
 
     let cause = Cause::StoppedByUser;
     assert_eq!(refusal, Err(Refusal::Ending { cause }));
@@ -247,7 +251,7 @@ fn an_ending_sandbox_takes_no_work() {
 #[test]
 fn a_process_that_cannot_be_ended_is_ended_with_its_sandbox() {
     let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
-    scene.ask(Ask::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
     scene.wait_ms(10_000);
     scene.stopped(gone());
@@ -292,7 +296,7 @@ fn a_look_that_began_before_an_execution_ran_does_not_call_it_lost() {
     scene.looked(present(vec![body(1, vec![])]));
 
     assert_eq!(scene.outcome(FIRST), None);
-    assert_eq!(scene.work(), [Work::Watch { execution: FIRST }]);
+    assert_eq!(scene.work(), [EffectKind::Watch { execution: FIRST }]);
 }
 
 #[test]

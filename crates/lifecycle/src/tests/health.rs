@@ -26,8 +26,8 @@ fn a_failed_ping_leads_to_a_full_probe() {
     let routine = scene.work();
     scene.probed(Probed::Unknown { why: "no answer".into() });
 
-    assert_eq!(routine, [Work::Ping]);
-    assert_eq!(scene.work(), [Work::Probe]);
+    assert_eq!(routine, [EffectKind::Ping]);
+    assert_eq!(scene.work(), [EffectKind::Probe]);
     assert_eq!(scene.status(), State::Ready);
 }
 
@@ -40,7 +40,7 @@ fn an_unhealthy_young_sandbox_is_flagged_and_looked_at() {
     scene.probed(broken_files());
 
     assert_eq!(scene.status(), State::Unhealthy);
-    assert_eq!(scene.work(), [Work::Look]);
+    assert_eq!(scene.work(), [EffectKind::Look]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn an_unhealthy_sandbox_is_probed_again_and_a_ping_does_not_make_it_healthy() {
 
     scene.wait_ms(15_000);
 
-    assert_eq!((scene.work(), scene.status()), (vec![Work::Probe], State::Unhealthy));
+    assert_eq!((scene.work(), scene.status()), (vec![EffectKind::Probe], State::Unhealthy));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn whoever_tried_it_and_saw_otherwise_causes_a_probe_and_only_that_decides() {
     let (work, before) = (scene.work(), scene.status());
     scene.probed(broken_files());
 
-    assert_eq!((work, before), (vec![Work::Probe], State::Ready));
+    assert_eq!((work, before), (vec![EffectKind::Probe], State::Ready));
     assert_eq!(scene.status(), State::Unhealthy);
 }
 
@@ -162,7 +162,7 @@ fn a_sandbox_that_is_kept_alive_is_idle_later() {
     let mut scene = Scene::live(Policy { probe_every_ms: 86_400_000, ..Policy::default() });
     scene.wait_ms(500_000);
 
-    scene.ask(Ask::KeepAlive).unwrap();
+    scene.ask(Request::KeepAlive).unwrap();
 
     assert_eq!(scene.sandbox.next_deadline(), Some(scene.now.after_ms(600_000)));
 }

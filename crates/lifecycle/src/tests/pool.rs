@@ -26,7 +26,7 @@ fn waiting_until(pool_life_ms: u64) -> Scene {
 
 impl Scene {
     fn claim(&mut self) -> Result<(), Refusal> {
-        self.ask(Ask::Claim { shape: Box::new(shape()) })
+        self.ask(Request::Claim { shape: Box::new(shape()) })
     }
 
     fn claimed() -> Self {
@@ -35,11 +35,11 @@ impl Scene {
         scene
     }
 
-    fn extend_ticket(&self) -> Ticket {
-        self.duty(|work| matches!(work, Work::Extend { .. })).ticket
+    fn extend_ticket(&self) -> Fence {
+        self.duty(|work| matches!(work, EffectKind::Extend { .. })).ticket
     }
 
-    fn refused(&mut self, wish: Ask) -> Refusal {
+    fn refused(&mut self, wish: Request) -> Refusal {
         self.ask(wish).expect_err("it is not to be granted")
     }
 }
@@ -70,7 +70,7 @@ fn a_claim_makes_it_its_users_sandbox_from_that_moment_on() {
     assert_eq!(sandbox.expires_at, scene.now.after_ms(DAY_MS));
     assert_eq!(sandbox.created_and_destroyed(), (1, 0));
     assert_eq!((scene.status(), sandbox.generation()), (State::Ready, Generation(1)));
-    assert_eq!(scene.work(), [Work::Extend { ends_at: sandbox.expires_at }]);
+    assert_eq!(scene.work(), [EffectKind::Extend { ends_at: sandbox.expires_at }]);
     assert!(scene.has(|fact| *fact == Fact::Created));
 }
 
@@ -87,7 +87,7 @@ fn a_body_of_another_shape_is_not_given_out() {
     let mut scene = waiting();
     let other = Shape { image: None, ..shape() };
 
-    assert_eq!(scene.refused(Ask::Claim { shape: Box::new(other) }), Refusal::OtherShape);
+    assert_eq!(scene.refused(Request::Claim { shape: Box::new(other) }), Refusal::OtherShape);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_body_in_doubt_is_not_given_out() {
     doubted.tell(Event::Doubted { why: "nobody saw it".into() });
     let mut adopted = waiting();
     adopted.node = ELSEWHERE;
-    adopted.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
+    adopted.ask(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
 
     assert_eq!(doubted.claim(), Err(Refusal::NotProven));
     doubted.looked(unknown());
@@ -150,8 +150,8 @@ fn nothing_runs_in_a_body_that_waits_in_the_pool() {
     let mut scene = waiting();
     let (id, kind, limits) = (ExecutionId(1), ExecutionKind::Run, ExecutionLimits::default());
 
-    assert_eq!(scene.refused(Ask::Execute { id, kind, limits, may_queue: true }), Refusal::Pooled);
-    assert_eq!(scene.refused(Ask::Restart { cause: Cause::Cancelled }), Refusal::Pooled);
+    assert_eq!(scene.refused(Request::Execute { id, kind, limits, may_queue: true }), Refusal::Pooled);
+    assert_eq!(scene.refused(Request::Restart { cause: Cause::Cancelled }), Refusal::Pooled);
 }
 
 #[test]
@@ -182,11 +182,11 @@ fn an_unhealthy_body_in_the_pool_is_ended_at_once() {
 #[test]
 fn a_body_that_may_live_longer_works_before_it_knows() {
     let mut scene = Scene::claimed();
-    let extend = Work::Extend { ends_at: scene.sandbox.expires_at };
+    let extend = EffectKind::Extend { ends_at: scene.sandbox.expires_at };
 
     scene.execute(ExecutionId(1), ExecutionLimits::default());
 
-    assert_eq!(scene.work(), [extend, Work::Exec { execution: ExecutionId(1) }]);
+    assert_eq!(scene.work(), [extend, EffectKind::Exec { execution: ExecutionId(1) }]);
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn a_body_that_must_end_sooner_works_only_once_it_knows() {
     scene.policy.max_life_ms = 600_000;
     scene.claim().unwrap();
     scene.execute(ExecutionId(1), ExecutionLimits::default());
-    assert_eq!(scene.work(), [Work::Extend { ends_at: NOON.after_ms(600_000) }]);
+    assert_eq!(scene.work(), [EffectKind::Extend { ends_at: NOON.after_ms(600_000) }]);
 
     scene.tell(Event::Extended { ticket: scene.extend_ticket() });
 
-    assert_eq!(scene.work(), [Work::Exec { execution: ExecutionId(1) }]);
+    assert_eq!(scene.work(), [EffectKind::Exec { execution: ExecutionId(1) }]);
 }
 
 #[test]
@@ -216,21 +216,21 @@ fn a_body_that_cannot_be_told_its_end_is_replaced_as_after_a_failed_launch() {
 
     assert_eq!(scene.sandbox.generation(), Generation(2));
     assert_eq!(scene.outcome(ExecutionId(1)), Some((OutcomeKind::Failed, Cause::ProviderError)));
-    assert_eq!(scene.work(), [Work::Exec { execution: ExecutionId(2) }]);
+    assert_eq!(scene.work(), [EffectKind::Exec { execution: ExecutionId(2) }]);
     scene.tell(Event::Extended { ticket });
-    assert_eq!(scene.work(), [Work::Exec { execution: ExecutionId(2) }]);
+    assert_eq!(scene.work(), [EffectKind::Exec { execution: ExecutionId(2) }]);
 }
 
 #[test]
 fn a_body_that_does_not_answer_to_its_end_is_replaced_at_the_deadline() {
     let mut scene = Scene::claimed();
-    let deadline = scene.duty(|work| matches!(work, Work::Extend { .. })).deadline;
+    let deadline = scene.duty(|work| matches!(work, EffectKind::Extend { .. })).deadline;
 
     scene.now = deadline;
     scene.tell(Event::TimePassed);
     scene.stopped(gone());
 
-    assert_eq!((scene.work(), scene.sandbox.generation()), (vec![Work::Launch], Generation(2)));
+    assert_eq!((scene.work(), scene.sandbox.generation()), (vec![EffectKind::Launch], Generation(2)));
 }
 
 #[test]
@@ -239,9 +239,9 @@ fn what_a_dead_claimer_left_is_told_its_end_by_whoever_adopts_it() {
     let late = scene.extend_ticket();
     scene.node = ELSEWHERE;
 
-    scene.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
+    scene.ask(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
 
-    let again = scene.duty(|work| matches!(work, Work::Extend { .. }));
+    let again = scene.duty(|work| matches!(work, EffectKind::Extend { .. }));
     assert_eq!((again.by, again.deadline), (ELSEWHERE, NOON.after_ms(scene.policy.start_ms / 2)));
     scene.tell(Event::Extended { ticket: late });
     assert_eq!(scene.extend_ticket(), again.ticket);
@@ -251,7 +251,7 @@ fn what_a_dead_claimer_left_is_told_its_end_by_whoever_adopts_it() {
 fn what_was_given_out_is_not_given_up() {
     let mut scene = waiting();
     let mut claimed = Scene::claimed();
-    let give_up = Ask::GiveUp { cause: Cause::Cancelled };
+    let give_up = Request::GiveUp { cause: Cause::Cancelled };
 
     assert_eq!(scene.ask(give_up.clone()), Ok(()));
     assert_eq!(claimed.refused(give_up), Refusal::NotPooled);

@@ -55,7 +55,7 @@ fn two_that_did_not_start_in_time_are_one_failed_try() {
     scene.launched();
     scene.probed(Probed::Passed);
 
-    let deadline = scene.duty(|work| work == Work::Exec { execution: RUN }).deadline;
+    let deadline = scene.duty(|work| work == EffectKind::Exec { execution: RUN }).deadline;
     scene.wait_ms(deadline.ms_since(scene.now));
 
     let tries = scene.facts.iter().filter(|fact| matches!(fact, Fact::TryFailed { .. }));
@@ -88,7 +88,7 @@ fn the_next_body_waits_until_the_failed_one_is_proven_gone() {
     let before_the_proof = (scene.work(), scene.sandbox.generation());
     scene.stopped(gone());
 
-    assert_eq!(before_the_proof, (vec![Work::Stop { grace_ms: 0 }], Generation(1)));
+    assert_eq!(before_the_proof, (vec![EffectKind::Stop { grace_ms: 0 }], Generation(1)));
     assert!(matches!(scene.sandbox.lease, Lease::LaunchWaiting { .. }));
     assert_eq!(scene.attempts(), [(1, Some(Cause::ProviderError), true)]);
 }
@@ -118,7 +118,7 @@ fn the_waits_double_and_the_tries_end() {
 fn a_body_that_does_not_start_is_a_try() {
     let mut scene = Scene::created(three_tries());
     scene.execute(RUN, ExecutionLimits::default());
-    let ticket = scene.duty(|work| work == Work::Launch).ticket;
+    let ticket = scene.duty(|work| work == EffectKind::Launch).ticket;
 
     scene.tell(Event::LaunchFailed { ticket, why: "no memory".into() });
     scene.stopped(gone());
@@ -153,7 +153,7 @@ fn an_outcome_that_was_reported_is_final() {
         (Outcome::lost("by its keeper's own word"), Cause::Lost),
     ] {
         let mut scene = running();
-        let ticket = scene.duty(|work| work == Work::Watch { execution: RUN }).ticket;
+        let ticket = scene.duty(|work| work == EffectKind::Watch { execution: RUN }).ticket;
 
         scene.tell(Event::ExecutionEnded { ticket, execution: RUN, outcome });
         scene.stopped(gone());
@@ -191,7 +191,7 @@ fn what_is_cancelled_is_not_tried_again() {
     scene.tell(Event::Doubted { why: "its keeper does not answer".into() });
     scene.looked(present(vec![BodySeen { whole: false, ..body(1, vec![]) }]));
 
-    scene.ask(Ask::Cancel { id: RUN, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id: RUN, cause: Cause::Cancelled }).unwrap();
     scene.stopped(gone());
 
     assert_eq!(scene.outcome(RUN), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
@@ -217,16 +217,16 @@ fn what_is_seen_ended_is_not_run_again_with_what_was_lost_beside_it() {
 #[test]
 fn the_end_that_an_earlier_try_came_to_proves_nothing_about_the_next() {
     let mut scene = running();
-    let watch = scene.duty(|work| work == Work::Watch { execution: RUN }).ticket;
+    let watch = scene.duty(|work| work == EffectKind::Watch { execution: RUN }).ticket;
     scene.lose_body();
     scene.pass_backoff();
     scene.go_live();
-    scene.ask(Ask::Cancel { id: RUN, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id: RUN, cause: Cause::Cancelled }).unwrap();
 
     scene.tell(Event::ExecutionEnded { ticket: watch, execution: RUN, outcome: Outcome::exited(0) });
 
     assert_eq!(scene.outcome(RUN), None);
-    assert_eq!(scene.work(), [Work::Kill { execution: RUN }]);
+    assert_eq!(scene.work(), [EffectKind::Kill { execution: RUN }]);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_body_that_cannot_be_proven_gone_ends_the_tries() {
 
     scene.stopped(StopOutcome::Unknown { why: "no route".into() });
     let quarantined = scene.status();
-    scene.ask(Ask::Attest { by: "ops".into(), reason: "the host was scrapped".into() }).unwrap();
+    scene.ask(Request::Attest { by: "ops".into(), reason: "the host was scrapped".into() }).unwrap();
 
     assert_eq!(quarantined, State::Quarantined);
     assert_eq!(scene.cause(), Some(Cause::ProviderError));
@@ -253,12 +253,12 @@ fn whoever_adopts_a_sandbox_between_two_tries_makes_the_next_one() {
     let waiting = scene.sandbox.lease.clone();
 
     scene.node = ELSEWHERE;
-    scene.ask(Ask::Adopt { dead: HERE, rebooted: false }).unwrap();
+    scene.ask(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
     let adopted = (scene.sandbox.owner, scene.sandbox.lease.clone());
     scene.pass_backoff();
 
     assert_eq!(adopted, (ELSEWHERE, waiting));
-    assert_eq!(scene.duty(|work| work == Work::Launch).by, ELSEWHERE);
+    assert_eq!(scene.duty(|work| work == EffectKind::Launch).by, ELSEWHERE);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_body_from_the_pool_is_the_first_try() {
     scene.launched();
     scene.probed(Probed::Passed);
 
-    scene.ask(Ask::Claim { shape: Box::new(shape) }).unwrap();
+    scene.ask(Request::Claim { shape: Box::new(shape) }).unwrap();
 
     assert_eq!(scene.sandbox.launches, 1);
 }
@@ -316,11 +316,11 @@ fn what_is_found_between_two_tries_is_stopped_before_the_next() {
     let mut scene = running();
     scene.lose_body();
 
-    scene.ask(Ask::LeaseStray { generation: Generation(1) }).unwrap();
+    scene.ask(Request::LeaseStray { generation: Generation(1) }).unwrap();
     let work = scene.work();
     scene.stopped(gone());
 
-    assert_eq!(work, [Work::Stop { grace_ms: 5_000 }]);
+    assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
     assert!(matches!(scene.sandbox.lease, Lease::LaunchWaiting { .. }));
     assert_eq!(scene.sandbox.created_and_destroyed(), (1, 0));
 }

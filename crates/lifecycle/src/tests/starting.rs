@@ -31,11 +31,11 @@ fn a_probe_that_is_heard_of_late_proves_only_what_was_when_it_was_asked() {
 #[test]
 fn a_stop_during_the_start_stops_what_may_have_been_made() {
     let mut scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == Work::Launch).ticket;
+    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
 
     scene.stop();
 
-    assert_eq!(scene.work(), [Work::Stop { grace_ms: 5_000 }]);
+    assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 5_000 }]);
     assert!(!scene.sandbox.permits_launch(launch));
     assert_eq!(scene.status(), State::Terminating);
 }
@@ -43,7 +43,7 @@ fn a_stop_during_the_start_stops_what_may_have_been_made() {
 #[test]
 fn a_launch_that_is_heard_of_after_the_stop_changes_nothing_and_is_recorded() {
     let mut scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == Work::Launch).ticket;
+    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
     scene.stop();
     let stopping = scene.sandbox.clone();
 
@@ -56,14 +56,14 @@ fn a_launch_that_is_heard_of_after_the_stop_changes_nothing_and_is_recorded() {
 #[test]
 fn a_failed_launch_is_stopped_before_the_next_one() {
     let mut scene = Scene::created(Policy::default());
-    let ticket = scene.duty(|work| work == Work::Launch).ticket;
+    let ticket = scene.duty(|work| work == EffectKind::Launch).ticket;
 
     scene.tell(Event::LaunchFailed { ticket, why: "no space left".into() });
     let meanwhile = scene.work();
     scene.stopped(gone());
 
-    assert_eq!(meanwhile, [Work::Stop { grace_ms: 5_000 }]);
-    assert_eq!(scene.work(), [Work::Launch]);
+    assert_eq!(meanwhile, [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(scene.work(), [EffectKind::Launch]);
     assert_eq!(scene.sandbox.generation(), Generation(2));
 }
 
@@ -71,7 +71,7 @@ fn a_failed_launch_is_stopped_before_the_next_one() {
 fn a_restart_launches_only_after_the_old_body_is_proven_gone() {
     let mut scene = Scene::live(Policy::default());
 
-    scene.ask(Ask::Restart { cause: Cause::StoppedByUser }).unwrap();
+    scene.ask(Request::Restart { cause: Cause::StoppedByUser }).unwrap();
     scene.stopped(StopOutcome::Unknown { why: "no route".into() });
     scene.wait_ms(5_000);
     let before_the_proof = scene.sandbox.generation();
@@ -79,7 +79,7 @@ fn a_restart_launches_only_after_the_old_body_is_proven_gone() {
 
     assert_eq!(before_the_proof, Generation(1));
     assert_eq!(scene.sandbox.generation(), Generation(2));
-    assert_eq!(scene.work(), [Work::Launch]);
+    assert_eq!(scene.work(), [EffectKind::Launch]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_launch_without_an_answer_ends_the_sandbox_at_its_start_deadline() {
     scene.wait_ms(1);
     scene.stopped(gone());
 
-    assert_eq!(just_before, [Work::Launch]);
+    assert_eq!(just_before, [EffectKind::Launch]);
     assert_eq!(scene.status(), State::Failed);
     assert_eq!(scene.cause(), Some(Cause::StartDeadline));
 }
@@ -101,7 +101,7 @@ fn launches_are_not_tried_for_ever() {
     let mut scene = Scene::created(Policy::default());
 
     for _ in 0..3 {
-        let ticket = scene.duty(|work| work == Work::Launch).ticket;
+        let ticket = scene.duty(|work| work == EffectKind::Launch).ticket;
         let why = "no space left".to_owned();
         scene.tell(Event::LaunchFailed { ticket, why });
         scene.stopped(gone());
@@ -132,7 +132,7 @@ fn work_whose_acceptance_was_never_heard_of_is_accepted_at_the_deadline() {
     scene.looked(present(vec![body(1, vec![(id, running)])]));
 
     assert_eq!(scene.status(), State::Running);
-    assert_eq!(scene.work(), [Work::Watch { execution: id }]);
+    assert_eq!(scene.work(), [EffectKind::Watch { execution: id }]);
     assert!(scene.has(|fact| matches!(fact, Fact::WorkAccepted { .. })));
 }
 
@@ -141,7 +141,7 @@ fn work_that_is_being_cancelled_was_accepted_nevertheless() {
     let id = ExecutionId(1);
     let mut scene = Scene::live(Policy { accept_ms: Some(5_000), ..Policy::default() });
     scene.execute(id, ExecutionLimits::default());
-    scene.ask(Ask::Cancel { id, cause: Cause::Cancelled }).unwrap();
+    scene.ask(Request::Cancel { id, cause: Cause::Cancelled }).unwrap();
 
     scene.wait_ms(5_000);
     let running = Seen::Running { last_activity_at: scene.now };

@@ -60,7 +60,7 @@ fn asking_again_to_stop_or_forget_does_not_start_the_backoff_anew() {
     let waiting = scene.sandbox.lease.clone();
 
     scene.stop();
-    scene.ask(Ask::Forget).unwrap();
+    scene.ask(Request::Forget).unwrap();
 
     assert_eq!(scene.sandbox.lease, waiting);
 }
@@ -108,7 +108,7 @@ fn a_look_frees_what_is_quarantined() {
 fn an_attestation_frees_and_its_receipt_stays_unknown() {
     let mut scene = Scene::quarantined();
 
-    scene.ask(Ask::Attest { by: "ops".into(), reason: "the host was scrapped".into() }).unwrap();
+    scene.ask(Request::Attest { by: "ops".into(), reason: "the host was scrapped".into() }).unwrap();
 
     let Life::Ended { receipt, .. } = &scene.sandbox.life else { panic!("{:?}", scene.sandbox.life) };
     assert_eq!(receipt.attested.as_ref().unwrap().by, "ops");
@@ -119,7 +119,7 @@ fn an_attestation_frees_and_its_receipt_stays_unknown() {
 fn only_what_is_quarantined_can_be_attested_to() {
     let mut scene = Scene::stopping(Policy::default());
 
-    let refusal = scene.ask(Ask::Attest { by: "ops".into(), reason: "I am sure".into() });
+    let refusal = scene.ask(Request::Attest { by: "ops".into(), reason: "I am sure".into() });
 
     assert_eq!(refusal, Err(Refusal::NotQuarantined));
 }
@@ -129,17 +129,17 @@ fn a_stop_of_what_is_quarantined_looks_once_out_of_turn() {
     let mut scene = Scene::quarantined();
 
     scene.stop();
-    let look = scene.duty(|work| work == Work::Look);
+    let look = scene.duty(|work| work == EffectKind::Look);
     scene.stop();
 
-    assert_eq!(scene.work(), [Work::Look]);
-    assert_eq!(scene.duty(|work| work == Work::Look), look);
+    assert_eq!(scene.work(), [EffectKind::Look]);
+    assert_eq!(scene.duty(|work| work == EffectKind::Look), look);
 }
 
 #[test]
 fn whoever_insists_on_a_stop_of_what_is_quarantined_gets_one_attempt_more() {
     let mut scene = Scene::quarantined();
-    let insist = Ask::Stop { cause: Cause::StoppedByUser, forced: true };
+    let insist = Request::Stop { cause: Cause::StoppedByUser, forced: true };
 
     scene.ask(insist.clone()).unwrap();
     let attempt = scene.work();
@@ -148,7 +148,7 @@ fn whoever_insists_on_a_stop_of_what_is_quarantined_gets_one_attempt_more() {
     scene.ask(insist).unwrap();
     scene.stopped(gone());
 
-    assert_eq!(attempt, [Work::Stop { grace_ms: 0 }]);
+    assert_eq!(attempt, [EffectKind::Stop { grace_ms: 0 }]);
     assert_eq!(after_it_failed, State::Quarantined);
     assert_eq!(scene.status(), State::Terminated);
 }
@@ -159,9 +159,9 @@ fn a_forced_stop_cuts_the_grace_short_and_keeps_the_attempt() {
     scene.wait_ms(1_000);
     let deadline = scene.duty(|_| true).deadline;
 
-    scene.ask(Ask::Stop { cause: Cause::StoppedByUser, forced: true }).unwrap();
+    scene.ask(Request::Stop { cause: Cause::StoppedByUser, forced: true }).unwrap();
 
-    assert_eq!(scene.work(), [Work::Stop { grace_ms: 0 }]);
+    assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 0 }]);
     assert_eq!(scene.duty(|_| true).deadline, deadline);
     assert!(matches!(scene.sandbox.lease, Lease::Stopping { attempt: 1, .. }));
 }
@@ -170,7 +170,7 @@ fn a_forced_stop_cuts_the_grace_short_and_keeps_the_attempt() {
 fn the_first_cause_stays() {
     let mut scene = Scene::stopping(Policy::default());
 
-    scene.ask(Ask::Stop { cause: Cause::Shutdown, forced: true }).unwrap();
+    scene.ask(Request::Stop { cause: Cause::Shutdown, forced: true }).unwrap();
     scene.stopped(gone());
 
     assert_eq!(scene.cause(), Some(Cause::StoppedByUser));
@@ -180,7 +180,7 @@ fn the_first_cause_stays() {
 fn a_record_is_forgotten_only_after_the_proof() {
     let mut scene = Scene::live(Policy::default());
 
-    scene.ask(Ask::Forget).unwrap();
+    scene.ask(Request::Forget).unwrap();
     let before = scene.sandbox.is_to_be_forgotten();
     scene.stopped(gone());
 
@@ -212,7 +212,7 @@ fn an_unreadable_row_is_quarantined_and_looked_at_at_once() {
     scene.wait_ms(0);
 
     assert_eq!(scene.status(), State::Quarantined);
-    assert_eq!(scene.work(), [Work::Look]);
+    assert_eq!(scene.work(), [EffectKind::Look]);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn every_final_state_has_a_cause() {
 
     for cause in causes {
         let mut scene = Scene::live(Policy::default());
-        scene.ask(Ask::Stop { cause, forced: false }).unwrap();
+        scene.ask(Request::Stop { cause, forced: false }).unwrap();
         scene.stopped(gone());
 
         assert!(matches!(scene.status(), State::Completed | State::Failed | State::Terminated));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use pinfold_lifecycle::{Generation, SandboxId};
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use super::*;
 use crate::places::{Grounds, make};
@@ -16,7 +16,7 @@ struct Ground {
 
 fn ground() -> Ground {
     let data = tempfile::tempdir().unwrap();
-    let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+    let body = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
     let places = Grounds::on_disk(data.path()).unwrap().of(body);
     make(&places.control, 0o700).unwrap();
     Ground { _data: data, places }

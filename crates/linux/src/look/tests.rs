@@ -25,7 +25,7 @@ fn provider(data: &Path) -> LinuxProvider {
 async fn a_keeper_that_does_not_answer_in_time_is_not_called_broken() {
     let data = tempfile::tempdir().unwrap();
     let provider = provider(data.path());
-    let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+    let body = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
     let places = provider.grounds.of(body);
     make(&places.control, 0o700).unwrap();
     let silent = UnixListener::bind(places.socket()).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use pinfold_lifecycle::{Limits, Spec};
 use pinfold_linux::{FIRST_LAYER_ID, Layer, StorageKind};
-use pinfold_provider::{Body, StartError};
+use pinfold_provider::{InstanceId, StartError};
 
 use crate::stage::{Stage, is_root, limited_kinds, memory_holds_marks, nursery};
 
@@ -81,7 +81,7 @@ impl Shelf {
     }
 }
 
-async fn start(stage: &Stage, image: &str) -> (Body, Result<(), StartError>) {
+async fn start(stage: &Stage, image: &str) -> (InstanceId, Result<(), StartError>) {
     let limits = Limits { disk_mb: Some(32), ..Limits::default() };
     stage.try_start_as(Spec { image: Some(image.to_owned()), limits, ..Spec::default() }).await
 }

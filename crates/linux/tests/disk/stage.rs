@@ -15,7 +15,7 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram, StorageKind};
-use pinfold_provider::{Body, Discovered, Exec, Provider, Start, StartError, StartPermit};
+use pinfold_provider::{Discovered, Exec, InstanceId, Provider, Start, StartError, StartPermit};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 pub(crate) struct Stage {
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
     pub(crate) provider: Arc<LinuxProvider>,
     instance: u128,
     last_id: AtomicU64,
-    made: Mutex<Vec<Body>>,
+    made: Mutex<Vec<InstanceId>>,
 }
 
 struct Granted;
@@ -97,12 +97,12 @@ impl Stage {
         u128::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) async fn try_start(&self, limits: Limits) -> (Body, Result<(), StartError>) {
+    pub(crate) async fn try_start(&self, limits: Limits) -> (InstanceId, Result<(), StartError>) {
         self.try_start_as(Spec { limits, ..Spec::default() }).await
     }
 
-    pub(crate) async fn try_start_as(&self, spec: Spec) -> (Body, Result<(), StartError>) {
-        let body = Body { sandbox: SandboxId(self.fresh()), generation: Generation(1) };
+    pub(crate) async fn try_start_as(&self, spec: Spec) -> (InstanceId, Result<(), StartError>) {
+        let body = InstanceId { sandbox: SandboxId(self.fresh()), generation: Generation(1) };
         self.made.lock().unwrap().push(body);
         let start = Start {
             body,
@@ -114,13 +114,13 @@ impl Stage {
         (body, self.provider.start(start).await)
     }
 
-    pub(crate) async fn start(&self, limits: Limits) -> Body {
+    pub(crate) async fn start(&self, limits: Limits) -> InstanceId {
         let (body, started) = self.try_start(limits).await;
         started.unwrap();
         body
     }
 
-    pub(crate) async fn begin(&self, body: Body, script: &str) -> ExecutionId {
+    pub(crate) async fn begin(&self, body: InstanceId, script: &str) -> ExecutionId {
         let execution = ExecutionId(self.fresh());
         let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
         let command = Command { argv, ..Command::default() };
@@ -129,16 +129,16 @@ impl Stage {
         execution
     }
 
-    pub(crate) async fn sh(&self, body: Body, script: &str) -> Outcome {
+    pub(crate) async fn sh(&self, body: InstanceId, script: &str) -> Outcome {
         let execution = self.begin(body, script).await;
         self.provider.wait(body, execution).await.unwrap()
     }
 
-    pub(crate) async fn code(&self, body: Body, script: &str) -> Option<i32> {
+    pub(crate) async fn code(&self, body: InstanceId, script: &str) -> Option<i32> {
         self.sh(body, script).await.exit_code
     }
 
-    pub(crate) async fn stop(&self, body: Body) -> Receipt {
+    pub(crate) async fn stop(&self, body: InstanceId) -> Receipt {
         match self.provider.stop(body, 0).await {
             StopOutcome::Gone(receipt) => {
                 assert!(receipt.checks.iter().all(|check| check.result == Finding::Absent), "{receipt:?}");
@@ -150,7 +150,7 @@ impl Stage {
     }
 
     /// Process 1 of a body, by a handle that is proven to be the very process that its note names.
-    pub(crate) fn keeper(&self, body: Body) -> OwnedFd {
+    pub(crate) fn keeper(&self, body: InstanceId) -> OwnedFd {
         let control =
             self.data.path().join("control").join(format!("v1.{}.{}", body.sandbox, body.generation.0));
         let noted = fs::read_to_string(control.join("process")).unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use pinfold_lifecycle::{Evidence, ExecutionId, Finding, Generation, Probed, Spec, StopOutcome};
-use pinfold_provider::{Body, Provider, Start};
+use pinfold_provider::{InstanceId, Provider, Start};
 
 use crate::config::now;
 use crate::sandbox::{Granted, Sandbox, until};
@@ -89,7 +89,7 @@ impl Drop for Bystander {
 async fn a_stop_spares_a_body_whose_name_begins_alike_and_a_process_that_only_mentions_it() {
     let mut sandbox = Sandbox::plain().await;
     let first = sandbox.body;
-    let tenth = Body { generation: Generation(10), ..first };
+    let tenth = InstanceId { generation: Generation(10), ..first };
     let (spec, ends_at) = (Spec::default(), now().after_ms(60_000));
     let start = Start { body: tenth, spec: &spec, ends_at, permit: &Granted, ends_with_caller: false };
     // From here on the guard ends both.

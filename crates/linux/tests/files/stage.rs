@@ -8,11 +8,11 @@ use pinfold_lifecycle::{
     Command, ExecutionId, ExecutionLimits, Generation, Outcome, SandboxId, Spec, StopOutcome,
 };
 use pinfold_linux::LinuxProvider;
-use pinfold_provider::{Body, Exec, Files, Provider, Start, StartPermit};
+use pinfold_provider::{Exec, Files, InstanceId, Provider, Start, StartPermit};
 
 use crate::config::{config, now};
 
-pub(crate) const BODY: Body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+pub(crate) const BODY: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
 
 struct Granted;
 

@@ -12,7 +12,7 @@ use pinfold_lifecycle::{
     StopOutcome,
 };
 use pinfold_linux::LinuxProvider;
-use pinfold_provider::{Body, Exec, ExecError, Provider, Start, StartPermit};
+use pinfold_provider::{Exec, ExecError, InstanceId, Provider, Start, StartPermit};
 
 use crate::config::{config, now};
 
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Sandbox {
     pub(crate) provider: Arc<LinuxProvider>,
-    pub(crate) body: Body,
+    pub(crate) body: InstanceId,
     last_execution: AtomicU64,
     pub(crate) data: tempfile::TempDir,
 }
@@ -44,7 +44,7 @@ impl Sandbox {
     pub(crate) async fn of(spec: &Spec, equip: impl FnOnce(LinuxProvider) -> LinuxProvider) -> Self {
         let data = tempfile::tempdir().unwrap();
         let provider = Arc::new(equip(LinuxProvider::open(config(data.path())).unwrap()));
-        let body = Body { sandbox: SandboxId(1), generation: Generation(1) };
+        let body = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
         let sandbox = Self { provider, body, last_execution: AtomicU64::new(0), data };
         let ends_at = now().after_ms(600_000);
         let start = Start { body, spec, ends_at, permit: &Granted, ends_with_caller: false };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pinfold_lifecycle::{Ask, ExecutionId, Generation, Timestamp};
+use pinfold_lifecycle::{ExecutionId, Generation, Request, Timestamp};
 use pinfold_logs::{Cursor, Missing, Moved, ReadError};
 use pinfold_store::Retention;
 
@@ -115,7 +115,7 @@ async fn only_what_is_proven_gone_is_moved() {
 
     assert_eq!(stage.logs.move_one(ID).await.unwrap(), Moved::NotGone);
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    stage.world.ask(SANDBOX, Ask::Stop { cause, forced }).await;
+    stage.world.ask(SANDBOX, Request::Stop { cause, forced }).await;
     assert_eq!(stage.logs.move_all().await.unwrap().moved, []);
     stage.world.gone(SANDBOX).await;
 
@@ -157,7 +157,7 @@ async fn what_is_recorded_after_the_move_is_read_after_it_and_moved_too() {
 
     // A launch that slept through it all makes its directory, and a body of it is found.
     fs::create_dir(stage.outputs()).unwrap();
-    stage.world.ask(SANDBOX, Ask::LeaseStray { generation: Generation(2) }).await;
+    stage.world.ask(SANDBOX, Request::LeaseStray { generation: Generation(2) }).await;
     stage.world.gone(SANDBOX).await;
     let later = stage.read_all().await;
     let moved = stage.logs.move_one(ID).await.unwrap();

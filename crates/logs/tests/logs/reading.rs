@@ -103,7 +103,7 @@ async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
     assert_eq!(written(&before, 7), "");
     stage
         .world
-        .ask(1, pinfold_lifecycle::Ask::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true })
+        .ask(1, pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true })
         .await;
     stage.world.gone(1).await;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pinfold_keeper::log::{Onset, Ring, Stream, Writer};
-use pinfold_lifecycle::{Event, ExecutionId, ExecutionState, Outcome, Policy, SandboxId, Ticket, Timestamp};
+use pinfold_lifecycle::{Event, ExecutionId, ExecutionState, Fence, Outcome, Policy, SandboxId, Timestamp};
 use pinfold_logs::{Content, Cursor, Entry, Limit, Logs, Objects, Source};
 use pinfold_store::SqliteStore;
 use pinfold_store::conformance::World;
@@ -111,7 +111,7 @@ impl Stage {
         self.world.end(SANDBOX).await;
     }
 
-    async fn ticket(&self, execution: u128) -> Ticket {
+    async fn ticket(&self, execution: u128) -> Fence {
         let sandbox = self.world.sandbox(SANDBOX).await;
         let execution = sandbox.executions.iter().find(|known| known.id.0 == execution).unwrap();
         match &execution.state {

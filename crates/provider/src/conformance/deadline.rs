@@ -5,7 +5,7 @@ use pinfold_lifecycle::Probed;
 use super::Deed;
 use super::permit::Granted;
 use super::site::{Site, fails, runs_something};
-use crate::Body;
+use crate::InstanceId;
 
 const SHORT_MS: u64 = 1_000;
 /// How often a promise tries again, with twice the time, where the machine was too slow to see it kept.
@@ -76,7 +76,7 @@ pub(super) async fn only_a_live_body_is_kept_alive(site: Site) {
 }
 
 /// A body that was started with an end close by, in which something runs.
-async fn short_lived(site: &Site) -> (Body, u64) {
+async fn short_lived(site: &Site) -> (InstanceId, u64) {
     for attempt in 0..TRIES {
         let time_ms = SHORT_MS << attempt;
         let body = site.fresh_body();

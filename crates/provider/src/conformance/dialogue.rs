@@ -4,12 +4,12 @@ use pinfold_lifecycle::{ExecutionId, OutcomeKind};
 
 use super::Deed;
 use super::site::Site;
-use crate::{Body, Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
+use crate::{Fed, Feed, FeedError, InstanceId, ResizeError, SignalError, TerminalSize};
 
 const TERM: i32 = 15;
 const SIZE: TerminalSize = TerminalSize { columns: 100, rows: 40 };
 
-async fn feed(site: &Site, to: (Body, ExecutionId), at: u64, bytes: &[u8], close: bool) -> Fed {
+async fn feed(site: &Site, to: (InstanceId, ExecutionId), at: u64, bytes: &[u8], close: bool) -> Fed {
     let fed = site.provider.feed(to.0, to.1, Feed { at, bytes, close }).await;
     fed.unwrap_or_else(|error| panic!("{} could not be fed: {error}", to.1))
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::Deed;
 use super::permit::{Asks, Granted};
 use super::site::{Site, fails};
-use crate::{Body, Found, StartError, WaitError};
+use crate::{Found, InstanceId, StartError, WaitError};
 
 pub(super) async fn a_started_body_is_whole_alone_and_of_its_generation(site: Site) {
     let body = site.body(site.ground.fresh_sandbox(), 7);
@@ -138,7 +138,7 @@ pub(super) async fn a_new_generation_knows_nothing_of_the_old_one(site: Site) {
 }
 
 /// Begins a launch and drops it while it waits for its permit, as a crash would.
-async fn launch_half(site: &Site, body: Body) {
+async fn launch_half(site: &Site, body: InstanceId) {
     let asked = Notify::new();
     let permit = Asks(|| async {
         asked.notify_one();

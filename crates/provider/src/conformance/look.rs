@@ -3,7 +3,7 @@
 use pinfold_lifecycle::Probed;
 
 use super::site::{Site, fails};
-use crate::{Body, Found};
+use crate::{Found, InstanceId};
 
 pub(super) async fn everything_that_carries_our_mark_is_discovered(site: Site) {
     let bodies = [site.started().await, site.started().await];
@@ -64,7 +64,7 @@ pub(super) async fn capacity_answers(site: Site) {
     assert!(capacity.is_ok(), "the host does not say what it has: {capacity:?}");
 }
 
-async fn no_sign_of_life(site: &Site, body: Body) {
+async fn no_sign_of_life(site: &Site, body: InstanceId) {
     let probed = site.provider.probe(body).await;
     assert_ne!(probed, Probed::Passed, "a probe passed in {body:?}");
     let pinged = site.provider.ping(body).await;

@@ -11,7 +11,7 @@ use pinfold_lifecycle::{
 
 use super::permit::Granted;
 use super::{Deed, Ground, PATIENCE};
-use crate::{Body, Exec, ExecError, Found, Provider, Start, StartError, StartPermit};
+use crate::{Exec, ExecError, Found, InstanceId, Provider, Start, StartError, StartPermit};
 
 /// Far enough ahead that no promise sees it come.
 const LATER_MS: u64 = 3_600_000;
@@ -23,7 +23,7 @@ pub(super) struct Site {
     pub(super) ground: Arc<dyn Ground>,
     pub(super) provider: Arc<dyn Provider>,
     /// Every sandbox that was given out, with the newest generation that may have a body.
-    used: Arc<Mutex<Vec<Body>>>,
+    used: Arc<Mutex<Vec<InstanceId>>>,
 }
 
 impl Site {
@@ -46,13 +46,13 @@ impl Site {
     }
 
     /// Names the first body of a new sandbox. It does not exist yet.
-    pub(super) fn fresh_body(&self) -> Body {
+    pub(super) fn fresh_body(&self) -> InstanceId {
         let sandbox = self.ground.fresh_sandbox();
         self.body(sandbox, 1)
     }
 
-    pub(super) fn body(&self, sandbox: SandboxId, generation: u64) -> Body {
-        let body = Body { sandbox, generation: Generation(generation) };
+    pub(super) fn body(&self, sandbox: SandboxId, generation: u64) -> InstanceId {
+        let body = InstanceId { sandbox, generation: Generation(generation) };
         self.used.lock().unwrap_or_else(PoisonError::into_inner).push(body);
         body
     }
@@ -61,13 +61,13 @@ impl Site {
         self.ground.in_ms(LATER_MS)
     }
 
-    pub(super) async fn launch(&self, body: Body, permit: &dyn StartPermit) -> Result<(), StartError> {
+    pub(super) async fn launch(&self, body: InstanceId, permit: &dyn StartPermit) -> Result<(), StartError> {
         self.launch_until(body, permit, self.later()).await
     }
 
     pub(super) async fn launch_until(
         &self,
-        body: Body,
+        body: InstanceId,
         permit: &dyn StartPermit,
         ends_at: Timestamp,
     ) -> Result<(), StartError> {
@@ -76,12 +76,12 @@ impl Site {
         self.provider.start(start).await
     }
 
-    pub(super) async fn start(&self, body: Body) {
+    pub(super) async fn start(&self, body: InstanceId) {
         let started = self.launch(body, &Granted).await;
         assert_eq!(started, Ok(()), "a wanted launch of {body:?} did not succeed");
     }
 
-    pub(super) async fn started(&self) -> Body {
+    pub(super) async fn started(&self) -> InstanceId {
         let body = self.fresh_body();
         self.start(body).await;
         body
@@ -104,7 +104,7 @@ impl Site {
     }
 
     /// The body, which must be there, whole, and the only one of its sandbox.
-    pub(super) async fn whole(&self, body: Body) -> BodySeen {
+    pub(super) async fn whole(&self, body: InstanceId) -> BodySeen {
         let bodies = self.bodies(body.sandbox).await;
         let [seen] = bodies.as_slice() else {
             panic!("{body:?} is not there, or not alone: {bodies:?}");
@@ -130,46 +130,51 @@ impl Site {
         found
     }
 
-    pub(super) async fn stop(&self, body: Body) -> StopOutcome {
+    pub(super) async fn stop(&self, body: InstanceId) -> StopOutcome {
         self.provider.stop(body, GRACE_MS).await
     }
 
     /// Stops, and reads what proves it.
-    pub(super) async fn stopped(&self, body: Body) -> Receipt {
+    pub(super) async fn stopped(&self, body: InstanceId) -> Receipt {
         match self.stop(body).await {
             StopOutcome::Gone(receipt) => *receipt,
             other => panic!("{body:?} is not gone after its stop: {other:?}"),
         }
     }
 
-    pub(super) async fn exec(&self, body: Body, execution: ExecutionId, deed: Deed) -> Result<(), ExecError> {
+    pub(super) async fn exec(
+        &self,
+        body: InstanceId,
+        execution: ExecutionId,
+        deed: Deed,
+    ) -> Result<(), ExecError> {
         let command = self.ground.command(deed);
         let exec = Exec { execution, command: &command, limits: ExecutionLimits::default() };
         self.provider.exec(body, exec).await
     }
 
     /// Starts an execution of its own.
-    pub(super) async fn run(&self, body: Body, deed: Deed) -> ExecutionId {
+    pub(super) async fn run(&self, body: InstanceId, deed: Deed) -> ExecutionId {
         let execution = self.ground.fresh_execution();
         let ran = self.exec(body, execution, deed).await;
         assert_eq!(ran, Ok(()), "{deed:?} was not started in {body:?}");
         execution
     }
 
-    pub(super) async fn outcome(&self, body: Body, execution: ExecutionId) -> Outcome {
+    pub(super) async fn outcome(&self, body: InstanceId, execution: ExecutionId) -> Outcome {
         let waited = within("the end of an execution", self.provider.wait(body, execution)).await;
         waited.unwrap_or_else(|error| panic!("{execution} could not be waited for: {error}"))
     }
 
     /// How a look sees an execution of a live body. None: it is not listed.
-    pub(super) async fn seen(&self, body: Body, execution: ExecutionId) -> Option<Seen> {
+    pub(super) async fn seen(&self, body: InstanceId, execution: ExecutionId) -> Option<Seen> {
         let mut seen = self.whole(body).await.executions;
         seen.retain(|seen| seen.execution == execution);
         assert!(seen.len() <= 1, "{execution} is listed more than once: {seen:?}");
         seen.pop().map(|seen| seen.seen)
     }
 
-    pub(super) async fn runs(&self, body: Body, execution: ExecutionId) {
+    pub(super) async fn runs(&self, body: InstanceId, execution: ExecutionId) {
         let seen = self.seen(body, execution).await;
         assert!(matches!(seen, Some(Seen::Running { .. })), "{execution} is not seen running: {seen:?}");
     }

@@ -14,8 +14,9 @@ use super::process::Process;
 use super::world::{Anatomy, Contents, FakeWorld};
 use super::{Call, Fault, Forecast, Weather};
 use crate::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
-    Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
+    InstanceId, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
+    WaitError,
 };
 
 /// One engine's hands in the world.
@@ -60,14 +61,14 @@ impl FakeProvider {
         self.weather.now()
     }
 
-    fn reachable(&self, body: Body) -> Result<(), String> {
+    fn reachable(&self, body: InstanceId) -> Result<(), String> {
         match self.world.lock().alive(body, self.now()) {
             Some(_) => Ok(()),
             None => Err(format!("no keeper answers for generation {}", body.generation.0)),
         }
     }
 
-    fn is_covered(&self, found: Body, stop: Body) -> bool {
+    fn is_covered(&self, found: InstanceId, stop: InstanceId) -> bool {
         let in_time =
             found.generation <= stop.generation || !self.guards.hold(Guard::StopKeepsToItsGeneration);
         found.sandbox == stop.sandbox && in_time
@@ -132,7 +133,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, evidence).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         let forecast = self.begin(Call::Probe).await;
         let probed = match (forecast.fault, self.reachable(body)) {
             (Some(Fault::Fails), _) => {
@@ -145,7 +146,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, probed).await
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         let forecast = self.begin(Call::Ping).await;
         let probed = match (forecast.fault, self.reachable(body)) {
             (Some(Fault::Fails | Fault::LookFails | Fault::HalfDone), _) => {
@@ -157,7 +158,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, probed).await
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         let forecast = self.begin(Call::Exec).await;
         match forecast.fault {
             Some(Fault::Fails) => return Err(refused("the keeper has no room")),
@@ -173,7 +174,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, started).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         loop {
             let now = self.now();
             {
@@ -190,7 +191,7 @@ impl Provider for FakeProvider {
         }
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         let forecast = self.begin(Call::Kill).await;
         if forecast.fault == Some(Fault::Fails) {
             return Killed::Unknown { why: "the line went dead".into() };
@@ -203,7 +204,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, killed).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         let now = self.now();
         let mut contents = self.world.lock();
         let unreachable = || SignalError::Unreachable { why: NO_ANSWER.into() };
@@ -212,7 +213,7 @@ impl Provider for FakeProvider {
         process.signal(signal, now)
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         let now = self.now();
         let mut contents = self.world.lock();
         let unreachable = || FeedError::Unreachable { why: NO_ANSWER.into() };
@@ -224,7 +225,7 @@ impl Provider for FakeProvider {
     /// Nothing in it looks at its size.
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         _size: TerminalSize,
     ) -> Result<(), ResizeError> {
@@ -236,7 +237,7 @@ impl Provider for FakeProvider {
         process.resize(now)
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         let forecast = self.begin(Call::Stop).await;
         if forecast.fault == Some(Fault::Fails) {
             return StopOutcome::Unknown { why: "the ground shakes".into() };
@@ -254,7 +255,7 @@ impl Provider for FakeProvider {
         self.answer(forecast, outcome).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         let now = self.now();
         match self.world.lock().alive(body, now) {
             Some(anatomy) => Ok(Usage {
@@ -271,7 +272,7 @@ impl Provider for FakeProvider {
         self.world.capacity()
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         let forecast = self.begin(Call::KeepAlive).await;
         let unreachable = || AskBodyError::Unreachable { why: "the line went dead".into() };
         if forecast.fault == Some(Fault::Fails) {
@@ -292,7 +293,7 @@ impl Provider for FakeProvider {
 }
 
 impl Contents {
-    fn exec(&mut self, body: Body, exec: Exec<'_>, now: Timestamp) -> Result<(), ExecError> {
+    fn exec(&mut self, body: InstanceId, exec: Exec<'_>, now: Timestamp) -> Result<(), ExecError> {
         let anatomy = self.alive(body, now).ok_or_else(|| refused("there is no such body"))?;
         if anatomy.killed.contains(&exec.execution) {
             let why = "it was killed or refused before".into();
@@ -312,7 +313,7 @@ impl Contents {
         Ok(())
     }
 
-    fn kill(&mut self, body: Body, execution: ExecutionId, now: Timestamp) {
+    fn kill(&mut self, body: InstanceId, execution: ExecutionId, now: Timestamp) {
         // Also in a body that is not alive yet: what was killed is not started when it is.
         if let Some(anatomy) = self.bodies.get_mut(&body) {
             anatomy.killed.insert(execution);
@@ -327,7 +328,7 @@ fn refused(why: &str) -> ExecError {
     ExecError::Refused { cause: Cause::StartFailed, why: why.to_owned() }
 }
 
-fn seen(body: Body, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
+fn seen(body: InstanceId, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
     let whole = anatomy.is_alive(now);
     // What ran in a body has ended with it.
     let processes = anatomy.processes.iter().filter(|_| whole);
@@ -342,7 +343,7 @@ fn nothing() -> ReceiptCheck {
     ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "memory".into(), detail: None }
 }
 
-fn receipt(body: Body, now: Timestamp) -> Receipt {
+fn receipt(body: InstanceId, now: Timestamp) -> Receipt {
     Receipt {
         generation: body.generation,
         verified_at: now,

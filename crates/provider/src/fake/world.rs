@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::Process;
 use super::shared::Locked;
-use crate::{Body, Capacity, DiscoverError};
+use crate::{Capacity, DiscoverError, InstanceId};
 
 /// What is there, shared by every engine on the host.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct FakeWorld {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contents {
     #[serde(with = "super::shared::pairs")]
-    pub(crate) bodies: BTreeMap<Body, Anatomy>,
+    pub(crate) bodies: BTreeMap<InstanceId, Anatomy>,
     /// Grows with every mark, so that a launch knows its own from a later one.
     last_mark: u64,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Anatomy {
 /// What a checker sees, without going through the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Physical {
-    pub body: Body,
+    pub body: InstanceId,
     /// Something can run in it. False: only a mark.
     pub alive: bool,
     pub running: usize,
@@ -98,7 +98,7 @@ impl FakeWorld {
     }
 
     /// A body dies by itself, with all that is in it; `leave_mark`: not without a trace.
-    pub fn kill_body(&self, body: Body, leave_mark: bool) {
+    pub fn kill_body(&self, body: InstanceId, leave_mark: bool) {
         let mut contents = self.lock();
         if leave_mark {
             if let Some(anatomy) = contents.bodies.get_mut(&body) {
@@ -117,7 +117,7 @@ impl FakeWorld {
 
 impl Contents {
     /// Makes the mark of a launch, or finds the body already there.
-    pub(crate) fn mark(&mut self, body: Body) -> u64 {
+    pub(crate) fn mark(&mut self, body: InstanceId) -> u64 {
         self.last_mark += 1;
         let mark = self.last_mark;
         let anatomy = self.bodies.entry(body).or_default();
@@ -125,23 +125,23 @@ impl Contents {
         mark
     }
 
-    pub(crate) fn marked(&mut self, body: Body, mark: u64) -> Option<&mut Anatomy> {
+    pub(crate) fn marked(&mut self, body: InstanceId, mark: u64) -> Option<&mut Anatomy> {
         self.bodies.get_mut(&body).filter(|anatomy| anatomy.mark == mark)
     }
 
     /// Takes back the mark of a launch that is no longer wanted, if nothing else has become of it.
-    pub(crate) fn unmark(&mut self, body: Body, mark: u64) {
+    pub(crate) fn unmark(&mut self, body: InstanceId, mark: u64) {
         if self.marked(body, mark).is_some_and(|anatomy| !anatomy.alive) {
             self.bodies.remove(&body);
         }
     }
 
-    pub(crate) fn alive(&mut self, body: Body, now: Timestamp) -> Option<&mut Anatomy> {
+    pub(crate) fn alive(&mut self, body: InstanceId, now: Timestamp) -> Option<&mut Anatomy> {
         self.bodies.get_mut(&body).filter(|anatomy| anatomy.is_alive(now))
     }
 
     /// Ends the bodies that are covered; `leave_marks`: what ran is dead, the rest is still there.
-    pub(crate) fn end_bodies(&mut self, leave_marks: bool, is_covered: impl Fn(Body) -> bool) {
+    pub(crate) fn end_bodies(&mut self, leave_marks: bool, is_covered: impl Fn(InstanceId) -> bool) {
         if leave_marks {
             for (_, anatomy) in self.bodies.iter_mut().filter(|(body, _)| is_covered(**body)) {
                 anatomy.die();

@@ -10,8 +10,9 @@ use pinfold_lifecycle::{
     Outcome, Probed, Receipt, ReceiptCheck, SandboxId, Seen, Spec, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage,
+    WaitError,
 };
 
 use crate::caught::How;
@@ -22,14 +23,14 @@ struct Broken {
     inner: Arc<dyn Provider>,
     memory: Arc<Memory>,
     /// What this handle has started, and no other.
-    own_bodies: Mutex<BTreeSet<Body>>,
+    own_bodies: Mutex<BTreeSet<InstanceId>>,
     own_executions: Mutex<BTreeSet<ExecutionId>>,
 }
 
 /// What all handles on one ground remember, where a promise is broken by it.
 #[derive(Default)]
 struct Memory {
-    started: Mutex<BTreeSet<(Body, ExecutionId)>>,
+    started: Mutex<BTreeSet<(InstanceId, ExecutionId)>>,
     killed: Mutex<BTreeSet<ExecutionId>>,
     ran_again: Mutex<BTreeSet<ExecutionId>>,
     answered: Mutex<BTreeSet<ExecutionId>>,
@@ -82,7 +83,7 @@ impl Provider for Broken {
             How::StartsNothing => Ok(()),
             How::StartsAnotherBodyToo => {
                 let generation = body.generation.next();
-                let body = Body { generation, ..body };
+                let body = InstanceId { generation, ..body };
                 self.inner.start(Start { body, ..start }).await?;
                 self.inner.start(start).await
             }
@@ -128,18 +129,18 @@ impl Provider for Broken {
         if bodies.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(bodies) }
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         if self.how == How::ProbesByExecution {
             let _ = self.run(body, ExecutionId(u128::MAX), "true").await;
         }
         self.passing(self.inner.probe(body).await)
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         self.passing(self.inner.ping(body).await)
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         let execution = exec.execution;
         let first = locked(&self.memory.started).insert((body, execution));
         locked(&self.own_executions).insert(execution);
@@ -169,7 +170,7 @@ impl Provider for Broken {
         }
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let killed = locked(&self.memory.killed).contains(&execution);
         let ran_again = locked(&self.memory.ran_again).contains(&execution);
         let waited = match self.how {
@@ -191,7 +192,7 @@ impl Provider for Broken {
         }
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         locked(&self.memory.killed).insert(execution);
         let all = self.all_executions().await;
         match self.how {
@@ -209,7 +210,7 @@ impl Provider for Broken {
         self.inner.kill(body, execution).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         match self.how {
             How::SignalsNothing => Ok(()),
             How::SignalsTheDead => {
@@ -220,7 +221,7 @@ impl Provider for Broken {
         }
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         let feed = match self.how {
             How::AcceptsAgain | How::AcceptsBeyondGaps => {
                 let nothing = Feed { at: 0, bytes: b"", close: false };
@@ -240,7 +241,7 @@ impl Provider for Broken {
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
@@ -248,7 +249,7 @@ impl Provider for Broken {
         if self.how == How::ResizesAnything { Ok(()) } else { resized }
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         let before = self.bodies(body.sandbox).await;
         match self.how {
             How::StopsNothing => return gone(body, vec![nothing()]),
@@ -260,7 +261,7 @@ impl Provider for Broken {
             }
             How::StopsLaterOnes => {
                 let generation = Generation(u64::MAX);
-                return self.inner.stop(Body { generation, ..body }, grace_ms).await;
+                return self.inner.stop(InstanceId { generation, ..body }, grace_ms).await;
             }
             How::StopsEverybody => {
                 for found in self.inner.discover().await.expect("the fake can look").found {
@@ -274,7 +275,7 @@ impl Provider for Broken {
             How::StopsWithoutProof => gone(body, Vec::new()),
             How::SparesEarlierOnes => {
                 for seen in before.iter().filter(|seen| seen.generation < body.generation) {
-                    self.restore(Body { generation: seen.generation, ..body }).await;
+                    self.restore(InstanceId { generation: seen.generation, ..body }).await;
                 }
                 stopped
             }
@@ -282,7 +283,7 @@ impl Provider for Broken {
         }
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         match self.how {
             How::UsesNothingEverywhere => Ok(Usage::default()),
             How::MeasuresNothing => Err(AskBodyError::Unreachable { why: "no scales".into() }),
@@ -299,7 +300,7 @@ impl Provider for Broken {
         self.inner.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         match self.how {
             How::KeepsNothingAlive => Ok(()),
             How::OnlyShortensLife => {
@@ -338,10 +339,10 @@ impl Broken {
     }
 
     /// Whatever body the sandbox has.
-    async fn any_generation(&self, body: Body) -> Body {
+    async fn any_generation(&self, body: InstanceId) -> InstanceId {
         let bodies = self.bodies(body.sandbox).await;
         let generation = bodies.first().map_or(body.generation, |seen| seen.generation);
-        Body { generation, ..body }
+        InstanceId { generation, ..body }
     }
 
     fn passing(&self, probed: Probed) -> Probed {
@@ -352,14 +353,14 @@ impl Broken {
         }
     }
 
-    async fn run(&self, body: Body, execution: ExecutionId, word: &str) -> Result<(), ExecError> {
+    async fn run(&self, body: InstanceId, execution: ExecutionId, word: &str) -> Result<(), ExecError> {
         let argv = vec![word.to_owned()];
         let command = Command { argv, ..Command::default() };
         let (command, limits) = (&command, ExecutionLimits::default());
         self.inner.exec(body, Exec { execution, command, limits }).await
     }
 
-    async fn restore(&self, body: Body) {
+    async fn restore(&self, body: InstanceId) {
         let (spec, ends_at) = (&Spec::default(), Timestamp(i64::MAX));
         let start = Start { body, spec, ends_at, ends_with_caller: false, permit: &Always(true) };
         self.inner.start(start).await.expect("the fake can start");
@@ -383,7 +384,7 @@ fn nothing() -> ReceiptCheck {
     ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "hearsay".into(), detail: None }
 }
 
-fn gone(body: Body, checks: Vec<ReceiptCheck>) -> StopOutcome {
+fn gone(body: InstanceId, checks: Vec<ReceiptCheck>) -> StopOutcome {
     StopOutcome::Gone(Box::new(Receipt {
         generation: body.generation,
         verified_at: Timestamp(0),

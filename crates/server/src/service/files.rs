@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{ErrorCode, FileEntry, FileListing, FileRemoved, FileWritten};
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_provider::{Body, Content, FileError, FileKind, Files, Metadata, Pieces};
+use pinfold_provider::{Content, FileError, FileKind, Files, InstanceId, Metadata, Pieces};
 use pinfold_store::Stored;
 
 use super::words::{self, moment};
@@ -100,7 +100,7 @@ impl Service {
         Ok(FileRemoved { path: text(path), removed })
     }
 
-    async fn body_at_work(&self, id: SandboxId) -> Result<Body, Failure> {
+    async fn body_at_work(&self, id: SandboxId) -> Result<InstanceId, Failure> {
         let stored = self.stored(id).await?;
         at_work(&stored)
     }
@@ -108,7 +108,7 @@ impl Service {
 
 /// Asking what has ended to work is told why it has. One whose probe is still to pass may be replaced if it does not, and
 /// whatever was put into it would go with it.
-fn at_work(stored: &Stored) -> Result<Body, Failure> {
+fn at_work(stored: &Stored) -> Result<InstanceId, Failure> {
     match (&stored.sandbox.life, &stored.sandbox.lease) {
         (Life::Wanted, Lease::Live(_)) => Ok(body_of(stored)),
         (Life::Wanted, _) => Err(Failure::new(

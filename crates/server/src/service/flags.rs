@@ -35,8 +35,8 @@ mod tests {
     use std::sync::Arc;
 
     use pinfold_lifecycle::{
-        Context, Duty, Execution, ExecutionId, ExecutionKind, ExecutionLimits, NodeId, Policy, SandboxId,
-        Spec, Ticket, create,
+        Context, Execution, ExecutionId, ExecutionKind, ExecutionLimits, Fence, NodeId, PendingEffect,
+        Policy, SandboxId, Spec, create,
     };
     use pinfold_store::Version;
 
@@ -61,8 +61,12 @@ mod tests {
 
     fn at_work_since(started_at: Timestamp) -> Stored {
         let mut stored = of_a_task();
-        let watch =
-            Duty { ticket: Ticket(1), by: NodeId(1), asked_at: NOON, deadline: NOON.after_ms(3_600_000) };
+        let watch = PendingEffect {
+            ticket: Fence(1),
+            by: NodeId(1),
+            asked_at: NOON,
+            deadline: NOON.after_ms(3_600_000),
+        };
         stored.sandbox.executions.push(Execution {
             id: ExecutionId(1),
             kind: ExecutionKind::Run,

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{self as api, ErrorCode, StdinAnswer, StdinRequest};
 use pinfold_lifecycle::{ExecutionId, SandboxId};
-use pinfold_provider::{Body, Fed, Feed, FeedError, Provider, ResizeError, TerminalSize};
+use pinfold_provider::{Fed, Feed, FeedError, InstanceId, Provider, ResizeError, TerminalSize};
 
 use super::{Failure, Service, body_of};
 
@@ -53,7 +53,7 @@ impl Service {
     }
 
     /// How much of it is accepted.
-    async fn feed_piece(&self, body: Body, id: ExecutionId, bytes: &[u8]) -> Result<usize, FeedError> {
+    async fn feed_piece(&self, body: InstanceId, id: ExecutionId, bytes: &[u8]) -> Result<usize, FeedError> {
         let nothing = Feed { at: 0, bytes: &[], close: false };
         let at = self.host.provider.feed(body, id, nothing).await?.accepted;
         let Fed { accepted, closed } =

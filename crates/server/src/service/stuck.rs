@@ -24,8 +24,8 @@ pub(crate) fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use pinfold_lifecycle::{
-        Ask, Cause, Context, Event, Generation, NodeId, Policy, SandboxId, ask, create,
-        quarantine_unreadable, step,
+        Cause, Context, Event, Generation, NodeId, Policy, Request, SandboxId, create, quarantine_unreadable,
+        request, step,
     };
 
     use super::*;
@@ -54,9 +54,9 @@ mod tests {
         let policy = Policy { stop_backoff_ms: vec![1_000], ..Policy::default() };
         let at = |ms| Context { now: NOON.after_ms(ms), ..context(&policy) };
         let sandbox = create(SandboxId(1), at(0)).sandbox;
-        let wish = Ask::Stop { cause: Cause::StoppedByUser, forced: false };
+        let wish = Request::Stop { cause: Cause::StoppedByUser, forced: false };
 
-        let first = ask(&sandbox, wish, at(0)).unwrap().sandbox;
+        let first = request(&sandbox, wish, at(0)).unwrap().sandbox;
         let deadline_ms = first.next_deadline().unwrap().ms_since(NOON);
         let between = step(&first, Event::TimePassed, at(deadline_ms)).sandbox;
         let second = step(&between, Event::TimePassed, at(deadline_ms + 1_000)).sandbox;

@@ -13,7 +13,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits, SpanProcessor};
 use pinfold_lifecycle::{Probed, SandboxId, Timestamp};
 use pinfold_metrics::word;
-use pinfold_provider::Body;
+use pinfold_provider::InstanceId;
 
 use super::clock::SpanClock;
 use super::operations::{Open, Operation};
@@ -68,7 +68,7 @@ impl Spans {
     }
 
     /// Tries a body. While a sandbox is created that is part of it.
-    pub(crate) async fn probing(&self, body: Body, probe: impl Future<Output = Probed>) -> Probed {
+    pub(crate) async fn probing(&self, body: InstanceId, probe: impl Future<Output = Probed>) -> Probed {
         let Some(tracing) = self.tracing() else { return probe.await };
         let parent =
             tracing.open().context_of(Operation::Create(body.sandbox)).unwrap_or_else(Context::current);

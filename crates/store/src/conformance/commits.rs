@@ -1,6 +1,6 @@
 //! Promises about commits: guarded by version and generation, whole or not at all.
 
-use pinfold_lifecycle::{Ask, Cause, Event, ExecutionId, Outcome, SandboxId, ask, step};
+use pinfold_lifecycle::{Cause, Event, ExecutionId, Outcome, Request, SandboxId, request, step};
 
 use super::Subject;
 use super::world::{World, change, command};
@@ -26,9 +26,9 @@ pub async fn a_commit_on_an_old_version_changes_nothing(subject: &dyn Subject) {
     let old = world.load(1).await;
     let current = world.step(1, Event::Launched { ticket: old.sandbox.last_ticket }).await;
     let before = (world.sandbox(1).await, world.store.changes(Seq(0)).await.unwrap());
-    let wish = Ask::Stop { cause: Cause::StoppedByUser, forced: true };
+    let wish = Request::Stop { cause: Cause::StoppedByUser, forced: true };
 
-    let late = change(ask(&old.sandbox, wish, world.ctx()).unwrap(), old.version);
+    let late = change(request(&old.sandbox, wish, world.ctx()).unwrap(), old.version);
     let answer = world.store.commit(late).await;
 
     assert!(matches!(answer, Err(CommitError::Conflict { current: told }) if told == current));
@@ -49,7 +49,7 @@ pub async fn a_lower_generation_does_not_land(subject: &dyn Subject) {
     let world = World::over(subject);
     world.live(1).await;
     let first = world.sandbox(1).await;
-    world.ask(1, Ask::Restart { cause: Cause::ProbeFailed }).await;
+    world.ask(1, Request::Restart { cause: Cause::ProbeFailed }).await;
     world.gone(1).await;
     let stored = world.load(1).await;
     assert!(stored.sandbox.generation() > first.generation());
@@ -102,7 +102,7 @@ pub async fn a_commit_that_is_refused_leaves_no_half_of_itself(subject: &dyn Sub
 pub async fn versions_are_never_used_again(subject: &dyn Subject) {
     let world = World::over(subject);
     let first = world.create(1).await;
-    world.ask(1, Ask::Forget).await;
+    world.ask(1, Request::Forget).await;
     let last = world.gone(1).await;
     assert!(world.store.load(SandboxId(1)).await.unwrap().is_none());
 
@@ -163,7 +163,7 @@ pub async fn what_is_to_be_forgotten_is_deleted_and_its_history_kept(subject: &d
     let world = World::over(subject);
     world.live(1).await;
     world.execute(1, 5).await;
-    world.ask(1, Ask::Forget).await;
+    world.ask(1, Request::Forget).await;
     assert!(world.sandbox(1).await.forget, "not before it is proven gone");
 
     world.gone(1).await;

@@ -1,6 +1,6 @@
 //! Promises about what is found without knowing its id: what is due, whose work it is, and what all add up to.
 
-use pinfold_lifecycle::{Ask, Event, Generation, Life, SandboxId, StopOutcome, Timestamp, Work};
+use pinfold_lifecycle::{EffectKind, Event, Generation, Life, Request, SandboxId, StopOutcome, Timestamp};
 
 use super::Subject;
 use super::world::{MEMORY_MB, NODE, NOON, OTHER_NODE, World};
@@ -48,12 +48,12 @@ pub async fn effects_follow_the_state(subject: &dyn Subject) {
     world.create(1).await;
     let launch = world.store.effects_of(NODE).await.unwrap();
     assert_eq!(launch, world.sandbox(1).await.effects());
-    assert!(matches!(launch[..], [ref effect] if effect.work == Work::Launch));
+    assert!(matches!(launch[..], [ref effect] if effect.work == EffectKind::Launch));
 
     let ticket = launch[0].duty.ticket;
     world.step(1, Event::Launched { ticket }).await;
     let probe = world.store.effects_of(NODE).await.unwrap();
-    assert!(matches!(probe[..], [ref effect] if effect.work == Work::Probe));
+    assert!(matches!(probe[..], [ref effect] if effect.work == EffectKind::Probe));
 
     world.end(1).await;
     assert_eq!(world.store.effects_of(NODE).await.unwrap(), []);
@@ -92,7 +92,7 @@ pub async fn what_a_node_leaves_is_what_it_owns_or_works_for(subject: &dyn Subje
     assert_eq!(of_one, [SandboxId(1), SandboxId(2)]);
     assert_eq!(of_other, [SandboxId(2), SandboxId(3)]);
     let (dead, rebooted) = (NODE, false);
-    other.ask(1, Ask::Adopt { dead, rebooted }).await;
+    other.ask(1, Request::Adopt { dead, rebooted }).await;
     assert_eq!(world.store.left_by(NODE).await.unwrap(), [SandboxId(2)]);
 }
 
@@ -129,7 +129,7 @@ pub async fn totals_are_the_sum_over_all_sandboxes(subject: &dyn Subject) {
         world.live(id).await;
     }
     world.end(2).await;
-    world.ask(3, Ask::Forget).await;
+    world.ask(3, Request::Forget).await;
     world.gone(3).await;
 
     let totals = world.store.totals().await.unwrap();
@@ -147,12 +147,12 @@ pub async fn what_was_attested_is_counted_apart(subject: &dyn Subject) {
     world.live(2).await;
     world.end(2).await;
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, true);
-    world.ask(1, Ask::Stop { cause, forced }).await;
+    world.ask(1, Request::Stop { cause, forced }).await;
     let (ticket, outcome) = (world.ticket(1).await, StopOutcome::Unknown { why: "no answer".into() });
     world.step(1, Event::Stopped { ticket, outcome }).await;
 
     let (by, reason) = ("operator".into(), "the host is scrap".into());
-    world.ask(1, Ask::Attest { by, reason }).await;
+    world.ask(1, Request::Attest { by, reason }).await;
 
     let totals = world.store.totals().await.unwrap();
     assert_eq!((totals.created, totals.destroyed, totals.attested), (2, 2, 1));
@@ -163,7 +163,7 @@ pub async fn a_stray_is_one_more_created_and_destroyed(subject: &dyn Subject) {
     world.live(1).await;
     world.end(1).await;
     let generation = Generation(9);
-    world.ask(1, Ask::LeaseStray { generation }).await;
+    world.ask(1, Request::LeaseStray { generation }).await;
     let found = world.store.totals().await.unwrap();
 
     world.gone(1).await;

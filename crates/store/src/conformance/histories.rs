@@ -1,6 +1,6 @@
 //! Promises about the history, and about learning from it what others have changed.
 
-use pinfold_lifecycle::{Ask, Event, Fact, SandboxId};
+use pinfold_lifecycle::{Event, Fact, Request, SandboxId};
 
 use super::Subject;
 use super::world::{NODE, NOON, World};
@@ -76,7 +76,7 @@ pub async fn a_change_without_a_record_is_a_change_too(subject: &dyn Subject) {
 pub async fn a_forgotten_sandbox_is_among_the_changes(subject: &dyn Subject) {
     let world = World::over(subject);
     world.live(1).await;
-    world.ask(1, Ask::Forget).await;
+    world.ask(1, Request::Forget).await;
     let seen = world.store.changes(Seq(0)).await.unwrap().seen;
     world.gone(1).await;
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Cause, Event, Policy, Probed, SandboxId, Scarcity, Spec, Totals, ask, create_pooled,
+    AdmissionLimits, Cause, Event, Policy, Probed, Request, SandboxId, Scarcity, Spec, Totals, create_pooled,
+    request,
 };
 
 use super::Subject;
@@ -42,7 +43,7 @@ impl World {
         let wanted = Spec { name: Some(name.into()), ..spec(id) };
         let policy = Policy { max_life_ms: 7_000_000, ..self.policy.clone() };
         let ctx = pinfold_lifecycle::Context { policy: &policy, ..self.ctx() };
-        let turn = ask(&sandbox, Ask::Claim { shape: Box::new(wanted.shape()) }, ctx).unwrap();
+        let turn = request(&sandbox, Request::Claim { shape: Box::new(wanted.shape()) }, ctx).unwrap();
         let key = key.map(|key| IdempotencyKey {
             key: key.into(),
             request: name.into(),
@@ -200,7 +201,7 @@ pub async fn a_pool_is_filled_to_its_size_by_any_number_of_nodes(subject: &dyn S
     assert_eq!(filled, 3);
     let waiting = world.store.waiting(&spec(1).shape(), None, 9).await.unwrap();
     assert_eq!(waiting.iter().map(Row::id).collect::<Vec<_>>().len(), 3);
-    world.ask(waiting[0].id().0, Ask::GiveUp { cause: Cause::Cancelled }).await;
+    world.ask(waiting[0].id().0, Request::GiveUp { cause: Cause::Cancelled }).await;
     assert!(world.store.fill(world.pooled(200), 3, NO_LIMITS).await.is_ok());
 }
 
@@ -223,7 +224,7 @@ pub async fn what_ends_unclaimed_was_never_a_sandbox(subject: &dyn Subject) {
     world.waits(2).await;
 
     world.end(1).await;
-    world.ask(2, Ask::Forget).await;
+    world.ask(2, Request::Forget).await;
     world.gone(2).await;
 
     assert_eq!(sums(&world.totals().await), (0, 0, 0));
@@ -247,6 +248,6 @@ pub async fn what_waits_is_found_by_its_shape_the_oldest_first(subject: &dyn Sub
         (vec![1, 2, 3], vec![1, 2], vec![2, 3])
     );
     assert!(world.store.waiting(&Spec::default().shape(), None, 9).await.unwrap().is_empty());
-    world.ask(1, Ask::GiveUp { cause: Cause::Cancelled }).await;
+    world.ask(1, Request::GiveUp { cause: Cause::Cancelled }).await;
     assert_eq!(ids(None, 9).await, [2, 3]);
 }

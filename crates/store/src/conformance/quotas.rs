@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pinfold_lifecycle::{AdmissionLimits, Ask, Asker, Generation, Quota, QuotaKey, Scarcity, Spec, TokenId};
+use pinfold_lifecycle::{
+    AdmissionLimits, Asker, Generation, Quota, QuotaKey, Request, Scarcity, Spec, TokenId,
+};
 
 use super::Subject;
 use super::world::{World, spec};
@@ -63,7 +65,7 @@ pub async fn a_quota_is_freed_by_proof_alone(subject: &dyn Subject) {
     let world = World::over(subject);
     world.store.create(world.with_quota(1, team(), 1), NO_LIMITS).await.unwrap();
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    world.ask(1, Ask::Stop { cause, forced }).await;
+    world.ask(1, Request::Stop { cause, forced }).await;
 
     let early = world.store.create(world.with_quota(2, team(), 1), NO_LIMITS).await;
     world.gone(1).await;
@@ -77,7 +79,7 @@ pub async fn a_stray_takes_its_quota_again(subject: &dyn Subject) {
     let world = World::over(subject);
     world.store.create(world.with_quota(1, team(), 1), NO_LIMITS).await.unwrap();
     world.end(1).await;
-    world.ask(1, Ask::LeaseStray { generation: Generation(1) }).await;
+    world.ask(1, Request::LeaseStray { generation: Generation(1) }).await;
 
     let refused = world.store.create(world.with_quota(2, team(), 1), NO_LIMITS).await;
     world.gone(1).await;
@@ -90,7 +92,7 @@ pub async fn a_stray_takes_its_quota_again(subject: &dyn Subject) {
 pub async fn what_is_forgotten_is_counted_no_more(subject: &dyn Subject) {
     let world = World::over(subject);
     world.store.create(world.with_quota(1, team(), 1), NO_LIMITS).await.unwrap();
-    world.ask(1, Ask::Forget).await;
+    world.ask(1, Request::Forget).await;
     world.gone(1).await;
 
     assert!(world.store.create(world.with_quota(2, team(), 1), NO_LIMITS).await.is_ok());

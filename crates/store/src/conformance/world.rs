@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Ask, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Finding,
-    Limits, NodeId, Policy, Probed, Receipt, ReceiptCheck, Sandbox, SandboxId, Spec, StopOutcome, Ticket,
-    Timestamp, Transition, ask, create, step,
+    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Fence, Finding,
+    Limits, NodeId, Policy, Probed, Receipt, ReceiptCheck, Request, Sandbox, SandboxId, Spec, StopOutcome,
+    Timestamp, Transition, create, request, step,
 };
 
 use super::Subject;
@@ -96,9 +96,9 @@ impl World {
     }
 
     /// Loads, grants a wish and commits.
-    pub async fn ask(&self, id: u128, wish: Ask) -> Version {
+    pub async fn ask(&self, id: u128, wish: Request) -> Version {
         let Stored { sandbox, version, .. } = self.load(id).await;
-        self.commit(ask(&sandbox, wish, self.ctx()).unwrap(), version).await
+        self.commit(request(&sandbox, wish, self.ctx()).unwrap(), version).await
     }
 
     pub async fn execute(&self, id: u128, execution: u128) -> Version {
@@ -109,7 +109,7 @@ impl World {
 
     pub fn execution(&self, sandbox: &Sandbox, execution: u128, version: Version) -> Change {
         let id = ExecutionId(execution);
-        let wish = Ask::Execute {
+        let wish = Request::Execute {
             id,
             kind: ExecutionKind::Run,
             limits: ExecutionLimits::default(),
@@ -118,7 +118,7 @@ impl World {
         let command = Arc::new(command(execution));
         Change {
             commands: vec![NewExecution { id, command }],
-            ..change(ask(sandbox, wish, self.ctx()).unwrap(), version)
+            ..change(request(sandbox, wish, self.ctx()).unwrap(), version)
         }
     }
 
@@ -134,7 +134,7 @@ impl World {
     /// Ends a sandbox and proves it gone.
     pub async fn end(&self, id: u128) -> Version {
         let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-        self.ask(id, Ask::Stop { cause, forced }).await;
+        self.ask(id, Request::Stop { cause, forced }).await;
         self.gone(id).await
     }
 
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// The ticket of the last question that the sandbox asked.
-    pub async fn ticket(&self, id: u128) -> Ticket {
+    pub async fn ticket(&self, id: u128) -> Fence {
         self.sandbox(id).await.last_ticket
     }
 }

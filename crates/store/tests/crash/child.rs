@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    Ask, Event, ExecutionState, Lease, Life, Outcome, Probed, Sandbox, SandboxId, StopOutcome,
+    Event, ExecutionState, Lease, Life, Outcome, Probed, Request, Sandbox, SandboxId, StopOutcome,
 };
-use pinfold_lifecycle::{ask, step};
+use pinfold_lifecycle::{request, step};
 use pinfold_store::conformance::world::{NODE, NOON, World, change, receipt};
 use pinfold_store::{Change, CommitError, CreateError, Row, SqliteStore, StoreError, Stored, Version};
 
@@ -125,7 +125,7 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
     let Stored { sandbox, version, .. } = stored;
     let ticket = sandbox.last_ticket;
     let fact = |event| change(step(&sandbox, event, world.ctx()), version);
-    let wish = |wish| change(ask(&sandbox, wish, world.ctx()).unwrap(), version);
+    let wish = |wish| change(request(&sandbox, wish, world.ctx()).unwrap(), version);
     match (&sandbox.life, &sandbox.lease) {
         (_, Lease::Starting { step, .. }) => match step {
             pinfold_lifecycle::StartStep::Launch => fact(Event::Launched { ticket }),
@@ -137,8 +137,8 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
                 execute(world, &sandbox, version, token)
             }
             // Every other sandbox is forgotten at its end.
-            None if sandbox.id.0 % 2 == 1 => wish(Ask::Forget),
-            None => wish(Ask::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false }),
+            None if sandbox.id.0 % 2 == 1 => wish(Request::Forget),
+            None => wish(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false }),
         },
         (_, Lease::Stopping { .. }) => fact(Event::Stopped {
             ticket,
@@ -148,7 +148,7 @@ async fn next(world: &World, stored: Stored, token: &str) -> Change {
     }
 }
 
-fn running(sandbox: &Sandbox, ticket: pinfold_lifecycle::Ticket) -> Option<Event> {
+fn running(sandbox: &Sandbox, ticket: pinfold_lifecycle::Fence) -> Option<Event> {
     let execution = sandbox.executions.first()?;
     Some(match execution.state {
         ExecutionState::Starting { .. } => Event::ExecutionStarted { ticket, execution: execution.id },

@@ -17,7 +17,7 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_provider::{Body, Exec, ExecError, Files, Provider, Start, StartPermit, Whole};
+use pinfold_provider::{Exec, ExecError, Files, InstanceId, Provider, Start, StartPermit, Whole};
 
 use crate::entry::Verdict;
 use crate::outside::Outside;
@@ -36,7 +36,7 @@ const CANARY: &str = "of the host";
 
 pub(crate) struct Stage {
     pub(crate) provider: LinuxProvider,
-    pub(crate) body: Body,
+    pub(crate) body: InstanceId,
     pub(crate) outside: Arc<Outside>,
     pub(crate) directory: tempfile::TempDir,
     pub(crate) instance: u128,
@@ -86,7 +86,7 @@ impl Stage {
         furnish().map_err(|error| error.to_string())?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let instance = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
-        let body = Body { sandbox: SandboxId(instance & 0xffff_ffff), generation: Generation(1) };
+        let body = InstanceId { sandbox: SandboxId(instance & 0xffff_ffff), generation: Generation(1) };
         let provider = open(&path.join("data"), instance, &[])?;
         let outside = outside.clone();
         Ok(Self {

@@ -7,8 +7,9 @@ use pinfold_lifecycle::{
     Evidence, ExecutionId, Finding, Outcome, Probed, Receipt, ReceiptCheck, SandboxId, StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Body, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Killed,
-    Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage, WaitError,
+    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
+    Killed, Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage,
+    WaitError,
 };
 
 use super::Guard;
@@ -33,7 +34,7 @@ impl StartPermit for GatedPermit<'_> {
 }
 
 /// What a stop would prove if it had looked.
-fn without_a_look(body: Body) -> StopOutcome {
+fn without_a_look(body: InstanceId) -> StopOutcome {
     let check = |kind: &str| ReceiptCheck {
         kind: kind.into(),
         result: Finding::Absent,
@@ -70,51 +71,51 @@ impl Provider for GatedProvider {
         self.gates.around(Call::Observe, self.inner.observe(sandbox)).await
     }
 
-    async fn probe(&self, body: Body) -> Probed {
+    async fn probe(&self, body: InstanceId) -> Probed {
         self.gates.around(Call::Probe, self.inner.probe(body)).await
     }
 
-    async fn ping(&self, body: Body) -> Probed {
+    async fn ping(&self, body: InstanceId) -> Probed {
         self.inner.ping(body).await
     }
 
-    async fn exec(&self, body: Body, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
         self.gates.around(Call::Exec, self.inner.exec(body, exec)).await
     }
 
-    async fn wait(&self, body: Body, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         self.gates.around(Call::Wait, self.inner.wait(body, execution)).await
     }
 
-    async fn kill(&self, body: Body, execution: ExecutionId) -> Killed {
+    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
         self.gates.around(Call::Kill, self.inner.kill(body, execution)).await
     }
 
-    async fn signal(&self, body: Body, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
         self.inner.signal(body, execution, signal).await
     }
 
-    async fn feed(&self, body: Body, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
         self.inner.feed(body, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: Body,
+        body: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.inner.resize(body, execution, size).await
     }
 
-    async fn stop(&self, body: Body, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
         if self.without == Some(Guard::Look) {
             return without_a_look(body);
         }
         self.gates.around(Call::Stop, self.inner.stop(body, grace_ms)).await
     }
 
-    async fn usage(&self, body: Body) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
         self.inner.usage(body).await
     }
 
@@ -122,7 +123,7 @@ impl Provider for GatedProvider {
         self.inner.capacity().await
     }
 
-    async fn keep_alive(&self, body: Body, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
         self.gates.around(Call::Extend, self.inner.keep_alive(body, ends_at)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{Command, ExecutionId, ExecutionLimits, Generation, Limits, SandboxId, Spec};
-use pinfold_provider::{Body, Exec, Provider, Start, StartPermit};
+use pinfold_provider::{Exec, InstanceId, Provider, Start, StartPermit};
 
 use super::Ground;
 
@@ -25,7 +25,7 @@ impl Ground {
             orphans.insert(sandbox);
             sandbox
         };
-        let body = Body { sandbox, generation: Generation(1) };
+        let body = InstanceId { sandbox, generation: Generation(1) };
         let limits = Limits { memory_mb: Some(64), ..Limits::default() };
         let spec = Spec { limits, ..Spec::default() };
         let ends_at = host.clock.now().after_ms(120_000);
@@ -41,7 +41,7 @@ impl Ground {
 
     /// Removes the first body of a sandbox behind the server's back.
     pub(crate) async fn take_away(&self, sandbox: &str) {
-        let body = Body { sandbox: sandbox.parse().unwrap(), generation: Generation(1) };
+        let body = InstanceId { sandbox: sandbox.parse().unwrap(), generation: Generation(1) };
         self.service.host().provider.stop(body, 0).await;
     }
 }

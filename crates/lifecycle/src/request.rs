@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum Request {
     /// Run a command. `may_queue`: wait for a place if all are taken.
     Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
     /// End one execution.
@@ -63,33 +63,33 @@ pub enum Refusal {
 }
 
 /// Takes in a wish.
-pub fn ask(sandbox: &Sandbox, wish: Ask, ctx: Context<'_>) -> Result<Transition, Refusal> {
+pub fn request(sandbox: &Sandbox, wish: Request, ctx: Context<'_>) -> Result<Transition, Refusal> {
     let mut turn = Turn::begin(sandbox, ctx);
     turn.grant(wish)?;
     Ok(turn.finish())
 }
 
 impl Turn<'_> {
-    fn grant(&mut self, wish: Ask) -> Result<(), Refusal> {
+    fn grant(&mut self, wish: Request) -> Result<(), Refusal> {
         match wish {
-            Ask::Execute { id, kind, limits, may_queue } => {
+            Request::Execute { id, kind, limits, may_queue } => {
                 self.must_be_wanted()?;
                 self.must_not_wait_in_pool()?;
                 self.ask_execution(id, kind, limits, may_queue)?;
             }
-            Ask::Cancel { id, cause } => self.cancel(id, cause)?,
-            Ask::Stop { cause, forced } => self.stop(cause, forced),
-            Ask::Forget => self.forget(),
-            Ask::Restart { cause } => self.restart(cause)?,
-            Ask::KeepAlive => {
+            Request::Cancel { id, cause } => self.cancel(id, cause)?,
+            Request::Stop { cause, forced } => self.stop(cause, forced),
+            Request::Forget => self.forget(),
+            Request::Restart { cause } => self.restart(cause)?,
+            Request::KeepAlive => {
                 self.must_be_wanted()?;
                 self.keep_alive();
             }
-            Ask::Claim { shape } => self.claim(&shape)?,
-            Ask::GiveUp { cause } => self.give_up(cause)?,
-            Ask::Attest { by, reason } => self.attest(by, reason)?,
-            Ask::Adopt { dead, rebooted } => self.adopt(dead, rebooted),
-            Ask::LeaseStray { generation } => self.lease_stray(generation)?,
+            Request::Claim { shape } => self.claim(&shape)?,
+            Request::GiveUp { cause } => self.give_up(cause)?,
+            Request::Attest { by, reason } => self.attest(by, reason)?,
+            Request::Adopt { dead, rebooted } => self.adopt(dead, rebooted),
+            Request::LeaseStray { generation } => self.lease_stray(generation)?,
         }
         Ok(())
     }
