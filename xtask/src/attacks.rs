@@ -1,5 +1,5 @@
-//! Hostile programs in real sandboxes. Built alone, because the guards that can be taken out of these sandboxes would
-//! get into every other program of the same build.
+//! Runs hostile programs in real sandboxes. Built separately, because its feature that disables guards would
+//! otherwise be enabled in every other program of the same build.
 
 use anyhow::Result;
 

@@ -1,10 +1,10 @@
-//! Benchmarks by name. Each is a program of its own that prints its table.
+//! Runs benchmarks by name. Each is its own program that prints a table.
 
 use anyhow::Result;
 
 use crate::cargo;
 
-/// A benchmark's name, the package it is in, and what its program is told.
+/// A benchmark's name, its package, and the arguments of its program.
 type Bench = (&'static str, &'static str, &'static [&'static str]);
 
 const BENCHES: &[Bench] = &[
@@ -17,10 +17,10 @@ const BENCHES: &[Bench] = &[
     ("api", SANDBOX, &["api"]),
     ("stop-across", SANDBOX, &["stop-across"]),
     ("monitoring", SANDBOX, &["monitoring"]),
-    ("cleanup", "pinfold-crowd", &["bench"]),
+    ("cleanup", "pinfold-cleanup-e2e", &["bench"]),
 ];
 
-/// It also runs the program as users have it, which it finds beside itself.
+/// This benchmark also runs the `pinfold` program, which it finds beside itself.
 const SANDBOX: &str = "pinfold-bench-sandbox";
 const BUILD_PROGRAM: &[&str] = &["build", "--release", "--locked", "--quiet", "--package", "pinfold-cli"];
 
@@ -28,7 +28,7 @@ const BUILD_PROGRAM: &[&str] = &["build", "--release", "--locked", "--quiet", "-
 pub(crate) struct Options {
     /// Which benchmark; without a name the known ones are listed
     name: Option<String>,
-    /// What the benchmark itself is told
+    /// Arguments of the benchmark
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the repository. Asked for at run time, so that a copied checkout checks itself.
+/// The root of the repository, determined at run time, so that a copied checkout checks itself.
 pub(crate) fn repository_root() -> PathBuf {
     let own_crate =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
@@ -14,7 +14,7 @@ pub(crate) fn repository_root() -> PathBuf {
     own_crate.parent().map(Path::to_path_buf).unwrap_or(own_crate)
 }
 
-/// The cargo that runs us, so that a chosen toolchain stays chosen.
+/// The cargo that started this program, so that a chosen toolchain stays chosen.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -22,13 +22,13 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs cargo with its output on our terminal. Says whether it succeeded.
+/// Runs cargo with its output on our terminal. Whether it succeeded.
 pub(crate) fn succeeds(arguments: &[&str]) -> Result<bool> {
     let status = command(arguments).status().with_context(|| could_not_run(arguments))?;
     Ok(status.success())
 }
 
-/// What cargo printed. A cargo that failed is an error.
+/// Cargo's output. A failure is an error.
 pub(crate) fn output(arguments: &[&str]) -> Result<String> {
     let output =
         command(arguments).stderr(Stdio::inherit()).output().with_context(|| could_not_run(arguments))?;

@@ -1,5 +1,5 @@
-//! Faults around real sandboxes, with the program as it is built for the tests: a server under load with one fault in
-//! each round, the walk along all points at which it can die, and the killing of makers without a server.
+//! Fault injection around real sandboxes: a server under load with one fault per round, the walk through all
+//! failpoints, and the killing of makers without a server.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,16 +18,16 @@ pub(crate) struct Options {
     /// The seed of the first round; it decides the fault, its moment and the load
     #[arg(long)]
     seed: Option<u64>,
-    /// Kill makers of sandboxes that have no server, and let `pinfold reconcile` clean up
+    /// Kill processes that create sandboxes without a server, and let `pinfold reconcile` clean up
     #[arg(long, conflicts_with = "points")]
     makers: bool,
-    /// Kill create, exec, cancel, stop and reconcile at each of their points, and whoever takes over
+    /// Crash create, exec, cancel, stop and reconcile at each of their failpoints, and each recovering server too
     #[arg(long)]
     points: bool,
     /// Only one of these, by its name
     #[arg(long, requires = "points")]
     operation: Option<String>,
-    /// Go on after a round that failed
+    /// Continue after a failed round
     #[arg(long)]
     go_on: bool,
     /// Where to put the store and the log of rounds that failed
@@ -42,11 +42,11 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let programs = programs()?;
     let mut command = Command::new(programs.join("pinfold-chaos"));
     if options.points {
-        command.arg("points");
+        command.arg("failpoints");
         command.args(options.operation.iter().flat_map(|operation| ["--operation", operation]));
         return succeeds(&mut command);
     }
-    command.arg(if options.makers { "run" } else { "storm" }).arg("--pinfold").arg(programs.join("pinfold"));
+    command.arg(if options.makers { "run" } else { "faults" }).arg("--pinfold").arg(programs.join("pinfold"));
     command.args(["--rounds", &options.rounds.to_string()]);
     if let Some(seed) = options.seed {
         command.args(["--seed", &seed.to_string()]);
@@ -68,12 +68,12 @@ pub(crate) fn hundred_makers() -> Result<bool> {
     run(&Options { makers: true, ..some(100) })
 }
 
-/// There are sixteen faults, which come in turn: a fault that missed once has another round.
+/// There are sixteen faults, in rotation: each fault that missed has a second round.
 pub(crate) fn every_fault_twice() -> Result<bool> {
     run(&some(32))
 }
 
-/// Of all operations the one with the fewest points.
+/// The operation with the fewest failpoints.
 pub(crate) fn every_point_of_a_stop() -> Result<bool> {
     run(&Options { points: true, operation: Some("stop".into()), ..some(0) })
 }
@@ -82,7 +82,7 @@ fn some(rounds: u64) -> Options {
     Options { rounds, seed: None, makers: false, points: false, operation: None, go_on: false, keep: None }
 }
 
-/// Cargo puts what it builds beside what runs here.
+/// Cargo puts the programs beside this one.
 fn programs() -> Result<PathBuf> {
     let own = std::env::current_exe().context("could not find this program's own file")?;
     Ok(own.parent().context("this program is nowhere")?.to_owned())

@@ -8,7 +8,7 @@ pub(crate) const FORMATTING: &[&str] = &["fmt", "--all", "--check"];
 pub(crate) const CLIPPY: &[&str] =
     &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
-/// Runs both, so that one call shows all there is to repair.
+/// Runs both, so that one call shows everything to fix.
 pub(crate) fn run() -> Result<bool> {
     let mut failed = Vec::new();
     for (name, arguments) in [("formatting", FORMATTING), ("clippy", CLIPPY)] {

@@ -32,23 +32,23 @@ enum Task {
     Lint,
     /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
     Tidy,
-    /// Try hostile programs in real sandboxes and print what held
+    /// Run hostile programs in real sandboxes and print which guards held
     Attacks(attacks::Options),
     /// Run the tests of the Linux provider on an emulated machine that has nothing but cgroup v2
     V2,
-    /// Cut the power of an emulated machine whose server is at work, start it again, and look for what is lost
+    /// Cut the power of an emulated machine with a server under load, restart it, and check for lost data
     Power(test::PowerOptions),
-    /// Ask a real server everything that its description of its API allows, and much that it does not
+    /// Test a real server against its OpenAPI description, with valid and invalid requests
     Api(test::ApiOptions),
-    /// Have Prometheus judge the rules in `deploy/`, and read a real server
+    /// Check the rules in `deploy/` with Prometheus, and scrape a real server
     Prometheus,
     /// Run one benchmark and print its table
     Bench(bench::Options),
-    /// Simulate a store, nodes, users and misfortunes, all decided by a seed
+    /// Simulate a store, nodes, users and faults, all decided by a seed
     Sim(sim::Options),
-    /// Make things go wrong around a real server with real sandboxes, and look at what is left
+    /// Inject faults around a real server with real sandboxes, and check what is left
     Chaos(chaos::Options),
-    /// Watch a busy server for a long time, see whether anything grows, and draw it
+    /// Run a server under load for a long time, and plot whether anything grows
     Soak(soak::Options),
 }
 

@@ -1,4 +1,4 @@
-//! The simulator, built in release and told what to run.
+//! Runs the simulator in a release build.
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     /// Run only this seed, and print its whole trace
     #[arg(long)]
     seed: Option<u64>,
-    /// Take this guard of the lifecycle out, to see that the simulator notices
+    /// Disable this guard of the lifecycle, to see that the simulator notices
     #[arg(long)]
     without: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The long watch over a busy server, with the program as users have it.
+//! Runs the soak test with the release build of the program.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,13 +13,12 @@ const BUILD: &[&str] =
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// What the watch itself is told, such as `--help`
+    /// Options of the soak test, such as `--help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Comes back only if it could not begin: the watch takes the place of this process, so that whoever interrupts it
-/// interrupts that.
+/// Returns only on failure: the soak test replaces this process, so that it gets the signals sent to it.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     if !cargo::succeeds(BUILD)? {
         return Ok(false);

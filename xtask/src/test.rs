@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(total.failed == 0 && (complete || !options.all))
 }
 
-/// The stage on a machine of its own, alone.
+/// Runs only the stage on the emulated machine.
 pub(crate) fn run_v2() -> Result<bool> {
     v2::run_alone()
 }

@@ -1,5 +1,5 @@
-//! What must hold in this repository and what no compiler checks. Each check is a function with a
-//! sentence for a name; all run by `cargo xtask tidy`, and each is an ordinary test as well.
+//! Repository checks that no compiler makes. Each check is a function with a sentence for a name; all run by
+//! `cargo xtask tidy`, and each is an ordinary test as well.
 
 mod arrows;
 mod documents;
@@ -7,12 +7,13 @@ mod headers;
 mod leftovers;
 mod markdown;
 mod names;
+mod plain_words;
 mod purity;
 mod repository;
 mod sizes;
 mod standalone;
 mod traps;
-mod words;
+mod whole_words;
 
 use std::fmt;
 
@@ -80,9 +81,11 @@ checks! {
     purity::what_is_pure_touches_nothing_outside,
     standalone::the_repository_stands_alone,
     traps::every_trap_has_its_test,
+    plain_words::no_old_name_is_left,
+    plain_words::comments_and_documents_name_who_acts,
 }
 
-/// Says whether every check holds, after showing what does not.
+/// Whether every check holds. Prints what does not.
 pub(crate) fn run() -> Result<bool> {
     let repository = Repository::read(&cargo::repository_root())?;
     let mut failed = 0;
@@ -92,7 +95,7 @@ pub(crate) fn run() -> Result<bool> {
             continue;
         }
         failed += 1;
-        println!("tidy: not so: {}", name.replace('_', " "));
+        println!("tidy: failed: {}", name.replace('_', " "));
         for problem in problems {
             println!("  {problem}");
         }

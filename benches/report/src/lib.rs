@@ -2,10 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
-mod figures;
 mod machine;
+mod measurements;
 mod verdict;
 
-pub use figures::{Figures, milliseconds, now};
 pub use machine::{cpu_time, cpu_time_of_all, describe, memory};
+pub use measurements::{Measurements, milliseconds, now};
 pub use verdict::{at_least, at_most};

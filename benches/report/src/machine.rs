@@ -23,7 +23,7 @@ pub fn cpu_time() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// What the whole machine has used so far, whoever used it.
+/// CPU time used by the whole machine so far.
 pub fn cpu_time_of_all() -> Result<Duration> {
     const TICK_MS: u64 = 10;
     let text = fs::read_to_string("/proc/stat").context("could not read `/proc/stat`")?;

@@ -15,7 +15,7 @@ fn verdict(met: bool, what: &str, reached: f64, target: &str, unit: &str) {
     println!("{word}: {what}: {}{unit}, target {target}{unit}", digits(reached));
 }
 
-/// As many as tell a miss from a hit.
+/// Enough digits to tell a miss from a pass.
 fn digits(figure: f64) -> String {
     let text = if figure.abs() < 1.0 { format!("{figure:.3}") } else { format!("{figure:.2}") };
     match text.contains('.') {

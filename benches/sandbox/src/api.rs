@@ -1,7 +1,7 @@
-//! `api`: create, exec and delete over HTTP, next to Docker's Engine API and to the engine without HTTP; lists and sums
-//! with a thousand sandboxes; and a server at rest.
+//! `api`: create, exec and delete over HTTP, compared with Docker's Engine API and with the engine without HTTP;
+//! lists and totals with a thousand sandboxes; and an idle server.
 
-pub(crate) mod caller;
+pub(crate) mod connection;
 mod contestants;
 pub(crate) mod server;
 
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pinfold_bench_report::{Figures, at_least, at_most, milliseconds, now};
+use pinfold_bench_report::{Measurements, at_least, at_most, milliseconds, now};
 
 use crate::Session;
 use crate::host::{Host, directory_on_disk};
-use crate::peers::{Docker, Programs, Traces};
-use crate::table::{print_figures, print_header, print_titles, ratio};
+use crate::peers::{Docker, LeftoverCgroups, Programs};
+use crate::table::{print_header, print_measurements, print_titles, ratio};
 use contestants::Contestant;
 use server::Server;
 
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const TURNS: usize = 4;
-/// Docker takes so long that it is run so many times less.
+/// Docker gets this many fewer runs.
 const SLOW: usize = 10;
 const TO_DOCKER: f64 = 20.0;
 const JUDGED_CLIENTS: usize = 8;
@@ -34,16 +34,16 @@ const IDLE_PERCENT: f64 = 2.0;
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(session: &Session) -> Result<()> {
-    let _traces = Traces;
+    let _traces = LeftoverCgroups;
     let directory = directory_on_disk()?;
-    let docker = Docker::begin(&Programs::fetch()?, directory.path(), &Traces)?;
+    let docker = Docker::begin(&Programs::fetch()?, directory.path(), &LeftoverCgroups)?;
     let host = Arc::new(session.runtime.block_on(Host::begin())?);
     print_header(
         "create, exec, delete, one after the other; Pinfold with limits, probes and a durable receipt, over HTTP on TCP; \
          docker over its unix socket, no network, no limits; all clients in this one process",
         session,
     )?;
-    let measured = rest(session).and_then(|()| rates(session, &host, docker.as_ref()));
+    let measured = measure_idle_server(session).and_then(|()| rates(session, &host, docker.as_ref()));
     let ended = session.runtime.block_on(host.end());
     measured?;
     ended?;
@@ -51,9 +51,9 @@ pub(crate) fn run(session: &Session) -> Result<()> {
     many(session)
 }
 
-/// A server without a sandbox.
-fn rest(session: &Session) -> Result<()> {
-    let (mut begin, mut resident) = (Figures::default(), 0.0_f64);
+/// An idle server without sandboxes.
+fn measure_idle_server(session: &Session) -> Result<()> {
+    let (mut begin, mut resident) = (Measurements::default(), 0.0_f64);
     for _ in 0..if session.quick { 3 } else { 10 } {
         let server = session.runtime.block_on(Server::begin())?;
         begin.add(server.began);
@@ -61,7 +61,7 @@ fn rest(session: &Session) -> Result<()> {
         server.end()?;
     }
     print_titles("");
-    print_figures("from start to the first /healthz", &begin);
+    print_measurements("from start to the first /healthz", &begin);
     at_most("start to /healthz, p50", begin.p50().as_secs_f64() * 1e3, BEGIN_MS, " ms");
     at_most("resident at rest", resident, REST_MIB, " MiB");
     println!();
@@ -81,8 +81,8 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
     println!("{:<44}{:>8}{:>12}{:>12}{:>12}", "", "clients", "p50 ms", "p99 ms", "per second");
     let (mut medians, mut judged) = (Vec::new(), Vec::new());
     for clients in CLIENTS {
-        let mut taken = vec![Taken::default(); contestants.len()];
-        // In turns, so that whatever else the machine does meets all of them.
+        let mut taken = vec![BatchTimes::default(); contestants.len()];
+        // Interleaved, so that other load on the machine affects all of them alike.
         for turn in 0..TURNS {
             for ((contestant, slow), taken) in contestants.iter().zip(&mut taken) {
                 session.interrupt.check()?;
@@ -91,7 +91,7 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
                 taken.add(batch(session, contestant, own, clients)?);
             }
         }
-        for ((contestant, _), Taken { figures, lives, time }) in contestants.iter().zip(&taken) {
+        for ((contestant, _), BatchTimes { figures, lives, time }) in contestants.iter().zip(&taken) {
             let (p50, p99) = (milliseconds(figures.p50()), milliseconds(figures.p99()));
             let rate = lives / time.as_secs_f64();
             println!("{:<44}{clients:>8}{p50:>12}{p99:>12}{rate:>12.1}", contestant.name());
@@ -115,15 +115,15 @@ fn rates(session: &Session, host: &Arc<Host>, docker: Option<&Docker>) -> Result
     server.end()
 }
 
-/// What some batches came to.
+/// Times of several batches.
 #[derive(Clone, Default)]
-struct Taken {
-    figures: Figures,
+struct BatchTimes {
+    figures: Measurements,
     lives: f64,
     time: Duration,
 }
 
-impl Taken {
+impl BatchTimes {
     fn add(&mut self, (lives, time): (Vec<Duration>, Duration)) {
         #[expect(clippy::cast_precision_loss, reason = "thousands at the most")]
         let count = lives.len() as f64;
@@ -133,7 +133,7 @@ impl Taken {
     }
 }
 
-/// So many lives, so many clients; and how long all of them took together.
+/// Runs so many cycles with so many clients. Returns their times and the total.
 fn batch(
     session: &Session,
     contestant: &Contestant,
@@ -157,17 +157,17 @@ fn batch(
     })
 }
 
-/// Reading about a thousand sandboxes.
+/// Reads with a thousand sandboxes.
 fn many(session: &Session) -> Result<()> {
     let count = if session.quick { MANY / 10 } else { MANY };
     let server = session.runtime.block_on(Server::begin())?;
     let (address, token) = (server.address, server.token.clone());
     let read = session.run(async move {
-        let mut caller = caller::Caller::tcp(address, &token).await?;
+        let mut caller = connection::Connection::tcp(address, &token).await?;
         let makers = (0..8).map(|maker| {
             let (own, token) = (count / 8 + usize::from(maker < count % 8), token.clone());
             tokio::spawn(async move {
-                let mut caller = caller::Caller::tcp(address, &token).await?;
+                let mut caller = connection::Connection::tcp(address, &token).await?;
                 for _ in 0..own {
                     caller.create().await?;
                 }
@@ -179,10 +179,10 @@ fn many(session: &Session) -> Result<()> {
         }
         let mut figures = Vec::new();
         for path in ["/api/sandbox/list?limit=100", "/api/sandbox/list?limit=1000", "/api/sandbox/stats"] {
-            let mut taken = Figures::default();
+            let mut taken = Measurements::default();
             for _ in 0..READS {
                 let begun = now();
-                let answer = caller.ask("GET", path, None, 200).await?;
+                let answer = caller.request("GET", path, None, 200).await?;
                 taken.add(begun.elapsed());
                 ensure!(!answer.is_empty(), "an empty answer");
             }
@@ -196,7 +196,7 @@ fn many(session: &Session) -> Result<()> {
     let (read, idle, resident) = (read?, idle.transpose()?.unwrap_or_default(), resident?);
     print_titles(&format!("with {count} sandboxes"));
     for (path, taken) in &read {
-        print_figures(path, taken);
+        print_measurements(path, taken);
     }
     println!();
     let slowest = read.iter().map(|(_, taken)| taken.p99()).max().context("nothing was read")?;
@@ -206,7 +206,7 @@ fn many(session: &Session) -> Result<()> {
     ended
 }
 
-/// In percent of one core, when nobody asks for anything.
+/// Idle CPU use in percent of one core.
 fn idle_share(server: &Server) -> Result<f64> {
     let (begun, before) = (now(), server.cpu_time()?);
     std::thread::sleep(IDLE);

@@ -1,5 +1,5 @@
-//! The least that ends many processes: a control group of this benchmark's own, one write, and a look until it is
-//! empty. Always with a limit on their number.
+//! The baseline for stopping many processes: a plain cgroup, one write, and polling until it is empty. Always with
+//! a pids limit.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,13 +11,13 @@ use anyhow::{Context, Result, ensure};
 use pinfold_bench_report::now;
 
 const ROOT: &str = "/sys/fs/cgroup";
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_micros(100);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 pub(crate) struct BareGroup {
-    /// The one that can be killed as a whole.
+    /// The cgroup that can be killed as a whole.
     group: PathBuf,
-    /// The one that is limited: the same where there is only one kind.
+    /// The cgroup with the limit: the same with v2.
     limited: PathBuf,
     first: Option<Child>,
 }
@@ -36,13 +36,13 @@ impl BareGroup {
             fs::create_dir_all(directory)
                 .with_context(|| format!("could not make `{}`", directory.display()))?;
         }
-        // Without it nothing is started.
+        // Without the limit nothing is started.
         fs::write(made.limited.join("pids.max"), processes.to_string())
             .context("could not limit processes")?;
         Ok(made)
     }
 
-    /// Runs a script in it. It has begun when it has said so.
+    /// Runs a script in it and waits for its first output.
     pub(crate) fn start(&mut self, script: &str) -> Result<()> {
         let join = "for group in \"$1\" \"$2\"; do echo $$ > \"$group/cgroup.procs\"; done; eval \"$3\"";
         let first = Command::new("sh")
@@ -66,18 +66,18 @@ impl BareGroup {
         Ok(text.trim().parse()?)
     }
 
-    /// From the decision until nothing is left of it.
+    /// Kills it and returns the time until it is empty.
     pub(crate) fn end(&mut self) -> Result<Duration> {
         let begun = now();
         fs::write(self.group.join("cgroup.kill"), "1").context("could not end a group")?;
         while !fs::read_to_string(self.group.join("cgroup.events"))?.contains("populated 0") {
-            ensure!(begun.elapsed() < PATIENCE, "a group outlives its kill");
-            std::thread::sleep(LOOK_EVERY);
+            ensure!(begun.elapsed() < TIMEOUT, "a group outlives its kill");
+            std::thread::sleep(POLL_INTERVAL);
         }
         for directory in [&self.group, &self.limited] {
             while fs::remove_dir(directory).is_err() && directory.exists() {
-                ensure!(begun.elapsed() < PATIENCE, "`{}` cannot be removed", directory.display());
-                std::thread::sleep(LOOK_EVERY);
+                ensure!(begun.elapsed() < TIMEOUT, "`{}` cannot be removed", directory.display());
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         let taken = begun.elapsed();
@@ -96,7 +96,7 @@ impl Drop for BareGroup {
     }
 }
 
-/// Below our own, so that limits somebody set for us hold for what we start.
+/// Below our own cgroup, so that our limits apply.
 fn own_v1_group(controller: &str) -> Result<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").context("could not read our own groups")?;
     let own = text.lines().find_map(|line| {

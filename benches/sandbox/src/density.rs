@@ -1,24 +1,23 @@
-//! `density`: a thousand idle sandboxes. How fast they start, what each takes, what they cost at rest, and how fast
-//! all of them are ended.
+//! `density`: a thousand idle sandboxes: start rate, memory of each, idle CPU use, and stop rate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use pinfold_bench_report::{Figures, at_most, cpu_time, cpu_time_of_all, memory, now};
+use pinfold_bench_report::{Measurements, at_most, cpu_time, cpu_time_of_all, memory, now};
 use pinfold_lifecycle::{Cause, SandboxId};
 
 use crate::Session;
 use crate::host::{Host, LIMITS};
-use crate::table::{print_figures, print_header, print_titles, ratio};
+use crate::table::{print_header, print_measurements, print_titles, ratio};
 
 const FEW: usize = 10;
 const CYCLES: usize = 100;
-/// What the kernel keeps for sandboxes, by its own names.
+/// Kernel memory by `/proc/meminfo` names.
 const KINDS: [&str; 6] = ["AnonPages", "Shmem", "Slab", "KernelStack", "PageTables", "Percpu"];
 
-/// The targets are for a thousand; fewer are held to their share.
+/// Targets for a thousand; fewer are held to their share.
 const START_S: f64 = 10.0;
 const STOP_S: f64 = 2.0;
 const EACH_MIB: f64 = 1.0;
@@ -64,9 +63,9 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     let stopped = stopping.end()?;
 
     print_titles("");
-    print_figures(&format!("create, ready, stop, gone beside {FEW}"), &beside_few);
-    print_figures(&format!("create, ready, stop, gone beside {count}"), &beside_many);
-    print_figures("list all of them", &listed);
+    print_measurements(&format!("create, ready, stop, gone beside {FEW}"), &beside_few);
+    print_measurements(&format!("create, ready, stop, gone beside {count}"), &beside_many);
+    print_measurements("list all of them", &listed);
     println!();
     let each = |kind: &str| {
         let read =
@@ -76,7 +75,7 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     for kind in KINDS {
         println!("{kind:<16}{:>8.3} MiB each", each(kind));
     }
-    // Unlike the rest, what this process used does not suffer from what else the machine does.
+    // Unlike the rest, this process's CPU time does not depend on other load.
     let each_ms = |used: Duration| used.as_secs_f64() * 1e3 / count as f64;
     for (what, took) in [("start", &started), ("stop", &stopped)] {
         println!(
@@ -101,14 +100,14 @@ async fn measure(host: &Host, count: usize, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// What happens between two moments: how long it takes, and the CPU time of this process and of all.
+/// The duration of a phase, and the CPU time of this process and of all.
 struct Phase {
     begun: Instant,
     own: Duration,
     all: Duration,
 }
 
-struct Took {
+struct PhaseCost {
     time: Duration,
     own: Duration,
     all: Duration,
@@ -119,13 +118,13 @@ impl Phase {
         Ok(Self { begun: now(), own: cpu_time(), all: cpu_time_of_all()? })
     }
 
-    fn end(&self) -> Result<Took> {
+    fn end(&self) -> Result<PhaseCost> {
         let all = cpu_time_of_all()?.saturating_sub(self.all);
-        Ok(Took { time: self.begun.elapsed(), own: cpu_time() - self.own, all })
+        Ok(PhaseCost { time: self.begun.elapsed(), own: cpu_time() - self.own, all })
     }
 }
 
-/// All asked for at once; done when the last one passed its probes.
+/// Requests all at once; done when the last one is ready.
 async fn start(host: &Host, count: usize) -> Result<Vec<SandboxId>> {
     stream::iter(0..count).map(|_| host.ready(LIMITS)).buffer_unordered(count.max(1)).try_collect().await
 }
@@ -136,8 +135,8 @@ async fn stop(host: &Host, sandboxes: Vec<SandboxId>) -> Result<()> {
     stops.buffer_unordered(count).try_collect().await
 }
 
-async fn cycles(host: &Host) -> Result<Figures> {
-    let mut figures = Figures::default();
+async fn cycles(host: &Host) -> Result<Measurements> {
+    let mut figures = Measurements::default();
     for _ in 0..CYCLES {
         let begun = now();
         let sandbox = host.ready(LIMITS).await?;
@@ -147,8 +146,8 @@ async fn cycles(host: &Host) -> Result<Figures> {
     Ok(figures)
 }
 
-async fn list(host: &Host) -> Result<Figures> {
-    let mut figures = Figures::default();
+async fn list(host: &Host) -> Result<Measurements> {
+    let mut figures = Measurements::default();
     for _ in 0..100 {
         let begun = now();
         host.present().await?;

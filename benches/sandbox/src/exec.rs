@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use pinfold_bench_report::{Figures, at_most, now};
+use pinfold_bench_report::{Measurements, at_most, now};
 use pinfold_lifecycle::SandboxId;
 
 use crate::Session;
 use crate::host::{Host, LIMITS, directory_on_disk};
-use crate::life::COMMAND;
-use crate::peers::{Docker, Peer, Programs, Traces};
-use crate::table::{print_figures, print_header, print_titles, ratio};
+use crate::peers::{Docker, LeftoverCgroups, Peer, Programs};
+use crate::run_timing::COMMAND;
+use crate::table::{print_header, print_measurements, print_titles, ratio};
 
 const ROUNDS: usize = 10;
-/// `docker exec` is run so many times less.
+/// `docker exec` gets this many fewer runs.
 const SLOW: usize = 10;
 const TO_DOCKER: f64 = 1.0 / 40.0;
 
 pub(crate) fn run(session: &Session) -> Result<()> {
     let directory = directory_on_disk()?;
-    let traces = Traces;
+    let traces = LeftoverCgroups;
     let programs = Programs::fetch()?;
     let docker = Docker::begin(&programs, directory.path(), &traces)?;
     let peer = docker.as_ref().map(Docker::exec_peer).transpose()?;
@@ -38,7 +38,7 @@ fn measure(session: &Session, host: &Arc<Host>, peer: Option<&Peer>) -> Result<(
     )?;
     let starting = host.clone();
     let sandbox = session.run(async move { starting.ready(LIMITS).await })?;
-    let (mut own, mut theirs) = (Figures::default(), Figures::default());
+    let (mut own, mut theirs) = (Measurements::default(), Measurements::default());
     let runs = session.runs.div_ceil(ROUNDS);
     for _ in 0..ROUNDS.min(session.runs) {
         session.interrupt.check()?;
@@ -50,9 +50,9 @@ fn measure(session: &Session, host: &Arc<Host>, peer: Option<&Peer>) -> Result<(
         }
     }
     print_titles("");
-    print_figures("Pinfold, through the engine", &own);
+    print_measurements("Pinfold, through the engine", &own);
     if let Some(peer) = peer {
-        print_figures(peer.name, &theirs);
+        print_measurements(peer.name, &theirs);
         println!("\n{}", peer.version);
         at_most("exec to docker exec's, p50", ratio(own.p50(), theirs.p50()), TO_DOCKER, "x");
     }

@@ -1,24 +1,23 @@
-//! Waiting for a command's first byte of output without polling: the kernel tells of every change to its log.
+//! Waits for a command's first byte of output without polling, by inotify on its log.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pinfold_keeper::log::Reader;
+use pinfold_keeper::log::LogReader;
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the kernel tells of changes by. To let go of it takes the kernel milliseconds, which are nobody's to count: it is
-/// done on a thread of its own, where it holds up nobody.
-pub(crate) struct Notes {
+/// An inotify instance. Closing it takes the kernel milliseconds, so a separate thread does it.
+pub(crate) struct LogWatch {
     descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Drop for Notes {
+impl Drop for LogWatch {
     fn drop(&mut self) {
         if let Some(descriptor) = self.descriptor.take() {
             let descriptor = descriptor.into_inner();
@@ -27,16 +26,16 @@ impl Drop for Notes {
     }
 }
 
-/// The directory is the one that the log is in; it need not be there yet.
-pub(crate) async fn first_byte(log: Reader, directory: &Path) -> Result<Notes> {
-    tokio::time::timeout(PATIENCE, wait(log, directory)).await.context("no output came")?
+/// `directory` contains the log, and need not exist yet.
+pub(crate) async fn first_byte(log: LogReader, directory: &Path) -> Result<LogWatch> {
+    tokio::time::timeout(TIMEOUT, wait(log, directory)).await.context("no output came")?
 }
 
-async fn wait(mut log: Reader, directory: &Path) -> Result<Notes> {
+async fn wait(mut log: LogReader, directory: &Path) -> Result<LogWatch> {
     let above = directory.parent().context("the logs have no directory")?;
-    #[expect(deprecated, reason = "the descriptor is its own, and nobody else closes it")]
+    #[expect(deprecated, reason = "the descriptor is owned here and closed only here")]
     let notes = AsyncFd::new(init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)?;
-    // Before it is looked for, so that it cannot appear unseen.
+    // Watches before it checks, so that no event is missed.
     add_watch(notes.get_ref(), above, WatchFlags::CREATE)?;
     let mut watched = false;
     loop {
@@ -44,7 +43,7 @@ async fn wait(mut log: Reader, directory: &Path) -> Result<Notes> {
             watched = watch(notes.get_ref(), directory)?;
         }
         if log.next()?.is_some() {
-            return Ok(Notes { descriptor: Some(notes) });
+            return Ok(LogWatch { descriptor: Some(notes) });
         }
         let mut told = notes.readable().await?;
         while rustix::io::read(notes.get_ref(), &mut [0; 4096]).is_ok() {}
@@ -52,7 +51,7 @@ async fn wait(mut log: Reader, directory: &Path) -> Result<Notes> {
     }
 }
 
-/// Whether there is something to watch yet.
+/// Whether the directory exists and is watched.
 fn watch(notes: &OwnedFd, directory: &Path) -> Result<bool> {
     match add_watch(notes, directory, WatchFlags::CREATE | WatchFlags::MODIFY) {
         Ok(_) => Ok(true),

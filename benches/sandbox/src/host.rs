@@ -1,5 +1,4 @@
-//! Pinfold as a server has it: engine, store and sandboxes in this very process, in a directory of their own on a
-//! real disk.
+//! Engine, store and provider in this process, as in a server, in a directory on a real disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,43 +7,44 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::{StreamExt, stream};
 use pinfold_engine::{
-    Clock, Config, CreateAsk, Engine, HostCensus, HostClock, OnExit, Parts, PoolPlan, RandomIds, RunAsk,
-    Stop, Waited,
+    Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, OnExit, Parts, PoolPlan, RandomIds,
+    RunRequest, StopProgress, WaitOutcome,
 };
-use pinfold_keeper::log::Entry;
+use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::profile::DEFAULT;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits, Policy, SandboxId, Shape,
     Spec, Timestamp,
 };
-use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
+use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
 use pinfold_provider::Provider;
-use pinfold_store::{Filter, Row, SqliteStore, Store};
+use pinfold_store::{Row, SandboxFilter, Store};
+use pinfold_store_sqlite::SqliteStore;
 use tempfile::TempDir;
 
-use crate::first_byte::{Notes, first_byte};
+use crate::first_byte::{LogWatch, first_byte};
 use crate::timed::{TimedProvider, TimedStore};
 use crate::timeline::Timeline;
 
-/// The hidden command under which this program is its own nursery.
-pub(crate) const NURSERY: &str = "__nursery";
-/// What a sandbox of every benchmark is limited to, unless it says otherwise: what users get who ask for nothing.
+/// The hidden command under which this program is its own spawner.
+pub(crate) const SPAWNER: &str = "__spawner";
+/// Limits of a sandbox unless a benchmark sets others: the default profile.
 pub(crate) const LIMITS: Limits = DEFAULT.limits;
-/// Bodies that wait in the pool where there is one.
+/// Instances in the pool, where there is one.
 const POOLED: u64 = 4;
-/// How long anything may take before a benchmark gives up on it.
-pub(crate) const PATIENCE_MS: u64 = 120_000;
+/// How long a benchmark waits for anything.
+pub(crate) const TIMEOUT_MS: u64 = 120_000;
 
 pub(crate) struct Host {
     pub(crate) engine: Engine,
     provider: Arc<LinuxProvider>,
     store: Arc<SqliteStore>,
     clock: Arc<HostClock>,
-    /// Goes last, when nothing is left in it that anybody needs.
+    /// Dropped last.
     data: TempDir,
 }
 
-/// A directory that no host keeps in memory, and short enough for the name of a socket.
+/// A directory on disk on every host, and short enough for the path of a socket.
 pub(crate) fn directory_on_disk() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("pinfold-bench-")
@@ -57,18 +57,18 @@ impl Host {
         Self::begin_with(None, Vec::new()).await
     }
 
-    /// With every call to the provider and every commit noted.
+    /// With every provider call and every commit recorded.
     pub(crate) async fn begin_timed(timeline: Arc<Timeline>) -> Result<Self> {
         Self::begin_with(Some(timeline), Vec::new()).await
     }
 
-    /// With bodies made ahead of need.
+    /// With a warm pool.
     pub(crate) async fn begin_pooled(timeline: Option<Arc<Timeline>>) -> Result<Self> {
         let plan = PoolPlan { shape: shape(), policy: pooled_policy(), size: POOLED };
         Self::begin_with(timeline, vec![plan]).await
     }
 
-    /// Waits until all of those bodies can be given out, so that none is made while one is used.
+    /// Waits until the pool is full, so that no instance is launched during a measurement.
     pub(crate) async fn wait_pooled(&self) -> Result<()> {
         let end = self.deadline();
         let is_ready = |row: &Row| match row {
@@ -79,7 +79,7 @@ impl Host {
         };
         let all = usize::try_from(POOLED)?;
         loop {
-            let waiting = self.store.waiting(&shape(), None, 2 * all).await?;
+            let waiting = self.store.pool_members(&shape(), None, 2 * all).await?;
             if waiting.iter().filter(|row| is_ready(row)).count() >= all {
                 return Ok(());
             }
@@ -92,10 +92,10 @@ impl Host {
 
     async fn begin_with(timeline: Option<Arc<Timeline>>, pool: Vec<PoolPlan>) -> Result<Self> {
         let data = directory_on_disk()?;
-        let census = HostCensus::take()?;
-        let clock = Arc::new(HostClock::anchored(data.path(), census.boot_id())?);
+        let liveness = HostLiveness::take()?;
+        let clock = Arc::new(HostClock::anchored(data.path(), liveness.boot_id())?);
         let store = Arc::new(SqliteStore::open(&data.path().join("store"))?);
-        let provider = Arc::new(provider(data.path(), store.instance(), clock.clone())?);
+        let provider = Arc::new(provider(data.path(), store.store_id(), clock.clone())?);
         let (seen_store, seen_provider): (Arc<dyn Store>, Arc<dyn Provider>) = match timeline {
             None => (store.clone(), provider.clone()),
             Some(timeline) => (
@@ -108,31 +108,31 @@ impl Host {
             provider: seen_provider,
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
-            census: Arc::new(census),
+            liveness: Arc::new(liveness),
         };
-        let engine = Engine::begin(parts, Config { pool, ..Config::default() }).await?;
+        let engine = Engine::start(parts, Config { pool, ..Config::default() }).await?;
         Ok(Self { engine, provider, store, clock, data })
     }
 
-    /// A sandbox that passed its probes.
+    /// Creates a sandbox and waits until it is ready.
     pub(crate) async fn ready(&self, limits: Limits) -> Result<SandboxId> {
-        let sandbox = self.engine.create(ask(limits, false)).await?;
+        let sandbox = self.engine.create(create_request(limits, false)).await?;
         self.wait_ready(sandbox).await?;
         Ok(sandbox)
     }
 
     pub(crate) async fn wait_ready(&self, sandbox: SandboxId) -> Result<()> {
         match self.engine.wait_ready(sandbox, self.deadline()).await? {
-            Waited::Met(Ok(())) => Ok(()),
-            Waited::Met(Err(cause)) => bail!("{sandbox} ended before it was ready: {cause:?}"),
-            Waited::DeadlinePassed => bail!("{sandbox} is not ready in time"),
+            WaitOutcome::Met(Ok(())) => Ok(()),
+            WaitOutcome::Met(Err(cause)) => bail!("{sandbox} ended before it was ready: {cause:?}"),
+            WaitOutcome::DeadlinePassed => bail!("{sandbox} is not ready in time"),
         }
     }
 
-    /// A sandbox and its first command, asked for in one breath.
-    pub(crate) async fn run(&self, ask: CreateAsk, argv: &[&str]) -> Result<(SandboxId, ExecutionId)> {
+    /// Creates a sandbox and its first execution in one request.
+    pub(crate) async fn run(&self, ask: CreateRequest, argv: &[&str]) -> Result<(SandboxId, ExecutionId)> {
         let limits = ExecutionLimits::default();
-        let run = RunAsk { command: command(argv), kind: ExecutionKind::Run, limits };
+        let run = RunRequest { command: command(argv), kind: ExecutionKind::Run, limits };
         Ok(self.engine.create_and_execute(ask, run).await?)
     }
 
@@ -141,24 +141,24 @@ impl Host {
         Ok(self.engine.execute(sandbox, command(argv), run, limits, true).await?)
     }
 
-    /// Waits until the caller can read something that the command wrote.
-    pub(crate) async fn first_byte(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Notes> {
+    /// Waits until the caller can read the command's first output.
+    pub(crate) async fn first_byte(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<LogWatch> {
         let directory = self.data.path().join("linux/logs").join(sandbox.to_string());
         first_byte(self.provider.output_of(sandbox, execution), &directory).await
     }
 
     pub(crate) async fn wait_execution(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Cause> {
         match self.engine.wait_execution(sandbox, execution, self.deadline()).await? {
-            Waited::Met(outcome) => Ok(outcome.cause),
-            Waited::DeadlinePassed => bail!("{execution} did not end in time"),
+            WaitOutcome::Met(outcome) => Ok(outcome.cause),
+            WaitOutcome::DeadlinePassed => bail!("{execution} did not end in time"),
         }
     }
 
-    /// All that it wrote so far.
+    /// All output so far.
     pub(crate) fn output(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Vec<u8>> {
         let (mut log, mut written) = (self.provider.output_of(sandbox, execution), Vec::new());
         while let Some(entry) = log.next()? {
-            if let Entry::Piece(piece) = entry {
+            if let LogEntry::Chunk(piece) = entry {
                 written.extend(piece.bytes);
             }
         }
@@ -167,19 +167,19 @@ impl Host {
 
     /// Waits for the durable receipt.
     pub(crate) async fn wait_gone(&self, sandbox: SandboxId) -> Result<()> {
-        proven(sandbox, &self.engine.wait_gone(sandbox, PATIENCE_MS).await?)
+        proven(sandbox, &self.engine.wait_gone(sandbox, TIMEOUT_MS).await?)
     }
 
-    /// Decides that it ends, and waits for the durable receipt.
+    /// Stops it and waits for the durable receipt.
     pub(crate) async fn stop(&self, sandbox: SandboxId, cause: Cause) -> Result<()> {
-        proven(sandbox, &self.engine.stop(sandbox, cause, true, PATIENCE_MS).await?)
+        proven(sandbox, &self.engine.stop(sandbox, cause, true, TIMEOUT_MS).await?)
     }
 
-    /// All sandboxes that are not yet proven gone, read as a list would show them.
+    /// All sandboxes that are not yet proven gone.
     pub(crate) async fn present(&self) -> Result<Vec<SandboxId>> {
         let mut present = Vec::new();
         loop {
-            let page = self.store.list(Filter::Present, present.last().copied(), 500).await?;
+            let page = self.store.list(SandboxFilter::Present, present.last().copied(), 500).await?;
             if page.is_empty() {
                 return Ok(present);
             }
@@ -187,7 +187,7 @@ impl Host {
         }
     }
 
-    /// Ends all sandboxes that are left, however the benchmark went.
+    /// Stops all sandboxes that are left.
     pub(crate) async fn end(&self) -> Result<()> {
         let left = self.present().await?;
         let stops = stream::iter(left).map(|id| self.stop(id, Cause::Shutdown)).buffer_unordered(64);
@@ -195,13 +195,13 @@ impl Host {
         failed.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Ends all that is left, what nobody was given too.
+    /// Stops everything that is left, the pool too.
     pub(crate) async fn close(&self) -> Result<()> {
-        Ok(self.engine.shutdown(OnExit::Stop, PATIENCE_MS).await.map(drop)?)
+        Ok(self.engine.shutdown(OnExit::Stop, TIMEOUT_MS).await.map(drop)?)
     }
 
     fn deadline(&self) -> Timestamp {
-        self.clock.now().after_ms(PATIENCE_MS)
+        self.clock.now().after_ms(TIMEOUT_MS)
     }
 }
 
@@ -209,20 +209,20 @@ fn provider(data: &Path, instance: u128, clock: Arc<HostClock>) -> Result<LinuxP
     let program = std::env::current_exe().context("could not find this program's own file")?;
     Ok(LinuxProvider::open(LinuxConfig {
         data: data.join("linux"),
-        instance,
-        nursery: NurseryProgram { program, arguments: vec![NURSERY.into()] },
+        store_id: instance,
+        spawner: SpawnerProgram { program, arguments: vec![SPAWNER.into()] },
         clock: Arc::new(move || clock.now()),
     })?)
 }
 
-pub(crate) fn ask(limits: Limits, one_shot: bool) -> CreateAsk {
+pub(crate) fn create_request(limits: Limits, one_shot: bool) -> CreateRequest {
     let policy = Policy { one_shot, ends_with_owner: true, grace_ms: 0, ..Policy::default() };
-    CreateAsk { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None }
+    CreateRequest { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None }
 }
 
-/// One that a body from the pool can meet.
-pub(crate) fn ask_of_pool() -> CreateAsk {
-    CreateAsk {
+/// A request that a pooled instance can serve.
+pub(crate) fn pooled_create_request() -> CreateRequest {
+    CreateRequest {
         spec: Spec { limits: LIMITS, ..Spec::default() },
         policy: pooled_policy(),
         key: None,
@@ -242,9 +242,9 @@ fn command(argv: &[&str]) -> Command {
     Command { argv: argv.iter().map(|word| (*word).to_owned()).collect(), ..Command::default() }
 }
 
-fn proven(sandbox: SandboxId, stop: &Stop) -> Result<()> {
+fn proven(sandbox: SandboxId, stop: &StopProgress) -> Result<()> {
     match stop {
-        Stop::Gone { .. } => Ok(()),
-        Stop::Pending => bail!("{sandbox} could not be proven gone in time"),
+        StopProgress::Gone { .. } => Ok(()),
+        StopProgress::Pending => bail!("{sandbox} could not be proven gone in time"),
     }
 }

@@ -20,7 +20,7 @@ impl Interrupt {
                 _ = terminated.recv() => {}
             }
             ask.send_replace(true);
-            // The other side sees it as long as somebody could still say it.
+            // The receiver sees it while a sender exists.
             ask.closed().await;
         });
         Ok(Self { asked })

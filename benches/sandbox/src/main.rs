@@ -1,5 +1,5 @@
-//! `cargo xtask bench start`, `exec`, `stop`, `density`, `neighbour`, `api`, `stop-across` and `monitoring`: what sandboxes
-//! cost, next to others of their kind in the same run. Start reading at `start.rs`.
+//! `cargo xtask bench start`, `exec`, `stop`, `density`, `neighbour`, `api`, `stop-across` and `monitoring`: the
+//! cost of sandboxes, compared with other runtimes in the same run. Start reading at `start.rs`.
 
 #![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
 
@@ -10,11 +10,11 @@ mod exec;
 mod first_byte;
 mod host;
 mod interrupt;
-mod life;
 mod monitoring;
 mod neighbour;
 mod own_session;
 mod peers;
+mod run_timing;
 mod start;
 mod stop;
 mod stop_across;
@@ -38,26 +38,26 @@ enum Bench {
     Start {
         #[command(flatten)]
         options: Options,
-        /// No peers: only where a life of ours goes
+        /// No peers: only the breakdown of a Pinfold run
         #[arg(long)]
         breakdown: bool,
     },
     /// A command in a live sandbox, up to its first output byte
     Exec(Options),
-    /// The end of a thousand processes that do not want to
+    /// Stopping a thousand processes that resist
     Stop(Options),
     /// A thousand idle sandboxes
     Density(Options),
-    /// What one sandbox notices of another that runs into its limits
+    /// The effect on one sandbox of another that runs into its limits
     Neighbour(Options),
     /// A server over HTTP, next to Docker's
     Api(Options),
-    /// Sandboxes of one server ended through another
+    /// Sandboxes of one server stopped through another
     StopAcross(Options),
-    /// What being watched costs an execution
+    /// The overhead of monitoring per execution
     Monitoring(Options),
-    #[command(name = host::NURSERY, hide = true)]
-    Nursery,
+    #[command(name = host::SPAWNER, hide = true)]
+    Spawner,
 }
 
 #[derive(clap::Args)]
@@ -70,7 +70,7 @@ struct Options {
     quick: bool,
 }
 
-/// What every benchmark is given.
+/// What every benchmark gets.
 struct Session {
     runs: usize,
     quick: bool,
@@ -86,7 +86,7 @@ impl Session {
         Ok(Self { runs: runs.max(1), quick: options.quick, interrupt, runtime })
     }
 
-    /// Does what is measured, on the threads of the runtime as a server does.
+    /// Runs the measured work on the runtime's threads, as a server does.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         let mut task = self.runtime.spawn(work);
         self.runtime.block_on(async {
@@ -103,8 +103,8 @@ impl Session {
 
 fn main() -> Result<()> {
     let bench = Arguments::parse().bench;
-    if let Bench::Nursery = bench {
-        return Ok(pinfold_keeper::nursery::run()?);
+    if let Bench::Spawner = bench {
+        return Ok(pinfold_keeper::spawner::run()?);
     }
     match own_session::enter()? {
         None => measure(bench),
@@ -115,7 +115,7 @@ fn main() -> Result<()> {
 
 fn measure(bench: Bench) -> Result<()> {
     match bench {
-        Bench::Nursery => bail!("a nursery measures nothing"),
+        Bench::Spawner => bail!("the spawner measures nothing"),
         Bench::Start { options, breakdown: true } => start::break_down(&Session::begin(&options, 200, 10)?),
         Bench::Start { options, breakdown: false } => start::run(&Session::begin(&options, 200, 10)?),
         Bench::Exec(options) => exec::run(&Session::begin(&options, 300, 20)?),

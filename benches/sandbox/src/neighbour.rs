@@ -1,25 +1,25 @@
-//! `neighbour`: a command in one sandbox while another one runs into its limits, next to the same in quiet.
+//! `neighbour`: a command in one sandbox while another runs into its limits, compared with an idle host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use pinfold_bench_report::{Figures, at_most};
+use pinfold_bench_report::{Measurements, at_most};
 use pinfold_lifecycle::{Cause, Limits, SandboxId};
 
 use crate::Session;
 use crate::exec;
 use crate::host::{Host, LIMITS};
 use crate::stop::FORK_BOMB;
-use crate::table::{print_figures, print_header, print_titles, ratio};
+use crate::table::{print_header, print_measurements, print_titles, ratio};
 
 const TO_QUIET: f64 = 3.0;
 const ROUNDS: usize = 3;
-/// Until the trouble is in full swing.
+/// Until the noisy sandbox is at its limits.
 const ONSET: Duration = Duration::from_millis(500);
-/// Of the troublemaker.
-const TROUBLED: Limits = Limits {
+/// Limits of the noisy sandbox.
+const NOISY_LIMITS: Limits = Limits {
     memory_mb: Some(256),
     disk_mb: Some(256),
     processes: Some(512),
@@ -27,17 +27,17 @@ const TROUBLED: Limits = Limits {
     ..LIMITS
 };
 
-struct Trouble {
+struct NoisyWorkload {
     name: &'static str,
     script: &'static str,
 }
 
 const FILL: &str = "dd if=/dev/zero of=/workspace/big bs=1M count=10240";
-const TROUBLES: [Trouble; 4] = [
-    Trouble { name: "10 GiB of dd under the disk limit", script: FILL },
-    Trouble { name: "a fork bomb under the process limit", script: FORK_BOMB },
-    Trouble { name: "tail /dev/zero under the memory limit", script: "tail /dev/zero" },
-    Trouble { name: "a flood of output", script: "yes" },
+const NOISY_WORKLOADS: [NoisyWorkload; 4] = [
+    NoisyWorkload { name: "10 GiB of dd under the disk limit", script: FILL },
+    NoisyWorkload { name: "a fork bomb under the process limit", script: FORK_BOMB },
+    NoisyWorkload { name: "tail /dev/zero under the memory limit", script: "tail /dev/zero" },
+    NoisyWorkload { name: "a flood of output", script: "yes" },
 ];
 
 pub(crate) fn run(session: &Session) -> Result<()> {
@@ -53,17 +53,17 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
     let starting = host.clone();
     let (neighbour, disk_is_limited) =
         session.run(async move { Ok((starting.ready(LIMITS).await?, disk_is_limited(&starting).await?)) })?;
-    let mut quiet = Figures::default();
-    let mut beside: [Figures; TROUBLES.len()] = Default::default();
+    let mut quiet = Measurements::default();
+    let mut beside: [Measurements; NOISY_WORKLOADS.len()] = Default::default();
     for _ in 0..ROUNDS {
         quiet.extend(round(session, host, neighbour)?);
-        for (trouble, figures) in TROUBLES.iter().zip(&mut beside) {
+        for (trouble, figures) in NOISY_WORKLOADS.iter().zip(&mut beside) {
             session.interrupt.check()?;
             if trouble.script == FILL && !disk_is_limited {
                 continue;
             }
             let starting = host.clone();
-            let troublemaker = session.run(async move { starting.ready(TROUBLED).await })?;
+            let troublemaker = session.run(async move { starting.ready(NOISY_LIMITS).await })?;
             let making = Arc::new(AtomicBool::new(true));
             let task =
                 session.runtime.spawn(make(host.clone(), troublemaker, trouble.script, making.clone()));
@@ -76,12 +76,12 @@ fn measure(session: &Session, host: &Arc<Host>) -> Result<()> {
         }
     }
     print_titles("");
-    print_figures("quiet", &quiet);
-    for (trouble, figures) in TROUBLES.iter().zip(&beside).filter(|(_, figures)| figures.count() > 0) {
-        print_figures(&format!("beside {}", trouble.name), figures);
+    print_measurements("quiet", &quiet);
+    for (trouble, figures) in NOISY_WORKLOADS.iter().zip(&beside).filter(|(_, figures)| figures.count() > 0) {
+        print_measurements(&format!("beside {}", trouble.name), figures);
     }
     println!();
-    for (trouble, figures) in TROUBLES.iter().zip(&beside) {
+    for (trouble, figures) in NOISY_WORKLOADS.iter().zip(&beside) {
         if figures.count() == 0 {
             println!("beside {}: not measured, since the disk limit does not hold here", trouble.name);
         } else {
@@ -97,7 +97,7 @@ fn round(session: &Session, host: &Arc<Host>, neighbour: SandboxId) -> Result<Ve
     session.run(async move { exec::many(&host, neighbour, runs).await })
 }
 
-/// Again and again, whatever its limits make of it, until its sandbox is ended.
+/// Repeats the command until its sandbox is stopped, whatever its limits do to it.
 async fn make(host: Arc<Host>, sandbox: SandboxId, script: &'static str, making: Arc<AtomicBool>) {
     while making.load(Ordering::Relaxed) {
         let Ok(execution) = host.execute(sandbox, &["sh", "-c", script]).await else { return };
@@ -107,10 +107,10 @@ async fn make(host: Arc<Host>, sandbox: SandboxId, script: &'static str, making:
     }
 }
 
-/// Tried with a little more than the limit, before 10 GiB are.
+/// Checks that the limit holds with a little more than it, before 10 GiB are written.
 async fn disk_is_limited(host: &Host) -> Result<bool> {
-    let sandbox = host.ready(TROUBLED).await?;
-    let more = TROUBLED.disk_mb.unwrap_or(0) + 64;
+    let sandbox = host.ready(NOISY_LIMITS).await?;
+    let more = NOISY_LIMITS.disk_mb.unwrap_or(0) + 64;
     let script = format!("dd if=/dev/zero of=/workspace/big bs=1M count={more} 2>/dev/null");
     let execution = host.execute(sandbox, &["sh", "-c", &script]).await?;
     let cause = host.wait_execution(sandbox, execution).await?;

@@ -1,27 +1,28 @@
-//! A benchmark leads a session of its own, as a server does, and so goes before its sandboxes as a server does.
+//! Runs a benchmark as leader of its own session, as a server is, so that it gets the same priority over its
+//! sandboxes.
 
 use std::env::{args_os, current_exe};
 use std::process::{Command, ExitStatus};
 
 use anyhow::Result;
-use pinfold_keeper::precedence;
+use pinfold_keeper::priority;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 
-/// Tells the two apart.
+/// Set in the process that leads the new session.
 const INSIDE: &str = "PINFOLD_BENCH_SESSION";
 
-/// None: this process leads a session now, and goes on. Else another one did, and has ended like this.
+/// None: this process leads its own session and continues. Else a child did, and has exited with this status.
 pub(crate) fn enter() -> Result<Option<ExitStatus>> {
     if std::env::var_os(INSIDE).is_none() {
         let again = Command::new(current_exe()?).args(args_os().skip(1)).env(INSIDE, "1").status()?;
         return Ok(Some(again));
     }
     setsid()?;
-    // Ctrl-C reaches only the other one, and this one through its end.
+    // Ctrl-C reaches only the parent, whose death interrupts this process.
     set_parent_process_death_signal(Some(Signal::INT))?;
     if getppid().is_none_or(|parent| parent.is_init()) {
         anyhow::bail!("interrupted");
     }
-    precedence::take_if_alone();
+    priority::raise_if_session_leader();
     Ok(None)
 }

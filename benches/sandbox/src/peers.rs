@@ -1,10 +1,10 @@
-//! Others of our kind, as commands: what they are called with, and how one run of them is timed.
+//! Other sandbox runtimes as commands, and how one run of them is timed.
 
 mod bundle;
 mod docker;
+mod leftover_cgroups;
 mod packages;
 mod private_mounts;
-mod traces;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use anyhow::{Context, Result, ensure};
 use pinfold_bench_report::now;
 
 pub(crate) use docker::{Docker, IMAGE};
+pub(crate) use leftover_cgroups::LeftoverCgroups;
 pub(crate) use packages::Programs;
-pub(crate) use traces::Traces;
 
-use crate::life::{COMMAND, Life};
+use crate::run_timing::{COMMAND, RunTiming};
 
-/// What of the host every root has, read-only, besides `/usr`; as the image `host` does.
+/// Directories of the host in every root, read-only, besides `/usr`, as in the image `host`.
 const SHARED: [&str; 3] = ["/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
 /// Links into `/usr`, where the host has them too.
 const LINKS: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
@@ -31,10 +31,10 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) version: String,
     program: PathBuf,
-    /// `{}` stands for a number of its own for every run.
+    /// `{}` is replaced by a unique number in every run.
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// Knows nothing of machines that have both kinds of control groups: it must not see the second.
+    /// Does not support hybrid hosts: the v2 hierarchy must be hidden from it.
     hides_unified: bool,
     runs: AtomicU64,
 }
@@ -66,7 +66,7 @@ impl Peer {
         name: &'static str,
         programs: &Programs,
         directory: &Path,
-        traces: &Traces,
+        traces: &LeftoverCgroups,
     ) -> Result<Option<Self>> {
         let short = name.split(' ').next().unwrap_or(name);
         let Some(program) = programs.find(short) else { return Ok(None) };
@@ -78,7 +78,7 @@ impl Peer {
         Ok(Some(Self { hides_unified: short == "crun", ..peer }))
     }
 
-    /// A command of ours, from its beginning to its end.
+    /// `pinfold run` as a process.
     pub(crate) fn pinfold_run(program: &Path, data: &Path) -> Result<Self> {
         let data = data.display().to_string();
         let mut arguments = ["run", "--data-dir", &data, "--memory", "512", "--pids", "256", "--"]
@@ -101,7 +101,7 @@ impl Peer {
     }
 
     /// From fork to exit.
-    fn run(&self) -> Result<Life> {
+    fn run(&self) -> Result<RunTiming> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed).to_string();
         let arguments = self.arguments.iter().map(|argument| argument.replace("{}", &number));
         let mut command = Command::new(&self.program);
@@ -118,13 +118,13 @@ impl Peer {
         let status = child.wait()?;
         let whole = begun.elapsed();
         ensure!(status.success() && read == 1, "{} ended with {status}", self.name);
-        Ok(Life { first_byte, whole })
+        Ok(RunTiming { first_byte, whole })
     }
 
-    /// So many runs, so many at a time; and how long all of them took.
-    pub(crate) fn batch(&self, runs: usize, at_once: usize) -> Result<(Vec<Life>, Duration)> {
+    /// Runs so many, `at_once` in parallel. Returns their times and the total.
+    pub(crate) fn batch(&self, runs: usize, at_once: usize) -> Result<(Vec<RunTiming>, Duration)> {
         let ready = Barrier::new(at_once + 1);
-        let worker = |own: usize| -> Result<Vec<Life>> {
+        let worker = |own: usize| -> Result<Vec<RunTiming>> {
             let hidden = if self.hides_unified { private_mounts::without_unified() } else { Ok(()) };
             ready.wait();
             hidden?;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pinfold_bench_report::{Figures, at_least, at_most, milliseconds, now};
+use pinfold_bench_report::{Measurements, at_least, at_most, milliseconds, now};
 
 use crate::Session;
 use crate::host::{Host, directory_on_disk};
-use crate::life::{self, Life};
-use crate::peers::{Docker, Peer, Programs, Traces};
+use crate::peers::{Docker, LeftoverCgroups, Peer, Programs};
+use crate::run_timing::{self, RunTiming};
 use crate::table::{print_header, ratio};
 use crate::timeline::{Breakdown, Timeline};
 
 const ROUNDS: usize = 10;
 const AT_ONCE: usize = 8;
-/// Docker and whoever else takes so long is run so many times less.
+/// Docker and other slow runtimes get this many fewer runs.
 const SLOW: usize = 10;
 
 const COLD_TO_BUBBLEWRAP: f64 = 1.2;
@@ -31,14 +31,20 @@ enum Contestant {
 struct Row {
     contestant: Contestant,
     slow: bool,
-    first_byte: Figures,
-    whole: Figures,
+    first_byte: Measurements,
+    whole: Measurements,
     rate: f64,
 }
 
 impl Row {
     fn new(contestant: Contestant, slow: bool) -> Self {
-        Self { contestant, slow, first_byte: Figures::default(), whole: Figures::default(), rate: 0.0 }
+        Self {
+            contestant,
+            slow,
+            first_byte: Measurements::default(),
+            whole: Measurements::default(),
+            rate: 0.0,
+        }
     }
 
     fn name(&self) -> &str {
@@ -48,11 +54,11 @@ impl Row {
         }
     }
 
-    fn batch(&self, session: &Session, runs: usize, at_once: usize) -> Result<(Vec<Life>, Duration)> {
+    fn batch(&self, session: &Session, runs: usize, at_once: usize) -> Result<(Vec<RunTiming>, Duration)> {
         match &self.contestant {
             Contestant::Cold(host) => {
                 let host = host.clone();
-                session.run(async move { life::cold_batch(&host, runs, at_once).await })
+                session.run(async move { run_timing::cold_batch(&host, runs, at_once).await })
             }
             Contestant::Peer(peer) => peer.batch(runs, at_once),
         }
@@ -65,7 +71,7 @@ impl Row {
 
 pub(crate) fn run(session: &Session) -> Result<()> {
     let directory = directory_on_disk()?;
-    let traces = Traces;
+    let traces = LeftoverCgroups;
     let programs = Programs::fetch()?;
     let host = Arc::new(session.runtime.block_on(Host::begin())?);
     let measured = contest(session, &host, &programs, directory.path(), &traces);
@@ -80,7 +86,7 @@ fn contest(
     host: &Arc<Host>,
     programs: &Programs,
     directory: &Path,
-    traces: &Traces,
+    traces: &LeftoverCgroups,
 ) -> Result<()> {
     let docker = Docker::begin(programs, directory, traces)?;
     let mut rows = contestants(host, programs, docker.as_ref(), directory, traces)?;
@@ -100,12 +106,12 @@ fn contest(
     measure(session, &mut rows)?;
     print(&rows);
     let runs = session.runs;
-    let (lives, _) = session.run(async move { Ok((life::warm(runs).await?, Duration::ZERO)) })?;
-    let mut warm = Figures::default();
+    let (lives, _) = session.run(async move { Ok((run_timing::warm(runs).await?, Duration::ZERO)) })?;
+    let mut warm = Measurements::default();
     lives.iter().for_each(|life| warm.add(life.first_byte));
     let (p50, p99) = (milliseconds(warm.p50()), milliseconds(warm.p99()));
     println!("Pinfold, warm: first byte p50 {p50}, p99 {p99} ({} runs)\n", warm.count());
-    judge(&rows, warm.p50());
+    print_verdicts(&rows, warm.p50());
     Ok(())
 }
 
@@ -114,7 +120,7 @@ fn contestants(
     programs: &Programs,
     docker: Option<&Docker>,
     directory: &Path,
-    traces: &Traces,
+    traces: &LeftoverCgroups,
 ) -> Result<Vec<Row>> {
     let mut rows = vec![Row::new(Contestant::Cold(host.clone()), false)];
     let own = std::env::current_exe().context("could not find this program's own file")?;
@@ -135,7 +141,7 @@ fn contestants(
     Ok(rows)
 }
 
-/// Taken in turns, so that whatever else the machine does meets all of them alike.
+/// Interleaved, so that other load on the machine affects all of them alike.
 fn measure(session: &Session, rows: &mut [Row]) -> Result<()> {
     for _ in 0..ROUNDS.min(session.runs) {
         for row in rows.iter_mut() {
@@ -197,7 +203,7 @@ fn find<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
     rows.iter().find(|row| row.name().starts_with(name))
 }
 
-fn judge(rows: &[Row], warm: Duration) {
+fn print_verdicts(rows: &[Row], warm: Duration) {
     let Some(cold) = find(rows, "Pinfold, cold") else { return };
     if let Some(bubblewrap) = find(rows, "bubblewrap") {
         let to_bubblewrap = ratio(cold.whole.p50(), bubblewrap.whole.p50());
@@ -213,7 +219,7 @@ fn judge(rows: &[Row], warm: Duration) {
     println!();
 }
 
-/// Lives of their own, since the notes take time too.
+/// Separate runs, since recording takes time too.
 pub(crate) fn break_down(session: &Session) -> Result<()> {
     let timeline = Arc::new(Timeline::default());
     let host = Arc::new(session.runtime.block_on(Host::begin_timed(timeline.clone()))?);
@@ -222,19 +228,19 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
         timeline.take();
         let begun = now();
         let host = host.clone();
-        let life = session.run(async move { life::cold(&host).await })?;
+        let life = session.run(async move { run_timing::cold(&host).await })?;
         breakdown.add(&timeline.take(), begun, life.whole);
         anyhow::Ok(())
     });
     let measured = measured.and_then(|()| {
         let (host, runs) = (host.clone(), session.runs);
-        session.run(async move { life::cold_batch(&host, runs, AT_ONCE).await })
+        session.run(async move { run_timing::cold_batch(&host, runs, AT_ONCE).await })
     });
     let ended = session.runtime.block_on(host.end());
     let (lives, took) = measured?;
     ended?;
     breakdown.print("where a cold life goes, ms");
-    let mut whole = Figures::default();
+    let mut whole = Measurements::default();
     lives.iter().for_each(|life| whole.add(life.whole));
     println!(
         "{AT_ONCE} at once: {:.0}/s, whole life p50 {}",
@@ -244,7 +250,7 @@ pub(crate) fn break_down(session: &Session) -> Result<()> {
     break_down_warm(session)
 }
 
-/// What is made ahead of need is at rest meanwhile.
+/// The pool is idle meanwhile.
 fn break_down_warm(session: &Session) -> Result<()> {
     let timeline = Arc::new(Timeline::default());
     let host = Arc::new(session.runtime.block_on(Host::begin_pooled(Some(timeline.clone())))?);
@@ -255,7 +261,7 @@ fn break_down_warm(session: &Session) -> Result<()> {
         timeline.take();
         let begun = now();
         let used = host.clone();
-        let life = session.run(async move { life::warm_one(&used).await })?;
+        let life = session.run(async move { run_timing::warm_one(&used).await })?;
         breakdown.add(&timeline.take(), begun, life.whole);
         anyhow::Ok(())
     });

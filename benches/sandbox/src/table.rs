@@ -1,10 +1,10 @@
-//! Rows of figures under each other.
+//! Prints tables of measurements.
 
-use pinfold_bench_report::{Figures, describe, milliseconds};
+use pinfold_bench_report::{Measurements, describe, milliseconds};
 
 use crate::Session;
 
-/// What was measured where, and how often.
+/// Prints what was measured, where, and how often.
 pub(crate) fn print_header(what: &str, session: &Session) -> anyhow::Result<()> {
     println!("{}; Pinfold {}", describe()?, env!("CARGO_PKG_VERSION"));
     println!("{what}");
@@ -16,7 +16,7 @@ pub(crate) fn print_header(what: &str, session: &Session) -> anyhow::Result<()> 
 }
 
 /// One named row with p50, p99 and the number of runs.
-pub(crate) fn print_figures(name: &str, figures: &Figures) {
+pub(crate) fn print_measurements(name: &str, figures: &Measurements) {
     println!(
         "{name:<44}{:>12}{:>12}{:>8}",
         milliseconds(figures.p50()),

@@ -1,24 +1,26 @@
-//! The provider and the store with a note of every call that is on a sandbox's way through its life.
+//! The provider and the store with every call recorded in a timeline.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use pinfold_bench_report::now;
 use pinfold_lifecycle::{
-    AdmissionLimits, Effect, Evidence, ExecutionId, NodeId, Outcome, PlaceId, Probed, SandboxId, Shape,
+    AdmissionLimits, Effect, Evidence, ExecutionId, NodeId, Outcome, ProbeResult, QueueId, SandboxId, Shape,
     StopOutcome, Timestamp, Totals,
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
-    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
-    Killed, Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage,
-    WaitError,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
+    Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 use pinfold_store::{
-    Change, Changes, Claim, ClaimError, CommitError, CreateError, Created, Due, FillError, Filter,
-    HistoryRow, JoinError, NewPlace, NewSandbox, Node, NodeSeen, Place, PlaceEnd, Pruned, Queue, Retention,
-    Row, Seq, SqliteStore, Standing, Store, StoreError, StoredExecution, Version,
+    Change, Changes, ClaimError, CommitError, CreateError, Created, DueSandbox, EnqueueError, FillError,
+    HistoryRow, NewQueueEntry, NewSandbox, Node, PoolClaim, Pruned, Queue, QueueOutcome, QueuePosition,
+    QueueRow, RegisteredNode, Retention, Row, SandboxFilter, Seq, Store, StoreError, StoredExecution,
+    Version,
 };
+use pinfold_store_sqlite::SqliteStore;
 
 use crate::timeline::Timeline;
 
@@ -33,7 +35,7 @@ impl TimedProvider {
     }
 }
 
-/// Where the birth ends and the word to go begins.
+/// Marks the end of the process's creation and the start of the permit.
 struct TimedPermit<'a> {
     real: &'a dyn StartPermit,
     timeline: &'a Timeline,
@@ -44,10 +46,10 @@ struct TimedPermit<'a> {
 #[async_trait]
 impl StartPermit for TimedPermit<'_> {
     async fn still_wanted(&self) -> bool {
-        self.timeline.note("start: mark, root, groups, birth", self.begun);
+        self.timeline.record("start: mark, root, groups, birth", self.begun);
         let begun = now();
         let wanted = self.real.still_wanted().await;
-        self.timeline.note("start: permit", begun);
+        self.timeline.record("start: permit", begun);
         *self.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(now());
         wanted
     }
@@ -63,17 +65,17 @@ impl Provider for TimedProvider {
         self.real.discover().await
     }
 
-    async fn start(&self, start: Start<'_>) -> Result<(), StartError> {
+    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
         let permit = TimedPermit {
             real: start.permit,
             timeline: &self.timeline,
             begun: now(),
             asked: std::sync::Mutex::default(),
         };
-        let started = self.real.start(Start { permit: &permit, ..start }).await;
+        let started = self.real.start(StartRequest { permit: &permit, ..start }).await;
         let asked = *permit.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(asked) = asked {
-            self.timeline.note("start: go, with the world built meanwhile", asked);
+            self.timeline.record("start: go, with the world built meanwhile", asked);
         }
         started
     }
@@ -82,69 +84,79 @@ impl Provider for TimedProvider {
         self.real.observe(sandbox).await
     }
 
-    async fn probe(&self, body: InstanceId) -> Probed {
+    async fn probe(&self, instance: InstanceId) -> ProbeResult {
         let begun = now();
-        let probed = self.real.probe(body).await;
-        self.timeline.note("first probe: control, file, command", begun);
-        probed
+        let result = self.real.probe(instance).await;
+        self.timeline.record("first probe: control, file, command", begun);
+        result
     }
 
-    async fn ping(&self, body: InstanceId) -> Probed {
-        self.real.ping(body).await
+    async fn ping(&self, instance: InstanceId) -> ProbeResult {
+        self.real.ping(instance).await
     }
 
-    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
         let begun = now();
-        let done = self.real.exec(body, exec).await;
-        self.timeline.note("exec: fork, confine, exec", begun);
+        let done = self.real.exec(instance, exec).await;
+        self.timeline.record("exec: fork, confine, exec", begun);
         done
     }
 
-    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let begun = now();
-        let outcome = self.real.wait(body, execution).await;
-        self.timeline.note("wait: the rest of the command", begun);
+        let outcome = self.real.wait(instance, execution).await;
+        self.timeline.record("wait: the rest of the command", begun);
         outcome
     }
 
-    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
-        self.real.kill(body, execution).await
+    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
+        self.real.kill(instance, execution).await
     }
 
-    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
-        self.real.signal(body, execution, signal).await
+    async fn signal(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        signal: i32,
+    ) -> Result<(), SignalError> {
+        self.real.signal(instance, execution, signal).await
     }
 
-    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
-        self.real.feed(body, execution, feed).await
+    async fn write_stdin(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        feed: StdinWrite<'_>,
+    ) -> Result<WriteResult, StdinError> {
+        self.real.write_stdin(instance, execution, feed).await
     }
 
     async fn resize(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
-        self.real.resize(body, execution, size).await
+        self.real.resize(instance, execution, size).await
     }
 
-    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
+    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
         let begun = now();
-        let outcome = self.real.stop(body, grace_ms).await;
-        self.timeline.note("stop: kill, removal, look", begun);
+        let outcome = self.real.stop(instance, grace_ms).await;
+        self.timeline.record("stop: kill, removal, look", begun);
         outcome
     }
 
-    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
-        self.real.usage(body).await
+    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
+        self.real.usage(instance).await
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
         self.real.capacity().await
     }
 
-    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
-        self.real.keep_alive(body, ends_at).await
+    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
+        self.real.keep_alive(instance, ends_at).await
     }
 }
 
@@ -159,7 +171,7 @@ impl TimedStore {
     }
 }
 
-/// Named after the first thing that a commit records.
+/// Named after the first record of a commit.
 fn name_of(change: &Change) -> String {
     let fact = change.transition.records.first().map(|record| format!("{:?}", record.fact));
     let fact = fact.as_deref().and_then(|fact| fact.split([' ', '{', '(']).next());
@@ -168,73 +180,87 @@ fn name_of(change: &Change) -> String {
 
 #[async_trait]
 impl Queue for TimedStore {
-    async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError> {
-        self.real.join(new, limits).await
+    async fn enqueue(&self, new: NewQueueEntry, limits: AdmissionLimits) -> Result<(), EnqueueError> {
+        self.real.enqueue(new, limits).await
     }
 
     async fn is_queue_empty(&self) -> Result<bool, StoreError> {
         self.real.is_queue_empty().await
     }
 
-    async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError> {
-        self.real.line(limits, now).await
+    async fn queue_positions(
+        &self,
+        limits: AdmissionLimits,
+        now: Timestamp,
+    ) -> Result<Vec<QueuePosition>, StoreError> {
+        self.real.queue_positions(limits, now).await
     }
 
-    async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
-        self.real.place(id).await
+    async fn queue_entry(&self, id: QueueId) -> Result<Option<QueueRow>, StoreError> {
+        self.real.queue_entry(id).await
     }
 
-    async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError> {
-        self.real.end_place(id, end, now).await
+    async fn end_queue_entry(
+        &self,
+        id: QueueId,
+        end: QueueOutcome,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.real.end_queue_entry(id, end, now).await
     }
 
-    async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.real.end_overdue(now).await
+    async fn expire_queue_entries(&self, now: Timestamp) -> Result<usize, StoreError> {
+        self.real.expire_queue_entries(now).await
     }
 }
 
 #[async_trait]
 impl Store for TimedStore {
-    fn instance(&self) -> u128 {
-        self.real.instance()
+    fn store_id(&self) -> u128 {
+        self.real.store_id()
     }
 
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
         let begun = now();
         let created = self.real.create(new, limits).await;
-        self.timeline.note("commit Created", begun);
+        self.timeline.record("commit Created", begun);
         created
     }
 
-    async fn fill(&self, new: NewSandbox, size: u64, limits: AdmissionLimits) -> Result<Version, FillError> {
-        self.real.fill(new, size, limits).await
+    async fn fill_pool(
+        &self,
+        new: NewSandbox,
+        size: u64,
+        limits: AdmissionLimits,
+    ) -> Result<Version, FillError> {
+        self.real.fill_pool(new, size, limits).await
     }
 
-    async fn claim(&self, claim: Claim) -> Result<Created, ClaimError> {
+    async fn claim(&self, claim: PoolClaim) -> Result<Created, ClaimError> {
         self.real.claim(claim).await
     }
 
-    async fn waiting(
+    async fn pool_members(
         &self,
         shape: &Shape,
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        self.real.waiting(shape, after, limit).await
+        self.real.pool_members(shape, after, limit).await
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {
         let name = name_of(&change);
         let begun = now();
         let version = self.real.commit(change).await;
-        self.timeline.note(name, begun);
+        self.timeline.record(name, begun);
         version
     }
 
     async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
         let begun = now();
         let row = self.real.load(id).await;
-        self.timeline.note("each read of its row", begun);
+        self.timeline.record("each read of its row", begun);
         row
     }
 
@@ -248,14 +274,14 @@ impl Store for TimedStore {
 
     async fn list(
         &self,
-        filter: Filter,
+        filter: SandboxFilter,
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
         self.real.list(filter, after, limit).await
     }
 
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<Due>, StoreError> {
+    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueSandbox>, StoreError> {
         self.real.due(now, limit).await
     }
 
@@ -263,12 +289,12 @@ impl Store for TimedStore {
         self.real.next_deadline().await
     }
 
-    async fn effects_of(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
-        self.real.effects_of(node).await
+    async fn effects_of_node(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
+        self.real.effects_of_node(node).await
     }
 
-    async fn left_by(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
-        self.real.left_by(node).await
+    async fn sandboxes_of_node(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
+        self.real.sandboxes_of_node(node).await
     }
 
     async fn history(
@@ -292,27 +318,31 @@ impl Store for TimedStore {
         self.real.totals().await
     }
 
-    async fn beat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.real.beat(node, now).await
+    async fn heartbeat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
+        self.real.heartbeat(node, now).await
     }
 
-    async fn leave(&self, node: NodeId) -> Result<bool, StoreError> {
-        self.real.leave(node).await
+    async fn remove_node(&self, node: NodeId) -> Result<bool, StoreError> {
+        self.real.remove_node(node).await
     }
 
-    async fn nodes(&self) -> Result<Vec<NodeSeen>, StoreError> {
+    async fn nodes(&self) -> Result<Vec<RegisteredNode>, StoreError> {
         self.real.nodes().await
     }
 
-    async fn forgotten_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        self.real.forgotten_nodes().await
+    async fn unregistered_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.real.unregistered_nodes().await
     }
 
     async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
         self.real.prune(retention, limit).await
     }
 
-    async fn prunable(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.real.prunable(retention).await
+    async fn count_prunable(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.real.count_prunable(retention).await
+    }
+
+    fn inconsistencies(&self) -> Result<Vec<String>, StoreError> {
+        self.real.inconsistencies()
     }
 }

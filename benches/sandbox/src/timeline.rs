@@ -1,9 +1,9 @@
-//! What happened when in the life of one sandbox.
+//! Records the steps in the life of one sandbox.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pinfold_bench_report::{Figures, milliseconds, now};
+use pinfold_bench_report::{Measurements, milliseconds, now};
 
 #[derive(Default)]
 pub(crate) struct Timeline {
@@ -22,8 +22,8 @@ impl Timeline {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something that began then has ended now.
-    pub(crate) fn note(&self, what: impl Into<String>, begun: Instant) {
+    /// Records a step that began at `begun` and ends now.
+    pub(crate) fn record(&self, what: impl Into<String>, begun: Instant) {
         let span = Span { what: what.into(), begun, ended: now() };
         self.lock().push(span);
     }
@@ -35,12 +35,12 @@ impl Timeline {
     }
 }
 
-/// The steps of many lives, in the order in which they came up first.
+/// The steps of many runs, in the order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct Breakdown {
-    steps: Vec<(String, Figures, Figures)>,
-    between: Figures,
-    whole: Figures,
+    steps: Vec<(String, Measurements, Measurements)>,
+    between: Measurements,
+    whole: Measurements,
 }
 
 impl Breakdown {
@@ -53,7 +53,7 @@ impl Breakdown {
                     takes.add(taken);
                 }
                 None => {
-                    let (mut begins, mut takes) = (Figures::default(), Figures::default());
+                    let (mut begins, mut takes) = (Measurements::default(), Measurements::default());
                     begins.add(offset);
                     takes.add(taken);
                     self.steps.push((span.what.clone(), begins, takes));
@@ -82,7 +82,7 @@ impl Breakdown {
     }
 }
 
-/// How much of the time something was under way.
+/// How much of the time at least one step was in progress.
 fn covered(sorted: &[Span]) -> Duration {
     let mut sum = Duration::ZERO;
     let mut until: Option<Instant> = None;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pinfold_bench_report::{at_least, cpu_time, describe, now};
-use pinfold_store::{Counts, InlineStore, SqliteStore};
+use pinfold_store_sqlite::{InlineStore, SqliteStore, WriteCounts};
 use work::Worker;
 
 const RUNS: usize = 5;
@@ -26,18 +26,18 @@ const TARGET_PER_SYNC: f64 = 8.0;
 struct Rate {
     per_second: f64,
     per_sync: f64,
-    /// Of all threads, the callers' too: unlike the rest it does not suffer from what else the machine does.
+    /// CPU time of all threads, the callers' too: it does not depend on other load.
     cpu_us: f64,
 }
 
-/// What has been used up at a moment.
-struct Used {
-    counts: Counts,
+/// Counters at one moment.
+struct CounterSnapshot {
+    counts: WriteCounts,
     cpu: Duration,
 }
 
-impl Used {
-    fn now(counts: Counts) -> Self {
+impl CounterSnapshot {
+    fn now(counts: WriteCounts) -> Self {
         Self { counts, cpu: cpu_time() }
     }
 }
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
         "", "transitions/s", "transitions/sync", "CPU us each", "to one by one"
     );
 
-    // Taken in turns, so that whatever else the machine does meets all of them alike.
+    // Interleaved, so that other load on the machine affects all of them alike.
     let mut alone = Vec::new();
     let mut together = vec![Vec::new(); WRITERS.len()];
     for _ in 0..RUNS {
@@ -94,9 +94,9 @@ fn one_by_one(directory: &Path) -> Result<Rate> {
     runtime.block_on(async {
         worker.begin().await?;
         worker.work_for(WARM_UP).await?;
-        let before = Used::now(store.counts());
+        let before = CounterSnapshot::now(store.counts());
         let (done, took) = worker.work_for(MEASURED).await?;
-        Ok(rate(done, took, &before, &Used::now(store.counts())))
+        Ok(rate(done, took, &before, &CounterSnapshot::now(store.counts())))
     })
 }
 
@@ -111,9 +111,9 @@ fn at_once(directory: &Path, writers: usize) -> Result<Rate> {
             workers.push(worker);
         }
         let workers = all(workers, WARM_UP).await?.0;
-        let before = Used::now(store.counts());
+        let before = CounterSnapshot::now(store.counts());
         let (_, done, took) = all(workers, MEASURED).await?;
-        Ok(rate(done, took, &before, &Used::now(store.counts())))
+        Ok(rate(done, took, &before, &CounterSnapshot::now(store.counts())))
     })
 }
 
@@ -136,7 +136,7 @@ async fn all(workers: Vec<Worker>, during: Duration) -> Result<(Vec<Worker>, u64
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of a few seconds")]
-fn rate(done: u64, took: Duration, before: &Used, after: &Used) -> Rate {
+fn rate(done: u64, took: Duration, before: &CounterSnapshot, after: &CounterSnapshot) -> Rate {
     let commits = after.counts.commits - before.counts.commits;
     let checkpoints = after.counts.checkpoints - before.counts.checkpoints;
     Rate {

@@ -7,15 +7,15 @@ use anyhow::{Context as _, Result};
 use pinfold_bench_report::now;
 use pinfold_lifecycle::{
     AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits,
-    NodeId, Outcome, Policy, Probed, Request, Sandbox, SandboxId, Spec, Timestamp, Transition, create,
+    NodeId, Outcome, Policy, ProbeResult, Request, Sandbox, SandboxId, Spec, Timestamp, Transition, create,
     request, step,
 };
-use pinfold_store::{Bid, Change, Created, NewExecution, NewSandbox, Store, Version};
+use pinfold_store::{AdmissionTerms, Change, Created, NewExecution, NewSandbox, Store, Version};
 
 pub(crate) struct Worker {
     store: Arc<dyn Store>,
     number: u128,
-    sandboxes: Vec<(Sandbox, Version, Turn)>,
+    sandboxes: Vec<(Sandbox, Version, NextStep)>,
     next: usize,
     executions: u128,
     now: Timestamp,
@@ -23,9 +23,9 @@ pub(crate) struct Worker {
     wanted: usize,
 }
 
-/// What happens to a sandbox next, round and round.
+/// The next step of a sandbox, in rotation.
 #[derive(Clone, Copy)]
-enum Turn {
+enum NextStep {
     Execute,
     Started,
     Ended,
@@ -48,7 +48,7 @@ impl Worker {
         }
     }
 
-    /// Makes its sandboxes, ready for work.
+    /// Creates its sandboxes and makes them ready.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         for place in 0..self.wanted {
             let id = SandboxId((self.number << 64) | place as u128);
@@ -59,15 +59,15 @@ impl Worker {
                 policy: self.policy.clone(),
                 key: None,
                 commands: Vec::new(),
-                bid: Bid::default(),
+                admission: AdmissionTerms::default(),
             };
             let Created::New(version) = self.store.create(new, AdmissionLimits::default()).await? else {
                 anyhow::bail!("{id} was there before");
             };
-            self.sandboxes.push((transition.sandbox, version, Turn::Execute));
-            let launched = |sandbox: &Sandbox| Event::Launched { ticket: sandbox.last_ticket };
+            self.sandboxes.push((transition.sandbox, version, NextStep::Execute));
+            let launched = |sandbox: &Sandbox| Event::Launched { fence: sandbox.last_fence };
             let probed =
-                |sandbox: &Sandbox| Event::Probed { ticket: sandbox.last_ticket, probed: Probed::Passed };
+                |sandbox: &Sandbox| Event::Probed { fence: sandbox.last_fence, result: ProbeResult::Passed };
             for event in [launched, probed as fn(&Sandbox) -> Event] {
                 let sandbox = &self.sandboxes[place].0;
                 let transition = step(sandbox, event(sandbox), self.context());
@@ -77,7 +77,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Says how many transitions were committed, and how long it took.
+    /// Returns the number of committed transitions, and the time.
     pub(crate) async fn work_for(&mut self, during: Duration) -> Result<(u64, Duration)> {
         let begun = now();
         let mut done = 0;
@@ -93,11 +93,11 @@ impl Worker {
         self.next = (self.next + 1) % self.sandboxes.len();
         self.now = self.now.after_ms(1);
         let (sandbox, _, turn) = &self.sandboxes[place];
-        let ticket = sandbox.last_ticket;
+        let ticket = sandbox.last_fence;
         let execution = sandbox.executions.first().map(|execution| execution.id);
         let mut commands = Vec::new();
         let (transition, next) = match turn {
-            Turn::Execute => {
+            NextStep::Execute => {
                 self.executions += 1;
                 let id = ExecutionId((self.number << 64) | self.executions);
                 commands.push(NewExecution { id, command: Arc::new(command()) });
@@ -107,27 +107,30 @@ impl Worker {
                     limits: ExecutionLimits::default(),
                     may_queue: true,
                 };
-                (request(sandbox, wish, self.context())?, Turn::Started)
+                (request(sandbox, wish, self.context())?, NextStep::Started)
             }
-            Turn::Started => {
+            NextStep::Started => {
                 let execution = execution.context("nothing was started")?;
-                let event = Event::ExecutionStarted { ticket, execution };
-                (step(sandbox, event, self.context()), Turn::Ended)
+                let event = Event::ExecutionStarted { fence: ticket, execution };
+                (step(sandbox, event, self.context()), NextStep::Ended)
             }
-            Turn::Ended => {
+            NextStep::Ended => {
                 let (execution, outcome) = (execution.context("nothing runs")?, Outcome::exited(0));
-                let event = Event::ExecutionEnded { ticket, execution, outcome };
-                (step(sandbox, event, self.context()), Turn::KeepAlive)
+                let event = Event::ExecutionEnded { fence: ticket, execution, outcome };
+                (step(sandbox, event, self.context()), NextStep::KeepAlive)
             }
-            Turn::KeepAlive => (request(sandbox, Request::KeepAlive, self.context())?, Turn::Check),
-            Turn::Check => {
+            NextStep::KeepAlive => (request(sandbox, Request::KeepAlive, self.context())?, NextStep::Check),
+            NextStep::Check => {
                 let at = next_check(sandbox).context("it is not live")?;
                 self.now = self.now.max(at);
-                (step(sandbox, Event::TimePassed, self.context()), Turn::Checked)
+                (step(sandbox, Event::TimePassed, self.context()), NextStep::Checked)
             }
-            Turn::Checked => {
-                let probed = Probed::Passed;
-                (step(sandbox, Event::Probed { ticket, probed }, self.context()), Turn::Execute)
+            NextStep::Checked => {
+                let probed = ProbeResult::Passed;
+                (
+                    step(sandbox, Event::Probed { fence: ticket, result: probed }, self.context()),
+                    NextStep::Execute,
+                )
             }
         };
         self.sandboxes[place].2 = next;

@@ -1,14 +1,14 @@
-//! The closed list of alerts, and the few words that each of them uses.
+//! The closed list of alerts, with severities, objectives and escalation levels.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Makes the list, its names and their order from one table, so that none of them can miss an entry.
+/// Generates the enum, its names and its order from one table, so that none of them can miss an entry.
 macro_rules! alerts {
     ($($(#[$doc:meta])* $alert:ident = $name:literal,)*) => {
-        /// What somebody may be called for. The names are a promise: silences, routes and dashboards are kept by them.
+        /// The alerts. Their names are stable, because silences, routes and dashboards refer to them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Alert {
             $($(#[$doc])* #[serde(rename = $name)] $alert,)*
@@ -36,7 +36,7 @@ alerts! {
     SandboxOrphaned = "sandbox_orphaned",
     SandboxOrphanDetected = "sandbox_orphan_detected",
     SandboxActiveHigh = "sandbox_active_high",
-    /// Of one sandbox.
+    /// Concerns a single sandbox.
     SandboxEvent = "sandbox_event",
     StopFailureRateHigh = "stop_failure_rate_high",
     InactivityTimeoutRateHigh = "inactivity_timeout_rate_high",
@@ -59,7 +59,7 @@ impl fmt::Display for Alert {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no alert `{given}`")]
+#[error("unknown alert `{given}`")]
 pub struct UnknownAlert {
     given: String,
 }
@@ -73,7 +73,7 @@ impl FromStr for Alert {
     }
 }
 
-/// The later in this list, the worse.
+/// Ordered from harmless to severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -93,7 +93,7 @@ impl Severity {
     }
 }
 
-/// What was promised to users, and is at risk while an alert fires.
+/// The service level objective that is at risk while an alert fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Objective {
     AgentExecutionLatency,
@@ -110,16 +110,16 @@ impl Objective {
     }
 }
 
-/// Who is called: the further, the fewer and the more able to help.
+/// Who is notified. Each level has fewer people with wider responsibility.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum EscalationLevel {
     AgentTeam,
     Infrastructure,
     PlatformSupport,
 }
 
-impl Level {
+impl EscalationLevel {
     pub const ALL: &[Self] = &[Self::AgentTeam, Self::Infrastructure, Self::PlatformSupport];
 
     /// Counted from one.
@@ -141,8 +141,8 @@ impl Level {
         }
     }
 
-    /// So many further; the last one has nobody behind it.
-    pub(crate) fn further(self, steps: u64) -> Self {
+    /// The level this many steps up. The last one has no further level.
+    pub(crate) fn escalated_by(self, steps: u64) -> Self {
         let at = u64::from(self.number()) - 1;
         let to = usize::try_from(at.saturating_add(steps)).unwrap_or(usize::MAX);
         Self::ALL.get(to).copied().unwrap_or(Self::PlatformSupport)

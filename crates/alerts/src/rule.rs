@@ -1,4 +1,4 @@
-//! When alerts fire, and how often somebody is called: what is built in, and what was decided otherwise.
+//! Rules of alerts and the notification policy, with their defaults.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::Alert;
 /// When one alert fires.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// Above this.
+    /// The value must be above this.
     pub threshold: f64,
-    /// For so long, without a moment below.
+    /// The condition must hold for this long without interruption.
     pub sustained_ms: u64,
-    /// A rate means nothing before so many were counted.
+    /// A rate is evaluated only if at least this many events were counted.
     pub minimum: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    pub fn put(&mut self, alert: Alert, rule: Rule) {
+    pub fn set(&mut self, alert: Alert, rule: Rule) {
         self.otherwise.insert(alert, rule);
     }
 
@@ -32,18 +32,18 @@ impl Rules {
     }
 }
 
-/// How often somebody is called about the same thing.
+/// How often notifications are repeated and escalated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Habits {
-    /// The same alert is told once in this time.
+pub struct NotificationPolicy {
+    /// Shortest time between two notifications of the same alert.
     pub cooldown_ms: u64,
-    /// A critical alert that nobody acknowledges goes one level further each time this has passed.
+    /// A critical alert that is not acknowledged is escalated by one level each time this has passed.
     pub escalate_after_ms: u64,
-    /// Two looks that are further apart prove nothing about the time between them.
+    /// If two evaluations are further apart than this, the condition is not assumed to hold in between.
     pub gap_ms: u64,
 }
 
-impl Default for Habits {
+impl Default for NotificationPolicy {
     fn default() -> Self {
         Self { cooldown_ms: 3_600_000, escalate_after_ms: 1_800_000, gap_ms: 120_000 }
     }

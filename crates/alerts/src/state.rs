@@ -1,30 +1,32 @@
-//! How far each alert has come. It is stored as it is, so that any server goes on where another has ended.
+//! The state of each alert. It is stored, so that any server can continue from it.
 
 use serde::{Deserialize, Serialize};
 
 use pinfold_lifecycle::Timestamp;
 
-use crate::{Level, Subject};
+use crate::{AlertSubject, EscalationLevel};
 
-/// Of one alert. It has one instance, or, if it is about single sandboxes, one for each.
+/// The state of one alert. It has one instance, or one per sandbox if it concerns single sandboxes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AlertState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub instances: Vec<Instance>,
+    pub instances: Vec<AlertInstance>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Instance {
+pub struct AlertInstance {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subject: Option<Subject>,
+    pub subject: Option<AlertSubject>,
     pub phase: Phase,
-    /// When somebody was last called about it.
+    /// When a notification about it was last sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_at: Option<Timestamp>,
+    pub notified_at: Option<Timestamp>,
 }
 
+/// The phase of one alert instance.
+///
 /// ```text
 ///               holds             for long enough
 ///   Inactive ──────────► Pending ────────────────► Firing
@@ -35,15 +37,15 @@ pub struct Instance {
 ///                  the cooldown is over
 /// ```
 ///
-/// A figure that is not known moves nothing.
+/// An unknown value changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Within its cooldown, else there is no instance.
+    /// Kept only during its cooldown.
     Inactive,
     Pending {
         since: Timestamp,
-        /// When it was last seen to hold.
+        /// When the condition was last evaluated as true.
         seen_at: Timestamp,
     },
     Firing(Firing),
@@ -56,12 +58,12 @@ pub enum Phase {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Firing {
     pub since: Timestamp,
-    /// As it was when it began to fire.
+    /// The value when it began to fire.
     pub value: f64,
-    /// Whether anybody was called about this firing.
-    pub told: bool,
-    /// How far it has been escalated.
-    pub level: Level,
+    /// Whether a notification about this firing was sent.
+    pub notified: bool,
+    /// The escalation level reached so far.
+    pub level: EscalationLevel,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
 }
@@ -72,7 +74,7 @@ pub struct Acknowledgement {
     pub at: Timestamp,
 }
 
-/// Nobody is called before its end.
+/// Suppresses notifications until its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
     pub until: Timestamp,
@@ -87,7 +89,7 @@ impl AlertState {
         self.silence.as_ref().is_some_and(|silence| now < silence.until)
     }
 
-    pub fn firing(&self) -> impl Iterator<Item = (&Instance, &Firing)> {
+    pub fn firing(&self) -> impl Iterator<Item = (&AlertInstance, &Firing)> {
         self.instances.iter().filter_map(|instance| match &instance.phase {
             Phase::Firing(firing) => Some((instance, firing)),
             Phase::Inactive | Phase::Pending { .. } | Phase::Resolved { .. } => None,
@@ -95,8 +97,8 @@ impl AlertState {
     }
 }
 
-impl Instance {
-    pub(crate) fn new(subject: Option<Subject>) -> Self {
-        Self { subject, phase: Phase::Inactive, told_at: None }
+impl AlertInstance {
+    pub(crate) fn new(subject: Option<AlertSubject>) -> Self {
+        Self { subject, phase: Phase::Inactive, notified_at: None }
     }
 }

@@ -1,203 +1,208 @@
-//! Takes in what is known at one moment: which alerts begin, go on and end by it, and whom that concerns.
+//! Evaluates an alert at one moment, and decides what begins, continues and ends, and what is notified.
 
 use pinfold_lifecycle::Timestamp;
 
 use crate::{
-    Alert, AlertState, Definition, Figures, Firing, Habits, Happening, Instance, Phase, Reading, Rule, Rules,
-    Severity, Untold, What, reading,
+    Alert, AlertChange, AlertInputs, AlertInstance, AlertState, ChangeKind, Definition, Evaluation, Firing,
+    NotificationPolicy, Phase, Rule, Rules, Severity, Suppression, evaluate,
 };
 
-/// Of an alert about single sandboxes, so many are told within a cooldown: whoever has read these knows enough.
-const MOST_INSTANCES: usize = 100;
+/// Limit of instances of the alert about single sandboxes within a cooldown.
+const MAX_INSTANCES: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stepped {
+pub struct AlertTransition {
     pub state: AlertState,
-    pub happened: Vec<Happening>,
+    pub changes: Vec<AlertChange>,
 }
 
-/// Figures that are not known change nothing: what fires goes on, and what does not stays quiet.
+/// Applies new values. Unknown values change nothing: a firing alert keeps firing, and an inactive one stays inactive.
 #[must_use]
 pub fn step(
     alert: Alert,
     state: &AlertState,
-    figures: &Figures,
+    inputs: &AlertInputs,
     rules: &Rules,
-    habits: Habits,
+    policy: NotificationPolicy,
     now: Timestamp,
-) -> Stepped {
+) -> AlertTransition {
     let silence = state.silence.clone().filter(|silence| now < silence.until);
     let rule = rules.of(alert);
     let definition = alert.definition();
     let is_silent = silence.is_some();
-    let mut turn = Turn { alert, definition, rule, habits, now, is_silent, happened: Vec::new() };
+    let mut evaluator = Evaluator { alert, definition, rule, policy, now, is_silent, happened: Vec::new() };
     let mut instances = Vec::new();
-    for (mut instance, reading) in readings(alert, state, figures, rule) {
-        turn.take(&mut instance, reading);
-        if turn.is_worth_keeping(&instance) {
+    for (mut instance, evaluation) in evaluate_instances(alert, state, inputs, rule) {
+        evaluator.apply(&mut instance, evaluation);
+        if evaluator.must_keep(&instance) {
             instances.push(instance);
         }
     }
-    Stepped { state: AlertState { silence, instances }, happened: turn.happened }
+    AlertTransition { state: AlertState { silence, instances }, changes: evaluator.happened }
 }
 
-/// Each instance with what is known about it, new ones included.
-fn readings(alert: Alert, state: &AlertState, figures: &Figures, rule: Rule) -> Vec<(Instance, Reading)> {
+/// Every instance with its evaluation, including new ones.
+fn evaluate_instances(
+    alert: Alert,
+    state: &AlertState,
+    inputs: &AlertInputs,
+    rule: Rule,
+) -> Vec<(AlertInstance, Evaluation)> {
     if alert != Alert::SandboxEvent {
-        let instance = state.instances.first().cloned().unwrap_or_else(|| Instance::new(None));
-        return vec![(instance, reading(alert, figures, rule))];
+        let instance = state.instances.first().cloned().unwrap_or_else(|| AlertInstance::new(None));
+        return vec![(instance, evaluate(alert, inputs, rule))];
     }
-    let judge = |instance: &Instance| match &figures.events {
-        None => Reading::Unknown,
+    let evaluate_event = |instance: &AlertInstance| match &inputs.events {
+        None => Evaluation::Unknown,
         Some(events) if instance.subject.as_ref().is_some_and(|subject| events.contains(subject)) => {
-            Reading::Bad { value: 1.0 }
+            Evaluation::Bad { value: 1.0 }
         }
-        Some(_) => Reading::Fine { value: None },
+        Some(_) => Evaluation::Fine { value: None },
     };
     let mut all: Vec<_> =
-        state.instances.iter().map(|instance| (instance.clone(), judge(instance))).collect();
-    for event in figures.events.iter().flatten() {
+        state.instances.iter().map(|instance| (instance.clone(), evaluate_event(instance))).collect();
+    for event in inputs.events.iter().flatten() {
         let is_known = all.iter().any(|(instance, _)| instance.subject.as_ref() == Some(event));
-        if !is_known && all.len() < MOST_INSTANCES {
-            all.push((Instance::new(Some(event.clone())), Reading::Bad { value: 1.0 }));
+        if !is_known && all.len() < MAX_INSTANCES {
+            all.push((AlertInstance::new(Some(event.clone())), Evaluation::Bad { value: 1.0 }));
         }
     }
     all
 }
 
-struct Turn {
+struct Evaluator {
     alert: Alert,
     definition: Definition,
     rule: Rule,
-    habits: Habits,
+    policy: NotificationPolicy,
     now: Timestamp,
     is_silent: bool,
-    happened: Vec<Happening>,
+    happened: Vec<AlertChange>,
 }
 
-impl Turn {
-    fn take(&mut self, instance: &mut Instance, reading: Reading) {
-        match (instance.phase.clone(), reading) {
-            (Phase::Inactive | Phase::Resolved { .. }, Reading::Bad { value }) => {
-                self.hold(instance, self.now, value);
+impl Evaluator {
+    fn apply(&mut self, instance: &mut AlertInstance, evaluation: Evaluation) {
+        match (instance.phase.clone(), evaluation) {
+            (Phase::Inactive | Phase::Resolved { .. }, Evaluation::Bad { value }) => {
+                self.condition_holds(instance, self.now, value);
             }
-            (Phase::Pending { since, seen_at }, Reading::Bad { value }) => {
-                // Nobody looked for long, so nobody knows that it held all the time.
-                let is_known = self.now.ms_since(seen_at) <= self.habits.gap_ms;
-                self.hold(instance, if is_known { since } else { self.now }, value);
+            (Phase::Pending { since, seen_at }, Evaluation::Bad { value }) => {
+                // After a long gap it is not known whether the condition held all the time.
+                let is_known = self.now.ms_since(seen_at) <= self.policy.gap_ms;
+                self.condition_holds(instance, if is_known { since } else { self.now }, value);
             }
-            (Phase::Firing(firing), Reading::Bad { .. } | Reading::Unknown) => {
-                self.go_on(instance, firing, reading.value());
+            (Phase::Firing(firing), Evaluation::Bad { .. } | Evaluation::Unknown) => {
+                self.continue_firing(instance, firing, evaluation.value());
             }
-            (Phase::Firing(firing), Reading::Fine { value }) => self.resolve(instance, &firing, value),
-            (Phase::Pending { .. }, Reading::Fine { .. }) => instance.phase = Phase::Inactive,
-            (Phase::Inactive | Phase::Resolved { .. }, Reading::Fine { .. } | Reading::Unknown)
-            | (Phase::Pending { .. }, Reading::Unknown) => {}
+            (Phase::Firing(firing), Evaluation::Fine { value }) => self.resolve(instance, &firing, value),
+            (Phase::Pending { .. }, Evaluation::Fine { .. }) => instance.phase = Phase::Inactive,
+            (Phase::Inactive | Phase::Resolved { .. }, Evaluation::Fine { .. } | Evaluation::Unknown)
+            | (Phase::Pending { .. }, Evaluation::Unknown) => {}
         }
     }
 
-    fn hold(&mut self, instance: &mut Instance, since: Timestamp, value: f64) {
+    fn condition_holds(&mut self, instance: &mut AlertInstance, since: Timestamp, value: f64) {
         if self.now.ms_since(since) < self.rule.sustained_ms {
             instance.phase = Phase::Pending { since, seen_at: self.now };
             return;
         }
-        let untold = self.untold(instance);
+        let suppressed = self.suppressed(instance);
         let firing = Firing {
             since: self.now,
             value,
-            told: untold.is_none(),
+            notified: suppressed.is_none(),
             level: self.definition.level,
             acknowledged: None,
         };
-        self.tell(instance, &firing, What::Fired, Some(value), untold);
+        self.record(instance, &firing, ChangeKind::Fired, Some(value), suppressed);
         instance.phase = Phase::Firing(firing);
     }
 
-    /// Reminds those who were called, or calls others.
-    fn go_on(&mut self, instance: &mut Instance, mut firing: Firing, value: Option<f64>) {
+    /// Repeats the notification, or escalates.
+    fn continue_firing(&mut self, instance: &mut AlertInstance, mut firing: Firing, value: Option<f64>) {
         if self.is_silent || firing.acknowledged.is_some() {
             return;
         }
         let due = self.level_due(&firing);
         let what = if due > firing.level {
-            What::Escalated
+            ChangeKind::Escalated
         } else if self.is_cooling(instance) {
             return;
         } else {
-            What::Repeated
+            ChangeKind::Repeated
         };
         firing.level = due.max(firing.level);
-        firing.told = true;
-        self.tell(instance, &firing, what, value, None);
+        firing.notified = true;
+        self.record(instance, &firing, what, value, None);
         instance.phase = Phase::Firing(firing);
     }
 
-    fn resolve(&mut self, instance: &mut Instance, firing: &Firing, value: Option<f64>) {
-        let untold = if !self.definition.end_is_told {
-            Some(Untold::Quiet)
+    fn resolve(&mut self, instance: &mut AlertInstance, firing: &Firing, value: Option<f64>) {
+        let suppressed = if !self.definition.notifies_end {
+            Some(Suppression::Quiet)
         } else if self.is_silent {
-            Some(Untold::Silence)
-        } else if firing.told {
+            Some(Suppression::Silence)
+        } else if firing.notified {
             None
         } else {
-            Some(Untold::Cooldown)
+            Some(Suppression::Cooldown)
         };
-        let told_at = instance.told_at;
-        self.tell(instance, firing, What::Resolved, value, untold);
-        // The cooldown is counted from the last call, and an all-clear is none.
-        instance.told_at = told_at;
+        let told_at = instance.notified_at;
+        self.record(instance, firing, ChangeKind::Resolved, value, suppressed);
+        // The cooldown counts from the last notification of a problem, not from its resolution.
+        instance.notified_at = told_at;
         instance.phase = Phase::Resolved { fired_at: firing.since, at: self.now };
     }
 
-    fn tell(
+    fn record(
         &mut self,
-        instance: &mut Instance,
+        instance: &mut AlertInstance,
         firing: &Firing,
-        what: What,
+        what: ChangeKind,
         value: Option<f64>,
-        untold: Option<Untold>,
+        suppressed: Option<Suppression>,
     ) {
-        if untold.is_none() {
-            instance.told_at = Some(self.now);
+        if suppressed.is_none() {
+            instance.notified_at = Some(self.now);
         }
-        self.happened.push(Happening {
+        self.happened.push(AlertChange {
             at: self.now,
             alert: self.alert,
             subject: instance.subject.clone(),
-            what,
+            kind: what,
             value,
             since: Some(firing.since),
             level: firing.level,
-            untold,
+            suppressed: suppressed,
         });
     }
 
-    fn level_due(&self, firing: &Firing) -> crate::Level {
-        if self.definition.severity < Severity::Critical || self.habits.escalate_after_ms == 0 {
+    fn level_due(&self, firing: &Firing) -> crate::EscalationLevel {
+        if self.definition.severity < Severity::Critical || self.policy.escalate_after_ms == 0 {
             return firing.level;
         }
-        let steps = self.now.ms_since(firing.since) / self.habits.escalate_after_ms;
-        self.definition.level.further(steps)
+        let steps = self.now.ms_since(firing.since) / self.policy.escalate_after_ms;
+        self.definition.level.escalated_by(steps)
     }
 
-    fn untold(&self, instance: &Instance) -> Option<Untold> {
+    fn suppressed(&self, instance: &AlertInstance) -> Option<Suppression> {
         if self.is_silent {
-            return Some(Untold::Silence);
+            return Some(Suppression::Silence);
         }
-        self.is_cooling(instance).then_some(Untold::Cooldown)
+        self.is_cooling(instance).then_some(Suppression::Cooldown)
     }
 
-    fn is_cooling(&self, instance: &Instance) -> bool {
-        instance.told_at.is_some_and(|at| self.now.ms_since(at) < self.habits.cooldown_ms)
+    fn is_cooling(&self, instance: &AlertInstance) -> bool {
+        instance.notified_at.is_some_and(|at| self.now.ms_since(at) < self.policy.cooldown_ms)
     }
 
-    /// What is over is remembered for as long as it keeps others from being called again.
-    fn is_worth_keeping(&self, instance: &Instance) -> bool {
+    /// An instance that is over is kept as long as its cooldown suppresses notifications.
+    fn must_keep(&self, instance: &AlertInstance) -> bool {
         match instance.phase {
             Phase::Pending { .. } | Phase::Firing(_) => true,
             Phase::Inactive => self.is_cooling(instance),
             Phase::Resolved { at, .. } => {
-                self.is_cooling(instance) || self.now.ms_since(at) < self.habits.cooldown_ms
+                self.is_cooling(instance) || self.now.ms_since(at) < self.policy.cooldown_ms
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The list of alerts for people who read about them.
+//! The table of alerts for the documentation.
 
-use crate::{Alert, Definition, Objective, Rule, shown};
+use crate::{Alert, Definition, Objective, Rule, format_value};
 
-/// As Markdown, with links that begin at `runbook`.
+/// As Markdown. Links begin with `runbook`.
 #[must_use]
 pub fn table(runbook: &str) -> String {
     let head = "| name | title | severity | level | fires when | affects | runbook |\n|---|---|---|---|---|---|---|\n";
@@ -24,12 +24,12 @@ fn row(alert: Alert, runbook: &str) -> String {
 
 fn condition(alert: Alert) -> String {
     let Rule { threshold, sustained_ms, minimum } = alert.definition().rule;
-    let mut told = format!("above {}", shown(alert, threshold));
+    let mut text = format!("above {}", format_value(alert, threshold));
     if minimum > 0 {
-        told += &format!(" of at least {minimum}");
+        text += &format!(" of at least {minimum}");
     }
     if sustained_ms > 0 {
-        told += &format!(" for {} min", sustained_ms / 60_000);
+        text += &format!(" for {} min", sustained_ms / 60_000);
     }
-    told
+    text
 }

@@ -1,65 +1,69 @@
-//! Examples and properties: each alert fires and ends, nobody is called in vain, and nobody is left uncalled.
+//! Unit and property tests: each alert fires and resolves, and notifications are neither superfluous nor missing.
 
 mod each;
-mod habits;
+mod notifications;
 mod properties;
 
 use pinfold_lifecycle::Timestamp;
 
-use crate::{Alert, AlertState, Ask, Figures, Habits, Happening, Rule, Rules, Stepped, What, ask, step};
+use crate::{
+    Alert, AlertChange, AlertInputs, AlertRequest, AlertState, AlertTransition, ChangeKind,
+    NotificationPolicy, Rule, Rules, apply_request, step,
+};
 
 const NOON: Timestamp = Timestamp(1_000_000_000);
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 
-/// One alert, as time goes by.
-struct Course {
+/// One alert over time.
+struct AlertRun {
     alert: Alert,
     rules: Rules,
     state: AlertState,
     now: Timestamp,
 }
 
-impl Course {
+impl AlertRun {
     fn of(alert: Alert) -> Self {
         Self { alert, rules: Rules::default(), state: AlertState::default(), now: NOON }
     }
 
     fn with(alert: Alert, rule: Rule) -> Self {
-        let mut course = Self::of(alert);
-        course.rules.put(alert, rule);
-        course
+        let mut run = Self::of(alert);
+        run.rules.set(alert, rule);
+        run
     }
 
-    /// Looks so many milliseconds later.
-    fn look(&mut self, later_ms: u64, figures: &Figures) -> Vec<Happening> {
+    /// Evaluates this many milliseconds later.
+    fn evaluate_after(&mut self, later_ms: u64, inputs: &AlertInputs) -> Vec<AlertChange> {
         self.now = self.now.after_ms(later_ms);
-        let habits = Habits::default();
-        let Stepped { state, happened } =
-            step(self.alert, &self.state, figures, &self.rules, habits, self.now);
+        let policy = NotificationPolicy::default();
+        let AlertTransition { state, changes: happened } =
+            step(self.alert, &self.state, inputs, &self.rules, policy, self.now);
         self.state = state;
         happened
     }
 
-    /// Looks every quarter of a minute, for so long.
-    fn look_on(&mut self, for_ms: u64, figures: &Figures) -> Vec<Happening> {
-        (0..for_ms / 15_000).flat_map(|_| self.look(15_000, figures)).collect()
+    /// Evaluates every 15 seconds for this long.
+    fn evaluate_for(&mut self, for_ms: u64, inputs: &AlertInputs) -> Vec<AlertChange> {
+        (0..for_ms / 15_000).flat_map(|_| self.evaluate_after(15_000, inputs)).collect()
     }
 
-    fn ask(&mut self, wish: Ask) {
-        let Stepped { state, .. } = ask(self.alert, &self.state, wish, self.now).unwrap();
+    fn request(&mut self, request: AlertRequest) {
+        let AlertTransition { state, .. } =
+            apply_request(self.alert, &self.state, request, self.now).unwrap();
         self.state = state;
     }
 }
 
-fn told(happened: &[Happening]) -> Vec<&What> {
-    happened.iter().filter(|it| it.is_told()).map(|it| &it.what).collect()
+fn text(happened: &[AlertChange]) -> Vec<&ChangeKind> {
+    happened.iter().filter(|it| it.notifies()).map(|it| &it.kind).collect()
 }
 
-fn active(active: u64) -> Figures {
-    Figures { active: Some(active), ..Figures::default() }
+fn active(active: u64) -> AlertInputs {
+    AlertInputs { active: Some(active), ..AlertInputs::default() }
 }
 
-fn stuck(stuck: u64) -> Figures {
-    Figures { stuck: Some(stuck), ..Figures::default() }
+fn stuck(stuck: u64) -> AlertInputs {
+    AlertInputs { stuck: Some(stuck), ..AlertInputs::default() }
 }

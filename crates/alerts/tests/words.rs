@@ -1,4 +1,4 @@
-//! What people read: names, messages, and where the runbook says what to do.
+//! Texts for people: names, messages, and links into the runbook.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -6,25 +6,35 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use pinfold_alerts::{
-    Alert, AlertState, Event, Figures, Habits, Happening, Level, Rules, Subject, What, message, step, table,
+    Alert, AlertChange, AlertInputs, AlertState, AlertSubject, ChangeKind, EscalationLevel,
+    NotificationPolicy, Rules, SandboxEventKind, message, step, table,
 };
 use pinfold_lifecycle::Timestamp;
 
 const NOON: Timestamp = Timestamp(1_000_000_000);
 const MINUTE: u64 = 60_000;
 
-fn happening(alert: Alert, what: What, value: Option<f64>) -> Happening {
+fn change(alert: Alert, what: ChangeKind, value: Option<f64>) -> AlertChange {
     let since = Some(NOON);
     let at = NOON.after_ms(12 * MINUTE);
-    Happening { at, alert, subject: None, what, value, since, level: Level::AgentTeam, untold: None }
+    AlertChange {
+        at,
+        alert,
+        subject: None,
+        kind: what,
+        value,
+        since,
+        level: EscalationLevel::AgentTeam,
+        suppressed: None,
+    }
 }
 
-fn said(happening: &Happening) -> String {
-    message(happening, Rules::default().of(happening.alert))
+fn message_of(change: &AlertChange) -> String {
+    message(change, Rules::default().of(change.alert))
 }
 
 #[test]
-fn names_are_in_snake_case_and_each_is_found_by_its_own() {
+fn names_are_snake_case_and_parse() {
     for alert in Alert::ALL {
         let name = alert.name();
         assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
@@ -35,47 +45,48 @@ fn names_are_in_snake_case_and_each_is_found_by_its_own() {
 }
 
 #[test]
-fn the_first_two_have_the_titles_that_people_know() {
+fn timeout_and_leak_alerts_have_their_documented_titles() {
     assert_eq!(Alert::SandboxTimeoutHigh.definition().title, "High Sandbox Timeout Rate");
     assert_eq!(Alert::SandboxLeakDetected.definition().title, "Sandbox Leak Detected");
 }
 
 #[test]
-fn a_message_has_the_figure_and_what_it_should_be() {
-    let timeouts = |what, value| said(&happening(Alert::SandboxTimeoutHigh, what, value));
+fn message_has_value_and_threshold() {
+    let timeouts = |what, value| message_of(&change(Alert::SandboxTimeoutHigh, what, value));
 
-    assert_eq!(timeouts(What::Fired, Some(0.125)), "High Sandbox Timeout Rate: 12.5 % (above 5 %)");
-    assert_eq!(timeouts(What::Repeated, None), "High Sandbox Timeout Rate, for 12 min now");
-    assert_eq!(timeouts(What::Resolved, Some(0.0)), "Resolved after 12 min: High Sandbox Timeout Rate");
+    assert_eq!(timeouts(ChangeKind::Fired, Some(0.125)), "High Sandbox Timeout Rate: 12.5 % (above 5 %)");
+    assert_eq!(timeouts(ChangeKind::Repeated, None), "High Sandbox Timeout Rate, for 12 min now");
+    assert_eq!(timeouts(ChangeKind::Resolved, Some(0.0)), "Resolved after 12 min: High Sandbox Timeout Rate");
     assert_eq!(
-        said(&happening(Alert::SandboxLeakDetected, What::Escalated, Some(23.0))),
-        "Sandbox Leak Detected: 23 (above 20), for 12 min now; nobody has acknowledged it"
+        message_of(&change(Alert::SandboxLeakDetected, ChangeKind::Escalated, Some(23.0))),
+        "Sandbox Leak Detected: 23 (above 20), for 12 min now; not acknowledged"
     );
 }
 
 #[test]
-fn an_event_of_a_sandbox_is_told_in_the_words_that_people_know() {
+fn sandbox_event_has_its_documented_message() {
     let events = vec![
-        Subject { event: Event::Timeout, sandbox: "sbx_1".into() },
-        Subject { event: Event::Stuck, sandbox: "sbx_2".into() },
+        AlertSubject { event: SandboxEventKind::Timeout, sandbox: "sbx_1".into() },
+        AlertSubject { event: SandboxEventKind::Stuck, sandbox: "sbx_2".into() },
     ];
 
-    let figures = Figures { events: Some(events), ..Figures::default() };
+    let inputs = AlertInputs { events: Some(events), ..AlertInputs::default() };
     let quiet = AlertState::default();
-    let fired = step(Alert::SandboxEvent, &quiet, &figures, &Rules::default(), Habits::default(), NOON);
+    let fired =
+        step(Alert::SandboxEvent, &quiet, &inputs, &Rules::default(), NotificationPolicy::default(), NOON);
 
-    let said: Vec<_> = fired.happened.iter().map(said).collect();
-    assert_eq!(said, ["Sandbox timeout: sbx_1", "Sandbox stuck: sbx_2"]);
+    let message_of: Vec<_> = fired.changes.iter().map(message_of).collect();
+    assert_eq!(message_of, ["Sandbox timeout: sbx_1", "Sandbox stuck: sbx_2"]);
 }
 
-/// As a page on the web makes a heading into a link.
+/// The anchor of a heading, as Markdown renderers generate it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
 }
 
 #[test]
-fn every_step_in_the_runbook_is_there() {
+fn every_runbook_section_exists() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbook.md");
     let runbook = std::fs::read_to_string(path).unwrap();
     let anchors: BTreeSet<_> = runbook
@@ -91,7 +102,7 @@ fn every_step_in_the_runbook_is_there() {
 }
 
 #[test]
-fn the_guide_lists_every_alert() {
+fn documentation_lists_every_alert() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/alerts.md");
     let written = std::fs::read_to_string(&path).unwrap();
     let (begin, end) = ("<!-- alerts:begin -->\n", "<!-- alerts:end -->");

@@ -1,44 +1,44 @@
-//! Runs of agents: what is asked for, and what has become of it.
+//! Agent runs: the request, and the run's state and result.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Cause, ExecutionState, Output, Receipt, Used};
+use crate::{Cause, ExecutionState, Output, Receipt, ResourceUsage};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AgentRequest {
-    /// Whatever this run is for, by the name its caller knows it by.
+    /// The caller's own id for the task.
     #[schema(min_length = 1, max_length = 256)]
     pub task_id: String,
-    /// Which profile of limits it gets.
+    /// The profile that sets the limits.
     pub agent_type: String,
     pub context: AgentContext,
 }
 
-/// What runs, and with what. Either `command` or `script`.
+/// The command or script to run, and its input. Exactly one of `command` and `script` is required.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentContext {
-    /// The program and its arguments. No shell reads it.
+    /// The program and its arguments. No shell is involved.
     #[serde(default)]
     pub command: Option<Vec<String>>,
-    /// Run by the program that its first line names, else by `/bin/sh`.
+    /// Run by the interpreter in its `#!` line, or by `/bin/sh` without one.
     #[serde(default)]
     pub script: Option<String>,
-    /// By their paths, from the root or from where work is done. They are there before the command is, in every try.
+    /// Files by path, absolute or relative to the working directory. They are written before each attempt starts.
     #[serde(default)]
     pub files: BTreeMap<String, AgentFile>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The paths of files that are kept when the command has ended.
+    /// Paths of files to keep after the command has ended.
     #[serde(default)]
     pub artifacts: Vec<String>,
 }
 
-/// The text of a file, or more about it.
+/// A file's text, or an object that describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum AgentFile {
@@ -46,7 +46,7 @@ pub enum AgentFile {
     Described(DescribedFile),
 }
 
-/// Either `text` or `base64`.
+/// A file's content: exactly one of `text` and `base64`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DescribedFile {
@@ -58,7 +58,7 @@ pub struct DescribedFile {
     pub executable: bool,
 }
 
-/// A run, whether it has ended or not.
+/// An agent run, running or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentRun {
     pub execution_id: String,
@@ -67,7 +67,7 @@ pub struct AgentRun {
     pub agent_type: Option<String>,
     pub state: ExecutionState,
     pub exit_code: Option<i32>,
-    /// Why the command ended. None: it has not.
+    /// Why the command ended. Null while it has not.
     pub cause: Option<Cause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -77,15 +77,15 @@ pub struct AgentRun {
     pub started_at: Option<String>,
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
-    /// Every try, in order, each in a body of its own.
+    /// All attempts, oldest first. Each runs in its own instance.
     pub attempts: Vec<Attempt>,
-    /// Of all tries together, as far as it was counted.
-    pub usage: Used,
-    /// What it wrote, once it has ended. The output of all tries is one, in order.
+    /// The sum over all attempts, as far as it was measured.
+    pub usage: ResourceUsage,
+    /// The output of all attempts, in order. Null until the run has ended.
     pub output: Option<Output>,
-    /// What was asked to be kept, and what has become of it.
+    /// The requested artifacts, and the state of each.
     pub artifacts: Vec<Artifact>,
-    /// The proof that its last body is gone. None: it is not, yet.
+    /// The receipt of the last instance. Null until that instance is proven gone.
     pub receipt: Option<Receipt>,
     pub links: AgentLinks,
 }
@@ -101,27 +101,27 @@ pub struct AgentLinks {
     pub artifacts: String,
 }
 
-/// One try of an execution, in the body of one generation.
+/// One attempt of an execution, in the instance of one generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     pub generation: u64,
-    /// None: its process was never seen to start.
+    /// Null: no process was seen to start.
     #[schema(format = DateTime)]
     pub started_at: Option<String>,
-    /// None: it goes on.
+    /// Null: still running.
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
     pub cause: Option<Cause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The proof that its body is gone.
+    /// The receipt that proves its instance gone.
     pub receipt: Option<Receipt>,
 }
 
-/// A file that was asked to be kept.
+/// A requested artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// Its path without the slash of the root.
+    /// The path without the leading slash.
     pub name: String,
     pub state: ArtifactState,
     pub size: Option<u64>,
@@ -129,19 +129,19 @@ pub struct Artifact {
     pub content_type: Option<String>,
     #[schema(format = DateTime)]
     pub kept_at: Option<String>,
-    /// Why it is not there.
+    /// Why the file is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Where its content is.
+    /// The URL of the content.
     pub url: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArtifactState {
-    /// The command has not ended.
+    /// The command has not ended yet.
     Awaited,
     Kept,
-    /// It was not there, or could not be kept, or has made room since.
+    /// The file did not exist, could not be stored, or has expired.
     Missing,
 }

@@ -1,4 +1,4 @@
-//! Alerts: what somebody may be called for, what became of it, and who was told.
+//! Alerts: their state, history, notifications and deliveries.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,16 +15,16 @@ pub enum AlertSeverity {
 #[serde(rename_all = "snake_case")]
 pub enum AlertState {
     Inactive,
-    /// The condition holds, and has not for long enough.
+    /// The condition holds, but not yet for `sustained_s`.
     Pending,
     Firing,
-    /// It fired not long ago.
+    /// It fired recently.
     Resolved,
-    /// It does not fire, and what would decide that is not known.
+    /// It does not fire, and its input value is not known.
     Unknown,
 }
 
-/// One alert as it is now.
+/// The current state of one alert.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Alert {
     pub name: String,
@@ -32,38 +32,38 @@ pub struct Alert {
     pub meaning: String,
     pub severity: AlertSeverity,
     pub state: AlertState,
-    /// The figure it goes by. None: it is not known, or too little was counted.
+    /// The value compared with the threshold. Null: not known, or too few samples.
     pub value: Option<f64>,
-    /// It fires above this.
+    /// The alert fires above this value.
     pub threshold: f64,
-    /// For so long.
+    /// How long the value must stay above the threshold.
     pub sustained_s: u64,
-    /// A rate means nothing before so many were counted.
+    /// A rate counts only after this many samples.
     pub minimum: u64,
-    /// The same alert is told once in this time.
+    /// At most one notification about this alert is sent per cooldown.
     pub cooldown_s: u64,
-    /// Who is called first: 1 the agent team, 2 infrastructure, 3 platform support.
+    /// The first escalation level: 1 the agent team, 2 infrastructure, 3 platform support.
     pub level: u8,
-    /// What was promised to users and is at risk while it fires.
+    /// The service objectives at risk while the alert fires.
     pub affects: Vec<String>,
-    /// Where the runbook says what to do.
+    /// The link to the runbook section.
     pub runbook: String,
-    /// What fires: once, or for each sandbox that it is about.
+    /// The current firings: one, or one per affected sandbox.
     pub firings: Vec<AlertFiring>,
     pub silence: Option<AlertSilence>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertFiring {
-    /// What it is about, if about one sandbox.
+    /// The affected sandbox, where the alert is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<AlertSubject>,
     #[schema(format = DateTime)]
     pub since: String,
-    /// How far it has been escalated.
+    /// The current escalation level.
     pub level: u8,
-    /// Whether anybody was called about it.
-    pub told: bool,
+    /// Whether a notification was sent.
+    pub notified: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,41 +88,40 @@ pub struct AlertSilence {
     pub at: String,
 }
 
-/// All alerts, and what users notice of whatever is wrong.
+/// All alerts, and the effect on users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertList {
     pub alerts: Vec<Alert>,
     pub impact: AlertImpact,
-    /// When the figures were last looked at.
+    /// When the alerts were last evaluated.
     #[schema(format = DateTime)]
     pub evaluated_at: String,
 }
 
-/// What users notice: how many executions ended lately, the shares that came to grief, took too long or fell silent, and
-/// how long the rest of them take.
+/// The effect on users: recent executions, the shares that failed, timed out or fell silent, and their latencies.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct AlertImpact {
     pub executions: Option<u64>,
     pub failure_rate: Option<f64>,
     pub timeout_rate: Option<f64>,
     pub inactivity_rate: Option<f64>,
-    /// From the wish for an execution until it runs.
+    /// From the request for an execution until its process starts.
     #[serde(default)]
-    pub exec_start: AlertPace,
-    /// From there to its end.
+    pub exec_start: AlertLatency,
+    /// From the start of the process to its end.
     #[serde(default)]
-    pub execution: AlertPace,
+    pub execution: AlertLatency,
 }
 
-/// What 95 of 100 take at the most. None: nothing was counted.
+/// 95th percentiles of a duration. Null: no samples.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
-pub struct AlertPace {
+pub struct AlertLatency {
     pub lately_p95_seconds: Option<f64>,
-    /// Of all that were ever counted.
+    /// Over all samples since metrics are kept.
     pub usual_p95_seconds: Option<f64>,
 }
 
-/// One that fires, in short.
+/// A summary of one firing alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActiveAlert {
     pub name: String,
@@ -141,19 +140,19 @@ pub struct ActiveAlert {
 #[serde(rename_all = "snake_case")]
 pub enum AlertEvent {
     Fired,
-    /// It still fires, and nobody has acknowledged it.
+    /// It still fires and is not acknowledged.
     Repeated,
-    /// Nobody has acknowledged it, so others are called.
+    /// It was not acknowledged in time: the next level is notified.
     Escalated,
     Resolved,
     Acknowledged,
     Silenced,
     Unsilenced,
-    /// Somebody wants to know whether messages arrive.
+    /// A test notification was requested.
     Test,
 }
 
-/// One thing that happened to an alert.
+/// One entry of the alert history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertEntry {
     pub seq: u64,
@@ -167,18 +166,18 @@ pub struct AlertEntry {
     pub subject: Option<AlertSubject>,
     pub value: Option<f64>,
     pub level: u8,
-    /// Whether somebody was called.
-    pub told: bool,
-    /// Why nobody was: `cooldown`, `silence`, or `quiet` for what nobody is called for.
+    /// Whether a notification was sent.
+    pub notified: bool,
+    /// Why no notification was sent: `cooldown`, `silence`, or `quiet` for an event without notifications.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub untold: Option<String>,
+    pub suppressed_by: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertHistory {
-    /// The latest first.
+    /// Newest first.
     pub entries: Vec<AlertEntry>,
-    /// What to give as `before` to read on. None: there is no more.
+    /// The value of `before` for the next page. Null: this is the last page.
     pub next: Option<u64>,
 }
 
@@ -190,7 +189,7 @@ pub enum AlertDeliveryState {
     GivenUp,
 }
 
-/// One message to one receiver.
+/// One notification to one receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertDelivery {
     /// The same in every attempt.
@@ -198,28 +197,28 @@ pub struct AlertDelivery {
     pub seq: u64,
     #[schema(format = DateTime)]
     pub at: String,
-    /// The alert.
+    /// The name of the alert.
     pub name: String,
-    /// `webhook`, `slack` or `email`, and the level that is called.
+    /// The channel (`webhook`, `slack` or `email`) and the escalation level, as `webhook/1`.
     pub target: String,
     pub state: AlertDeliveryState,
     pub attempts: u32,
-    /// When it is tried next, or when it was settled.
+    /// When the next attempt is due, or when the delivery ended.
     #[schema(format = DateTime)]
-    pub moment: String,
-    /// What came of the last attempt.
-    pub last: Option<String>,
+    pub state_at: String,
+    /// The result of the last attempt.
+    pub last_result: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertDeliveries {
-    /// The latest first.
+    /// Newest first.
     pub deliveries: Vec<AlertDelivery>,
-    /// What to give as `before` to read on. None: there is no more.
+    /// The value of `before` for the next page. Null: this is the last page.
     pub next: Option<u64>,
 }
 
-/// Until a moment, or for so long: one of the two.
+/// A request to silence an alert: exactly one of `until` and `for`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SilenceAlert {
@@ -234,7 +233,7 @@ pub struct SilenceAlert {
     pub reason: String,
 }
 
-/// What came of a test message, by each way that is configured.
+/// The results of a test notification, one per configured target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertTest {
     pub results: Vec<AlertTestResult>,
@@ -242,22 +241,22 @@ pub struct AlertTest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AlertTestResult {
-    /// `log`, or `webhook`, `slack` or `email` and the level that is called.
+    /// `log`, or the channel and the escalation level, as `webhook/1`.
     pub target: String,
     pub delivered: bool,
     pub message: String,
 }
 
-/// What a webhook is sent.
+/// The body of a webhook request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertNotice {
-    /// The same if it is sent again: what has it twice has it once too often.
+    /// The same in every attempt, so that a receiver can drop duplicates.
     pub delivery_id: String,
     pub name: String,
     pub title: String,
     pub severity: AlertSeverity,
     pub event: AlertEvent,
-    /// In one line.
+    /// A one-line summary.
     pub message: String,
     pub value: Option<f64>,
     pub threshold: Option<f64>,
@@ -273,7 +272,7 @@ pub struct AlertNotice {
     pub since: Option<String>,
 }
 
-/// What an alert about one sandbox is about.
+/// The sandbox that an alert is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertContext {

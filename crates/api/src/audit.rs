@@ -1,11 +1,11 @@
-//! Who asked for what, and what is recorded against what is there.
+//! The audit log, and the result of the consistency check.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{ProbeState, Role, State, Stats};
 
-/// One request that may have changed something.
+/// One audit log entry: a request that could change something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEntry {
     pub seq: u64,
@@ -17,52 +17,52 @@ pub struct AuditEntry {
     pub request_id: String,
     pub method: String,
     pub path: String,
-    /// How it was answered.
+    /// The HTTP status of the answer.
     pub status: u16,
-    /// Whose it was, where it concerns one.
+    /// The sandbox that the request was about, if any.
     pub sandbox_id: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
-    /// The oldest first.
+    /// Oldest first.
     pub entries: Vec<AuditEntry>,
-    /// What to give as `after` to read on.
+    /// The value of `after` for the next page.
     pub next: u64,
-    /// There are more already.
+    /// More entries exist already.
     pub more: bool,
 }
 
-/// What is recorded, compared with what is there.
+/// The result of comparing all records with all instances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Comparison {
-    /// Nothing was repaired.
+pub struct ConsistencyReport {
+    /// True: nothing was repaired.
     pub dry_run: bool,
     pub records: u64,
-    pub bodies: u64,
-    /// They are leased, to be stopped.
-    pub bodies_without_record: Vec<BodyRef>,
-    /// They are looked at closely.
-    pub records_without_body: Vec<String>,
-    /// Records whose sandbox is not there: `records_without_body`, by the name that runbooks have for it.
+    pub instances: u64,
+    /// Instances without a record. A repair leases them and stops them.
+    pub instances_without_record: Vec<InstanceRef>,
+    /// Records whose instance is missing or incomplete. A repair observes them again.
+    pub records_without_instance: Vec<String>,
+    /// The same as `records_without_instance`, under the runbook's name for it.
     #[serde(default, rename = "orphanedDOs")]
     pub orphaned_records: Vec<String>,
-    /// Sandboxes that no record speaks of: `bodies_without_record`, by the name that runbooks have for it.
+    /// The same as `instances_without_record`, under the runbook's name for it.
     #[serde(default, rename = "orphanedActual")]
-    pub orphaned_bodies: Vec<BodyRef>,
-    /// They are quarantined.
+    pub orphaned_instances: Vec<InstanceRef>,
+    /// Records that cannot be read. A repair quarantines them.
     pub unreadable_records: Vec<String>,
-    /// They are left alone.
-    pub unreadable_marks: Vec<String>,
-    /// Where records contradict each other.
+    /// Instance marker files that cannot be read. A repair leaves them alone.
+    pub unreadable_markers: Vec<String>,
+    /// Contradictions between records.
     pub disagreements: Vec<String>,
-    /// Whose status is not what was seen when they were tried just now. Each is probed again, and that decides.
+    /// Sandboxes whose recorded status contradicts a probe. A repair probes each one again.
     #[serde(default)]
     pub status_disagreements: Vec<StatusDisagreement>,
-    /// How many are neither proven to work nor proven gone after the repair. None: nothing was repaired.
+    /// Sandboxes that were neither proven working nor proven gone after the repair. Null: nothing was repaired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<u64>,
-    /// What all sandboxes come to after the repair. None: nothing was repaired.
+    /// The totals after the repair. Null: nothing was repaired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<Stats>,
 }
@@ -70,16 +70,16 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusDisagreement {
     pub sandbox_id: String,
-    /// As it is recorded.
+    /// The recorded status.
     pub status: State,
     pub probe: ProbeState,
-    /// What failed.
+    /// What the probe found wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BodyRef {
+pub struct InstanceRef {
     pub sandbox_id: String,
     pub generation: u64,
 }

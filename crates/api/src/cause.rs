@@ -1,9 +1,9 @@
-//! Why something ended.
+//! Why a sandbox or an execution ended.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The one durable cause of an end, from a closed list.
+/// The one durable cause of an end. The list is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {

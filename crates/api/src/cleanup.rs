@@ -1,47 +1,47 @@
-//! Cleaning up: what a run has found and done, what the last ones came to, and when the next ones are.
+//! Cleanup: the result of a run, the history of runs, and the schedule.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Cause, Receipt};
 
-/// The ways to clean up. Each finds by other means than the others.
+/// The cleanup methods. Each finds leftovers in a different way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CleanupLayer {
-    /// What is stuck, by what is recorded of it and by whether it gives a sign of life.
+    /// Stuck sandboxes, judged by their records and by signs of life.
     Scheduled,
-    /// The same, and whatever is old has to answer, whatever is recorded of it.
+    /// As `scheduled`, and every old sandbox must answer, whatever its record says.
     ByAge,
-    /// Where something runs short: what is past its time, and then what does nothing, the oldest first.
+    /// When a resource is scarce: overdue sandboxes first, then idle ones, oldest first.
     Pressure,
-    /// Every record against every body.
+    /// Compares every record with every instance.
     Reconcile,
-    /// Everything that is not critical.
+    /// Every sandbox that is not critical.
     Emergency,
 }
 
-/// What one run has found and done.
+/// The result of one cleanup run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CleanupResult {
     pub layer: CleanupLayer,
-    /// Nothing was ended.
+    /// True: nothing was stopped.
     pub dry_run: bool,
     pub scanned: u64,
     pub found: Vec<CleanupFound>,
-    /// Those that are proven gone.
+    /// Sandboxes that were stopped and are proven gone.
     pub ended: Vec<CleanupEnded>,
     pub failed: Vec<CleanupFailed>,
-    /// Those that were not ended although they might have been, and why.
+    /// Sandboxes that were found but not stopped, and why.
     pub kept: Vec<CleanupKept>,
-    /// Records, logs and artifacts that were past their time and are removed, or in a dry run would be.
+    /// Expired records, logs and artifacts that were removed, or would be in a dry run.
     pub pruned: u64,
-    /// What the logs and artifacts among them took. What records take is not known.
+    /// The size of the removed logs and artifacts. The size of records is not known.
     #[serde(default)]
     pub pruned_bytes: u64,
-    /// Where it was looked whether something runs short: how much is taken of what.
+    /// The resource levels, where the run checked for scarcity.
     pub resources: Vec<ResourceLevel>,
-    /// What nobody could measure. It is taken neither for plenty nor for none.
+    /// Resources that could not be measured. They count neither as free nor as used up.
     pub not_measured: Vec<String>,
     #[schema(format = DateTime)]
     pub began_at: String,
@@ -52,7 +52,7 @@ pub struct CleanupResult {
 pub struct CleanupFound {
     pub sandbox_id: String,
     pub reason: CleanupReason,
-    /// Since when that is so, or by when it should have ended.
+    /// Since when the reason holds, or the deadline that was missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub since: Option<String>,
@@ -63,30 +63,30 @@ pub struct CleanupFound {
 pub enum CleanupReason {
     /// It has been starting for too long.
     NeverReady,
-    /// It is unhealthy, and old.
+    /// It is unhealthy and old.
     Failed,
-    /// A deadline of its own has passed, and nobody has seen to it.
+    /// It is past one of its own deadlines and was not stopped.
     Overdue,
-    /// It gives no sign of life.
+    /// It shows no sign of life.
     Silent,
-    /// Something runs short, and it does nothing.
+    /// A resource is scarce and the sandbox is idle.
     Idle,
-    /// It is not critical, and an emergency was declared.
+    /// It is not critical and an emergency cleanup was requested.
     Emergency,
-    /// A body that no record speaks of.
-    BodyWithoutRecord,
-    /// A record whose body is not there, or not whole.
-    RecordWithoutBody,
+    /// An instance without a record.
+    InstanceWithoutRecord,
+    /// A record whose instance is missing or incomplete.
+    RecordWithoutInstance,
     /// A record that cannot be read.
     UnreadableRecord,
-    /// A body that does not work although it is recorded as sound, or the other way round.
+    /// The recorded status contradicts a probe.
     StatusDisagrees,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CleanupEnded {
     pub sandbox_id: String,
-    /// None: not even its record is there any more.
+    /// Null: its record is gone as well.
     pub cause: Option<Cause>,
     pub receipt: Option<Receipt>,
 }
@@ -109,50 +109,50 @@ pub struct CleanupKept {
 #[serde(rename_all = "snake_case")]
 pub enum KeptReason {
     Critical,
-    /// Nobody could look at it.
+    /// It could not be observed.
     NotMeasured,
-    /// It was well again when it was to be ended.
+    /// It had recovered before it was to be stopped.
     Recovered,
-    /// It is being ended already.
+    /// It is being stopped already.
     Ending,
-    /// Its body could not be proven gone, and is looked at again and again.
+    /// Its instance could not be proven gone and is observed again on a schedule.
     Quarantined,
-    /// It waits in the pool, and is nobody's sandbox.
+    /// It waits in the warm pool.
     Pooled,
     /// Its record cannot be read.
     Unreadable,
 }
 
-/// How much of something is taken. Memory and disk in MiB.
+/// How much of a resource is in use. Memory and disk in MiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceLevel {
-    /// `sandboxes`, `memory`, `disk` and `processes` of what admission allows; `host_memory`, `host_disk` and
-    /// `host_processes` of what the host has.
+    /// `sandboxes`, `memory`, `disk` and `processes` against the admission limits; `host_memory`, `host_disk` and
+    /// `host_processes` against the host.
     pub resource: String,
     pub taken: u64,
     pub of: u64,
 }
 
-/// One run, as it is remembered.
+/// One entry in the history of cleanup runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CleanupRun {
-    /// Later ones have larger numbers.
+    /// Later runs have larger ids.
     pub id: u64,
     pub layer: CleanupLayer,
-    /// When it should have begun. None: somebody asked for it.
+    /// When it was due. Null: requested by a user.
     #[schema(format = DateTime)]
     pub due_at: Option<String>,
     #[schema(format = DateTime)]
     pub began_at: String,
-    /// None: it is under way.
+    /// Null: still running.
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
     pub took_ms: Option<u64>,
     pub outcome: CleanupOutcome,
-    /// Why it failed.
+    /// Why the run failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The process that did it.
+    /// The node that ran it.
     pub node: String,
     pub scanned: u64,
     pub found: u64,
@@ -160,9 +160,9 @@ pub struct CleanupRun {
     pub failed: u64,
     pub kept: u64,
     pub pruned: u64,
-    /// How many were found for which reason.
+    /// The number of sandboxes found, by reason.
     pub reasons: std::collections::BTreeMap<String, u64>,
-    /// The first thousand of those that were found.
+    /// The first 1,000 sandboxes found.
     pub found_ids: Vec<String>,
     pub failures: Vec<CleanupFailed>,
 }
@@ -173,20 +173,20 @@ pub enum CleanupOutcome {
     Running,
     Done,
     Failed,
-    /// The process that was at it is gone, and another one took its turn.
+    /// The node that ran it died, and another node took over.
     Lost,
 }
 
-/// When one layer is due.
+/// The schedule of one cleanup layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CleanupTurn {
+pub struct CleanupSchedule {
     pub layer: CleanupLayer,
-    /// As in a crontab, in UTC.
+    /// A crontab expression, in UTC.
     pub schedule: String,
     #[schema(format = DateTime)]
     pub next_at: String,
-    /// The process that is at it now.
+    /// The node that is running it now.
     pub held_by: Option<String>,
-    /// None: it had no turn yet.
+    /// Null: it has not run yet.
     pub last_run: Option<CleanupRun>,
 }

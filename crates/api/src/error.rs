@@ -1,4 +1,4 @@
-//! How a request that came to nothing is answered.
+//! The body of an error response.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,28 +12,28 @@ pub struct ErrorBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorDetail {
     pub code: ErrorCode,
-    /// For people.
+    /// For people, not for programs.
     pub message: String,
-    /// What a program may want to know: `field` of a bad input, `cause` of an end, and the like.
+    /// For programs: `field` of a bad input, `cause` of an end, and so on.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub details: Map<String, Value>,
-    /// Trying again may help after so long.
+    /// When a retry can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-/// What went wrong, from a closed list.
+/// The kind of error. The list is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The field that `details.field` names cannot be used.
+    /// The field in `details.field` is invalid.
     BadInput,
-    /// No token, or one that is not valid.
+    /// The token is missing or invalid.
     Unauthorized,
-    /// The token is good for less than this.
+    /// The token's role is too low.
     Forbidden,
-    /// The Host or the Origin of the request is not one this server answers to.
+    /// The Host or Origin header is not accepted by this server.
     ForeignOrigin,
     UnknownRoute,
     MethodNotAllowed,
@@ -44,38 +44,38 @@ pub enum ErrorCode {
     UnknownArtifact,
     UnknownImage,
     UnknownAlert,
-    UnknownPlace,
-    /// What was asked for cannot be done in the state that things are in.
+    UnknownQueueEntry,
+    /// Not possible in the current state.
     WrongState,
-    /// All places for executions are taken.
+    /// The sandbox runs as many executions as it may.
     SandboxBusy,
-    /// The sandbox has ended or is being ended; `details.cause` says why.
+    /// The sandbox has ended or is being stopped; `details.cause` says why.
     SandboxGone,
     /// The sandbox did not become ready.
     StartFailed,
-    /// It was asked for in a way that can be understood and cannot be done.
+    /// The request is valid but cannot be carried out.
     CannotBeDone,
     /// The idempotency key was used for another request.
     KeyReused,
-    /// There is no room for more.
+    /// An admission limit is reached.
     LimitReached,
-    /// The host has too little left; `details` has the figures.
+    /// The host is short of a resource; `details` has the figures.
     LowCapacity,
-    /// How much the host has left could not be found out.
+    /// The free capacity of the host could not be measured.
     CapacityUnmeasurable,
-    /// Nothing can be written where sandboxes are kept.
+    /// The data directory is not writable.
     FilesystemUnusable,
-    /// The place in the queue was given up before there was room.
+    /// The queue entry was cancelled before there was room.
     LeftQueue,
     /// Too many requests with one token, or too many wrong tokens from one address.
     RateLimited,
     TooLarge,
     UnsupportedMediaType,
-    /// The answer did not come in time.
+    /// The server did not answer in time.
     TimedOut,
-    /// The store or a sandbox cannot be reached for now.
+    /// The store or the sandbox cannot be reached; a retry can help.
     Unavailable,
-    /// A fault of the server.
+    /// An internal server error.
     Internal,
 }
 
@@ -94,7 +94,7 @@ impl ErrorCode {
         Self::UnknownArtifact,
         Self::UnknownImage,
         Self::UnknownAlert,
-        Self::UnknownPlace,
+        Self::UnknownQueueEntry,
         Self::WrongState,
         Self::SandboxBusy,
         Self::SandboxGone,
@@ -114,43 +114,43 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// For people who read about it.
+    /// The meaning, as `docs/api.md` prints it.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::BadInput => "the field that `details.field` names cannot be used",
-            Self::Unauthorized => "no token, or one that is not valid",
-            Self::Forbidden => "the token is good for less than this",
-            Self::ForeignOrigin => "the Host or the Origin is not one this server answers to",
-            Self::UnknownRoute => "there is nothing at this path",
-            Self::MethodNotAllowed => "this cannot be asked at this path",
-            Self::UnknownSandbox => "there is no such sandbox",
-            Self::UnknownExecution => "there is no such execution",
-            Self::UnknownToken => "there is no such token",
-            Self::UnknownFile => "there is no such file",
-            Self::UnknownArtifact => "there is no such artifact",
-            Self::UnknownImage => "there is no such image",
-            Self::UnknownAlert => "there is no such alert",
-            Self::UnknownPlace => "there is no such place in the queue",
-            Self::WrongState => "it cannot be done in the state that things are in",
-            Self::SandboxBusy => "all places for executions are taken",
-            Self::SandboxGone => "the sandbox has ended or is being ended; `details.cause` says why",
+            Self::BadInput => "the field in `details.field` is invalid",
+            Self::Unauthorized => "the token is missing or invalid",
+            Self::Forbidden => "the token's role is too low",
+            Self::ForeignOrigin => "the Host or Origin header is not accepted by this server",
+            Self::UnknownRoute => "unknown path",
+            Self::MethodNotAllowed => "the path does not support this method",
+            Self::UnknownSandbox => "unknown sandbox",
+            Self::UnknownExecution => "unknown execution",
+            Self::UnknownToken => "unknown token",
+            Self::UnknownFile => "unknown file",
+            Self::UnknownArtifact => "unknown artifact",
+            Self::UnknownImage => "unknown image",
+            Self::UnknownAlert => "unknown alert",
+            Self::UnknownQueueEntry => "unknown queue entry",
+            Self::WrongState => "not possible in the current state",
+            Self::SandboxBusy => "the sandbox runs as many executions as it may",
+            Self::SandboxGone => "the sandbox has ended or is being stopped; `details.cause` says why",
             Self::StartFailed => "the sandbox did not become ready",
-            Self::CannotBeDone => "it can be understood and cannot be done",
+            Self::CannotBeDone => "the request is valid but cannot be carried out",
             Self::KeyReused => "the idempotency key was used for another request",
-            Self::LimitReached => "there is no room for more",
-            Self::LowCapacity => "the host has too little left; `details` has the figures",
-            Self::CapacityUnmeasurable => "how much the host has left could not be found out",
-            Self::FilesystemUnusable => "nothing can be written where sandboxes are kept",
-            Self::LeftQueue => "the place in the queue was given up before there was room",
+            Self::LimitReached => "an admission limit is reached",
+            Self::LowCapacity => "the host is short of a resource; `details` has the figures",
+            Self::CapacityUnmeasurable => "the free capacity of the host could not be measured",
+            Self::FilesystemUnusable => "the data directory is not writable",
+            Self::LeftQueue => "the queue entry was cancelled before there was room",
             Self::RateLimited => {
                 "too many requests with one token, or too many wrong tokens from one address"
             }
-            Self::TooLarge => "the body is larger than the server takes",
-            Self::UnsupportedMediaType => "the body is of another kind",
-            Self::TimedOut => "the answer did not come in time",
-            Self::Unavailable => "the store or a sandbox cannot be reached for now",
-            Self::Internal => "a fault of the server",
+            Self::TooLarge => "the request body is too large",
+            Self::UnsupportedMediaType => "the request body has an unsupported content type",
+            Self::TimedOut => "the server did not answer in time",
+            Self::Unavailable => "the store or the sandbox cannot be reached; a retry can help",
+            Self::Internal => "an internal server error",
         }
     }
 }

@@ -1,32 +1,32 @@
-//! One sandbox, looked at closely.
+//! The detailed examination of one sandbox.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Sandbox;
 
-/// What is recorded, what was tried, and what to do.
+/// The record, the probe results, and the diagnosed problems.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Examination {
     #[serde(flatten)]
     pub sandbox: Sandbox,
-    /// The nearest first is not promised.
-    pub due: Vec<Due>,
-    /// Nothing could be tried of what has ended.
+    /// Upcoming deadlines, in no particular order.
+    pub due: Vec<UpcomingDeadline>,
+    /// The probes that were run. Empty for an ended sandbox.
     pub probes: Vec<Probe>,
-    /// The likeliest cause first. None: all is well as far as can be seen.
+    /// Diagnosed problems, most likely cause first. Empty: no problem was found.
     pub troubles: Vec<Trouble>,
     pub verdict: String,
 }
 
-/// Something that is wrong with it.
+/// One diagnosed problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Trouble {
     pub kind: TroubleKind,
-    /// What was seen, in figures and names.
+    /// What was observed, with numbers and names.
     pub saw: String,
     pub means: String,
-    /// The command that puts it right.
+    /// The command that resolves it.
     pub resolve: String,
 }
 
@@ -35,54 +35,54 @@ pub struct Trouble {
 pub enum TroubleKind {
     /// Its record cannot be read.
     Unreadable,
-    /// It could not be proven gone.
+    /// Its instance could not be proven gone.
     Quarantined,
-    /// Process 1, which keeps it, is gone.
+    /// The keeper (process 1) is gone.
     KeeperGone,
-    /// Process 1 is there and does not answer.
+    /// The keeper (process 1) exists but does not answer.
     KeeperSilent,
-    /// Processes in it were stopped by a signal.
+    /// Processes in it are stopped by a signal.
     Stopped,
-    /// Processes in it wait in the kernel, where no signal reaches them.
+    /// Processes in it are in uninterruptible sleep.
     Uninterruptible,
     DiskFull,
     ProcessesFull,
-    /// A directory or a mount that everything needs is not there, or files cannot be written.
+    /// A required directory or mount is missing, or files cannot be written.
     PlaceMissing,
     /// No command can be run in it.
     CommandFails,
     /// Memory grows towards its limit, or is near it.
     Leaking,
-    /// Near 100 % of the processor.
+    /// CPU usage near 100 %.
     Busy,
-    /// Something in it reads, and nobody writes.
+    /// A process waits for input that does not come.
     WaitsForInput,
-    /// Near 0 % of the processor, and silent.
+    /// CPU usage near 0 %, and no output.
     Hung,
-    /// Its log tells of a network that it does not have.
+    /// Its log shows attempts to use a network that it does not have.
     NoNetwork,
-    /// Its log tells of a service outside that does not answer.
+    /// Its log shows an external service that does not answer.
     ServiceHangs,
-    /// Its log tells of a recursion without end.
+    /// Its log shows infinite recursion.
     EndlessRecursion,
-    /// Its log tells of too little memory.
+    /// Its log shows memory exhaustion.
     OutOfMemory,
-    /// More than one of its commands took too long.
+    /// More than one of its executions timed out.
     RepeatedTimeouts,
-    /// Something about it could not be seen.
+    /// Part of its state could not be observed.
     Unseen,
 }
 
-/// What happens by itself, and when.
+/// An automatic action, and when it is due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Due {
+pub struct UpcomingDeadline {
     pub what: String,
     #[schema(format = DateTime)]
     pub at: String,
     pub left_ms: u64,
 }
 
-/// One thing that was tried, with its raw answer.
+/// One probe, with its raw answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Probe {
     pub probe: String,

@@ -1,42 +1,42 @@
-//! Commands in sandboxes.
+//! Executions: commands in sandboxes.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Attempt, Cause, Output, TerminalSize, Used};
+use crate::{Attempt, Cause, Output, ResourceUsage, TerminalSize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecRequest {
-    /// The program and its arguments. No shell reads it.
+    /// The program and its arguments. No shell is involved.
     #[schema(min_items = 1)]
     pub command: Vec<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Where it starts inside.
+    /// The working directory inside the sandbox.
     #[serde(default)]
     pub workdir: Option<String>,
-    /// What it reads. None: it has no input.
+    /// Standard input. Null: none.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// It can be fed later; `stdin` comes first.
+    /// More input can be sent later; `stdin` comes first.
     #[serde(default)]
     pub interactive: bool,
     #[serde(default)]
     pub timeout_ms: Option<u64>,
     #[serde(default)]
     pub inactivity_ms: Option<u64>,
-    /// It is answered when it is written down, and runs on.
+    /// Answer as soon as the execution is recorded, and let it run on.
     #[serde(default)]
     pub background: bool,
     #[serde(default)]
     pub tty: bool,
-    /// How large its terminal is at first. None: what is usual.
+    /// The initial terminal size. Null: the default.
     #[serde(default)]
     pub tty_size: Option<TerminalSize>,
-    /// False: it is refused where it would have to wait for a place.
+    /// False: refuse instead of waiting for a free execution slot.
     #[serde(default = "yes")]
     pub queue: bool,
 }
@@ -46,7 +46,7 @@ fn yes() -> bool {
 }
 
 impl ExecRequest {
-    /// A command and nothing said about it.
+    /// A request with defaults for everything but the command.
     #[must_use]
     pub fn of(command: Vec<String>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl ExecRequest {
     }
 }
 
-/// A command that has ended.
+/// The result of an ended execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExecResult {
     pub execution_id: String,
@@ -81,11 +81,11 @@ pub struct ExecResult {
     pub started_at: Option<String>,
     #[schema(format = DateTime)]
     pub ended_at: Option<String>,
-    /// Of the whole sandbox so far.
-    pub usage: Option<Used>,
+    /// The usage of the whole sandbox so far.
+    pub usage: Option<ResourceUsage>,
 }
 
-/// A command, whether it has ended or not.
+/// One execution, running or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Execution {
     pub execution_id: String,
@@ -107,10 +107,10 @@ pub struct Execution {
     pub cause: Option<Cause>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Where it may be tried again: every try so far.
+    /// All attempts so far, where the execution can be retried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Where its output is read.
+    /// The URL of its output.
     pub output_url: String,
 }
 
@@ -136,19 +136,19 @@ pub struct SignalRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdinRequest {
-    /// What to feed, as text or as base64.
+    /// The input, as text or as base64.
     pub text: Option<String>,
     pub base64: Option<String>,
-    /// How many bytes were fed before these. None: all that was accepted so far. With it, asking again is safe.
+    /// The offset of this input in the whole stream. Null: append. With an offset, a retry is safe.
     pub at: Option<u64>,
-    /// Nothing comes after these.
+    /// Close the input after these bytes.
     pub close: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StdinAnswer {
-    /// Of all that was ever fed: the place from which to go on.
+    /// Bytes accepted in total: the offset at which to continue.
     pub accepted: u64,
-    /// Nothing more is accepted.
+    /// True: no more input is accepted.
     pub closed: bool,
 }

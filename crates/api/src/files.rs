@@ -7,15 +7,15 @@ use utoipa::ToSchema;
 pub struct FileListing {
     pub path: String,
     pub entries: Vec<FileEntry>,
-    /// There are more than are told.
+    /// True: the directory has more entries than are listed.
     pub more: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEntry {
-    /// What is no text is shown with replacement characters.
+    /// Bytes that are not UTF-8 are shown as replacement characters.
     pub name: String,
-    /// The name itself, where it is no text.
+    /// The exact name, where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_base64: Option<String>,
     pub kind: FileKind,
@@ -25,10 +25,10 @@ pub struct FileEntry {
     pub gid: u32,
     #[schema(format = DateTime)]
     pub modified_at: String,
-    /// Where a link leads.
+    /// The target of a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The same, where it is no text.
+    /// The exact target, where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_base64: Option<String>,
 }
@@ -53,6 +53,6 @@ pub struct FileWritten {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileRemoved {
     pub path: String,
-    /// Files and directories that went.
+    /// The number of files and directories removed.
     pub removed: u64,
 }

@@ -1,4 +1,4 @@
-//! What sandboxes can be made from, besides the host itself.
+//! Images that sandboxes can be created from.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,7 +11,7 @@ pub struct Image {
     pub bytes: u64,
     #[schema(format = DateTime)]
     pub imported_at: String,
-    /// What the image holds and sandboxes do not get: devices, FIFOs, sockets.
+    /// Entries of the image that sandboxes do not get: devices, FIFOs, sockets.
     pub left_out: u64,
 }
 
@@ -19,6 +19,6 @@ pub struct Image {
 pub struct ImageRemoved {
     pub name: String,
     pub id: String,
-    /// Its content went too, since no other name is left for it.
+    /// True: this was the last name, so the content was removed too.
     pub last_name: bool,
 }

@@ -1,5 +1,9 @@
-//! What goes over the wire between Pinfold and those who use it: JSON in snake_case, moments in RFC 3339 UTC, ids with
-//! a prefix. Requests refuse fields they do not know. These types are a promise; what they mean is decided elsewhere.
+//! The wire types of Pinfold's HTTP API: JSON in snake_case, RFC 3339 UTC timestamps, prefixed ids. Requests refuse
+//! unknown fields. The types hold no logic.
+//!
+//! Main types: [`CreateSandbox`], [`Sandbox`] and [`SandboxSummary`]; [`ExecRequest`] and [`ExecResult`];
+//! [`AgentRequest`] and [`AgentRun`]; [`Receipt`]; [`ErrorBody`] with [`ErrorCode`]; [`Health`], [`Metrics`] and
+//! [`Alert`].
 
 mod agent;
 mod alert;
@@ -31,18 +35,18 @@ pub use agent::{
 };
 pub use alert::{
     ActiveAlert, Alert, AlertContext, AlertDeliveries, AlertDelivery, AlertDeliveryState, AlertEntry,
-    AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertList, AlertNotice, AlertPace, AlertSeverity,
+    AlertEvent, AlertFiring, AlertHistory, AlertImpact, AlertLatency, AlertList, AlertNotice, AlertSeverity,
     AlertSilence, AlertState, AlertSubject, AlertTest, AlertTestResult, SilenceAlert,
 };
-pub use audit::{AuditEntry, AuditPage, BodyRef, Comparison, StatusDisagreement};
+pub use audit::{AuditEntry, AuditPage, ConsistencyReport, InstanceRef, StatusDisagreement};
 pub use cause::Cause;
 pub use cleanup::{
     CleanupEnded, CleanupFailed, CleanupFound, CleanupKept, CleanupLayer, CleanupOutcome, CleanupReason,
-    CleanupResult, CleanupRun, CleanupTurn, KeptReason, ResourceLevel,
+    CleanupResult, CleanupRun, CleanupSchedule, KeptReason, ResourceLevel,
 };
 pub use error::{ErrorBody, ErrorCode, ErrorDetail};
 pub use event::{Event, EventPage};
-pub use examination::{Due, Examination, Probe, Trouble, TroubleKind};
+pub use examination::{Examination, Probe, Trouble, TroubleKind, UpcomingDeadline};
 pub use execution::{
     ExecRequest, ExecResult, Execution, ExecutionState, SignalRequest, StdinAnswer, StdinRequest,
 };
@@ -56,26 +60,26 @@ pub use metrics::{
 };
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
-pub use queue::{CreatePending, QueuePlace, QueueState};
-pub use receipt::{Attestation, Check, Finding, Receipt, Used};
+pub use queue::{CreatePending, QueueEntry, QueueState};
+pub use receipt::{Attestation, Check, Finding, Receipt, ResourceUsage};
 pub use resources::{Resources, Verdict};
 pub use run::RunRequest;
 pub use sandbox::{
-    Ages, CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsWish, Links, Quotas, Sandbox,
+    Ages, CreateSandbox, Deadlines, Lease, LeaseState, Limits, LimitsRequest, Links, Quotas, Sandbox,
     SandboxSummary, State, Stats, Status, StopPending,
 };
-pub use terminal::{TerminalRead, TerminalSaying, TerminalSize};
+pub use terminal::{TerminalControl, TerminalPosition, TerminalSize};
 pub use token::{NewToken, Role, Token, TokenCreated};
 
-/// How the next page of a list is asked for: what this header says goes into `?cursor=`.
+/// The cursor of the next page: pass it as `?cursor=`.
 pub const NEXT_CURSOR: &str = "x-next-cursor";
-/// On every answer, and in every line of the server's log about it.
+/// The request id, in every response and in every log line about the request.
 pub const REQUEST_ID: &str = "x-request-id";
-/// On the answer to a request to run a command, before its output.
+/// The execution id, in the response to an exec or run request.
 pub const EXECUTION_ID: &str = "x-execution-id";
-/// On the answer to a request to run a command in a sandbox of its own: that sandbox.
+/// The sandbox id, in the response to a run request.
 pub const SANDBOX_ID: &str = "x-sandbox-id";
-/// On the content of a file: its permissions in octal.
+/// The permissions of a file in octal, in the response with its content.
 pub const FILE_MODE: &str = "x-file-mode";
-/// A create with the same key and the same wish gives the same sandbox.
+/// The idempotency key of a create: the same key with the same request returns the same sandbox.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

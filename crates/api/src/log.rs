@@ -1,29 +1,29 @@
-//! The log of a sandbox.
+//! The log of a sandbox: output and control plane messages.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Some entries of a log, and where to read on.
+/// One page of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogPage {
     pub sandbox_id: String,
-    /// When the last entry of the whole log was made.
+    /// The time of the last entry of the whole log.
     #[schema(format = DateTime)]
     pub last_activity: Option<String>,
     pub entries: Vec<LogEntry>,
-    /// What to give as `after` to read on.
+    /// The value of `after` for the next page.
     pub next: String,
-    /// There may be more at once.
+    /// True: more entries may be available already.
     pub more: bool,
-    /// Nothing more will come.
+    /// True: the log is complete.
     pub over: bool,
-    /// What is known to be behind what these entries say.
+    /// Likely causes of messages in these entries.
     pub hints: Vec<LogHint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogEntry {
-    /// Where a reader that has seen this entry goes on: give it as `after`.
+    /// The cursor after this entry: pass it as `after`.
     pub seq: String,
     #[schema(format = DateTime)]
     pub at: String,
@@ -31,10 +31,10 @@ pub struct LogEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
     pub generation: u64,
-    /// What was written, as it was written.
+    /// The entry as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Where it is no text.
+    /// The entry as base64, where it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
 }
@@ -44,12 +44,12 @@ pub struct LogEntry {
 pub enum LogSource {
     Stdout,
     Stderr,
-    /// What the control plane did, and output that is missing.
+    /// Control plane messages, and gaps in the output.
     Control,
 }
 
 impl LogSource {
-    /// As the stream calls it.
+    /// The event name in a stream.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,10 +60,10 @@ impl LogSource {
     }
 }
 
-/// What a pattern in a log usually means.
+/// The usual cause of a message pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogHint {
-    /// What was seen.
+    /// The matching text.
     pub seen: String,
     pub likely_cause: String,
 }

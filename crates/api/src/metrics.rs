@@ -1,36 +1,37 @@
-//! What all sandboxes come to, in figures. What is not known is null, never 0.
+//! Metrics over all sandboxes. Unknown values are null, never 0.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Of all servers on the store.
+/// Metrics of all servers on the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Metrics {
     #[schema(format = DateTime)]
     pub at: String,
-    /// How far back the rates, averages, latencies and figures by agent go.
+    /// The time window of the rates, averages, latencies and per-agent metrics.
     pub window_seconds: u64,
     pub overview: MetricsOverview,
-    /// What has ended in the window, by the type of agent; `none` is nobody's agent, `other` one that is not known here.
+    /// Executions that ended in the window, by agent type; `none` is without an agent type, `other` is a type this
+    /// server does not know.
     pub by_agent_type: BTreeMap<String, AgentTypeMetrics>,
     pub utilisation: UtilisationMetrics,
     pub health: HealthMetrics,
-    /// None: no cleanup has run in the window.
+    /// Null: no cleanup ran in the window.
     pub cleanup: Option<CleanupMetrics>,
     pub latencies: Latencies,
     pub rates: RateMetrics,
-    /// Of what is not proven gone.
+    /// Ages of sandboxes that are not proven gone.
     pub ages: AgeMetrics,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MetricsOverview {
     pub active: u64,
-    /// Ever created.
+    /// Sandboxes ever created.
     pub total: u64,
-    /// Ended since figures are kept: with all work done, and because something failed.
+    /// Sandboxes that completed, and that failed, since metrics are kept.
     pub completed: u64,
     pub failed: u64,
     pub average_lifetime_seconds: Option<f64>,
@@ -38,7 +39,7 @@ pub struct MetricsOverview {
     pub timeout_rate: Option<f64>,
 }
 
-/// Averages of one execution, and of one sandbox where it was measured.
+/// Averages per execution, and per sandbox where that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentTypeMetrics {
     pub executions: u64,
@@ -49,7 +50,7 @@ pub struct AgentTypeMetrics {
     pub average_memory_peak_bytes: Option<f64>,
 }
 
-/// Of sandboxes that ended in the window and were measured, and what all that are there may use.
+/// Usage of sandboxes that ended in the window, and the share of the limits reserved by existing ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UtilisationMetrics {
     pub cpu_seconds_total: Option<f64>,
@@ -57,9 +58,9 @@ pub struct UtilisationMetrics {
     pub memory_peak_bytes_total: Option<u64>,
     pub memory_peak_bytes_average: Option<f64>,
     pub memory_peak_bytes_max: Option<u64>,
-    /// There is no network to make any by.
+    /// Always 0: sandboxes have no network.
     pub network_requests: Option<u64>,
-    /// Shares of what may be promised that is, between 0 and 1. None: there is no limit.
+    /// Reserved shares of the admission limits, between 0 and 1. Null: no limit.
     pub sandboxes_share: Option<f64>,
     pub memory_share: Option<f64>,
     pub disk_share: Option<f64>,
@@ -68,44 +69,44 @@ pub struct UtilisationMetrics {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HealthMetrics {
-    /// By the figures of the window: `critical` if more than 25 % fail or something is stuck, `degraded` if more than
-    /// 10 % fail or more than 3 are orphaned.
+    /// From the metrics of the window: `critical` if more than 25 % fail or a sandbox is stuck, `degraded` if more
+    /// than 10 % fail or more than 3 sandboxes are orphaned.
     pub indicator: Indicator,
     pub active: u64,
-    /// Past a deadline of their own, or in quarantine.
+    /// Sandboxes past one of their deadlines, or in quarantine.
     pub stuck: u64,
-    /// Found without a lease, and not proven gone yet.
+    /// Instances found without a lease and not yet proven gone.
     pub orphaned: u64,
     pub failure_rate: Option<f64>,
 }
 
-/// The later in this list, the worse.
+/// Ordered from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Indicator {
     Healthy,
-    /// Nobody could look at all that matters.
+    /// A relevant value could not be determined.
     Unknown,
-    /// Somebody should see to it.
+    /// An operator should act.
     Degraded,
-    /// Somebody has to see to it now.
+    /// An operator must act now.
     Critical,
 }
 
-/// Of the runs in the window.
+/// Cleanup runs in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CleanupMetrics {
     pub runs: u64,
     pub success_rate: f64,
     pub total_scanned: u64,
-    /// Bodies that no lease spoke of, whoever found them, and sandboxes that were not ready in their time.
+    /// Instances found without a lease, by any process, and sandboxes that did not become ready in time.
     pub orphaned_detected: u64,
     pub orphaned_terminated: u64,
-    /// Unhealthy, past a deadline or silent.
+    /// Sandboxes that were unhealthy, overdue or silent.
     pub stuck_terminated: u64,
-    /// Ended although nothing was wrong with them: room was needed, or it was an emergency.
+    /// Healthy sandboxes stopped to free resources or in an emergency.
     pub evicted: u64,
-    /// Records that were past retention, whether a run removed them or the server by itself.
+    /// Expired records, removed by a cleanup run or by the retention loop.
     pub old_deleted: u64,
     pub failed_attempts: u64,
     pub average_seconds: Option<f64>,
@@ -113,26 +114,26 @@ pub struct CleanupMetrics {
     pub last_run_at: Option<String>,
 }
 
-/// None: there was none in the window.
+/// Null: no samples in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Latencies {
-    /// From the wish to ready.
+    /// From the request to ready.
     pub create: Option<Percentiles>,
-    /// From the wish to a process.
+    /// From the request to a running process.
     pub exec: Option<Percentiles>,
-    /// From the decision to the proof.
+    /// From the decision to stop to the proof that it is gone.
     pub stop: Option<Percentiles>,
-    /// From the wish that an execution ends to the proof that it did.
+    /// From the cancel request to the proof that the execution ended.
     pub cancel: Option<Percentiles>,
     pub probe: Option<Percentiles>,
     pub cleanup: Option<Percentiles>,
-    /// The same for each layer that has run.
+    /// Cleanup latencies by layer.
     pub cleanup_by_layer: BTreeMap<String, Percentiles>,
-    /// From the process to its end.
+    /// From the start of the process to its end.
     pub execution: Option<Percentiles>,
 }
 
-/// In seconds, read from buckets: within a bucket, evenly spread.
+/// In seconds, interpolated linearly within histogram buckets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Percentiles {
     pub count: u64,
@@ -141,21 +142,21 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Between 0 and 1. None: there was nothing that could have gone wrong.
+/// Between 0 and 1. Null: no samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RateMetrics {
-    /// Of executions, and of starts that came to none.
+    /// Failed executions and failed starts.
     pub failure: Option<f64>,
     pub timeout: Option<f64>,
     pub inactivity: Option<f64>,
-    /// Of attempts to stop a body.
+    /// Successful attempts to stop an instance.
     pub stop_success: Option<f64>,
-    /// Of executions and sandboxes whose time ran out: those that were proven gone.
+    /// Timed-out executions and sandboxes that were proven gone.
     pub timeout_cleanup_success: Option<f64>,
     pub health_check_failure: Option<f64>,
 }
 
-/// None is in two of them.
+/// Numbers of sandboxes by age. Each is counted once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgeMetrics {
     pub under_1_minute: u64,
@@ -166,7 +167,7 @@ pub struct AgeMetrics {
     pub older: u64,
 }
 
-/// One figure over time, the oldest first: minutes of the last day, quarters of hours before that.
+/// One metric over time, oldest first: per minute for the last day, per quarter of an hour before that.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MetricsHistory {
     pub metric: String,
@@ -179,7 +180,7 @@ pub struct MetricsHistory {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MetricsPoint {
-    /// When the step begins.
+    /// The start of the step.
     #[schema(format = DateTime)]
     pub at: String,
     pub step_seconds: u64,

@@ -1,4 +1,4 @@
-//! An object is written as one. Left to itself, the derive would take a list of its fields' values, too.
+//! Deserialization of JSON objects only. Serde's derive would also accept an array of field values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// Reads what must be an object, for `deserialize_with`.
+/// Deserializes a JSON object and refuses arrays. For `deserialize_with`.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_map(Object(PhantomData))
 }

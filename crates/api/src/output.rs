@@ -1,11 +1,11 @@
-//! What a command writes: whole, or as numbered events.
+//! Output of an execution: as a whole, or as numbered events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Cause, ExecutionState};
 
-/// Bytes as text, or as base64 where they are none.
+/// The whole output: text, or base64 where it is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Output {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -16,17 +16,17 @@ pub struct Output {
     pub stderr: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_base64: Option<String>,
-    /// Output that had to make room for later output.
+    /// Bytes of older output that were dropped at the output limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost_bytes: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// One event of an execution. `seq` only grows; reading on after one gives each later one once.
+/// One output event. `seq` only grows; reading after a `seq` returns each later event exactly once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum OutputEvent {
@@ -48,9 +48,9 @@ pub enum OutputEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         base64: Option<String>,
     },
-    /// Output up to this number had to make room before it was read.
+    /// Output up to this `seq` was dropped before it was read.
     Gap { seq: u64, from_seq: u64, bytes: u64 },
-    /// The last one.
+    /// The execution ended. No event follows.
     Exit {
         seq: u64,
         execution_id: String,
@@ -60,7 +60,7 @@ pub enum OutputEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
-    /// The stream ends here although the execution may go on: read on after the last number.
+    /// The stream broke off; the execution may still run. Continue after the last `seq`.
     Error { seq: u64, message: String },
 }
 
@@ -76,7 +76,7 @@ impl OutputEvent {
         }
     }
 
-    /// As the stream calls it.
+    /// The event name in a stream.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -89,18 +89,18 @@ impl OutputEvent {
     }
 }
 
-/// Some events of an execution.
+/// One page of output events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OutputPage {
     pub execution_id: String,
     pub events: Vec<OutputEvent>,
-    /// What to give as `after` to read on.
+    /// The value of `after` for the next page.
     pub next: u64,
-    /// Nothing comes after these.
+    /// True: no more events follow.
     pub ended: bool,
 }
 
-/// One event of a stream: its number, its name, and an [`OutputEvent`] as JSON.
+/// One server-sent event: `seq`, event name, and an [`OutputEvent`] as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServerSentEvent {
     pub id: String,

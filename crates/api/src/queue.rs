@@ -1,28 +1,28 @@
-//! Those who wait for room.
+//! The admission queue: requests that wait for capacity.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Sandbox;
 
-/// A place in the queue, also after its end for as long as records are kept.
+/// One queue entry. It stays readable after its end until retention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct QueuePlace {
+pub struct QueueEntry {
     pub id: String,
     pub state: QueueState,
-    /// Counted from one, as long as it waits.
+    /// The position, counted from 1. Null when it no longer waits.
     pub position: Option<u64>,
-    /// What it waits for, for people. None: there is room for it now, or it does not wait any more.
+    /// The scarce resource, for people. Null: there is room now, or the entry no longer waits.
     pub waits_for: Option<String>,
     pub asked_at: String,
-    /// It does not wait longer.
+    /// The deadline: the entry expires then.
     pub until: String,
     pub ended_at: Option<String>,
-    /// The sandbox that it was given.
+    /// The sandbox that was created for it.
     pub sandbox_id: Option<String>,
-    /// The name that was asked for.
+    /// The requested sandbox name.
     pub name: Option<String>,
-    /// Where to look.
+    /// The URL of the entry, or of its sandbox once admitted.
     pub location: String,
 }
 
@@ -30,22 +30,22 @@ pub struct QueuePlace {
 #[serde(rename_all = "snake_case")]
 pub enum QueueState {
     Waiting,
-    /// It was let in: `sandbox_id` says as which sandbox.
+    /// Admitted: `sandbox_id` names the sandbox.
     Admitted,
-    /// Its deadline passed.
+    /// The deadline passed before there was room.
     Expired,
-    /// Somebody has taken it out, or whoever asked is gone.
+    /// It was cancelled, or its caller disconnected.
     Cancelled,
-    /// It came to nothing for another reason than want of room.
+    /// The create failed for a reason other than capacity.
     Refused,
-    /// The server that saw to it is gone.
+    /// The server that handled it is gone.
     Abandoned,
 }
 
-/// What a create that is not done yet has come to: a sandbox that is being made, or a place in the queue.
+/// The answer to a create that is not done yet: a starting sandbox, or a queue entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum CreatePending {
     Starting(Box<Sandbox>),
-    Queued(Box<QueuePlace>),
+    Queued(Box<QueueEntry>),
 }

@@ -1,4 +1,4 @@
-//! What a stop proves.
+//! Receipts: the proof that an instance is gone.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,17 +14,17 @@ pub struct Receipt {
     pub verified_at: String,
     pub checks: Vec<Check>,
     pub freed_bytes: u64,
-    /// None: nobody measured it before it went.
-    pub usage: Option<Used>,
-    /// Set where an operator's word stands in for a look.
+    /// Null: not measured before the instance ended.
+    pub usage: Option<ResourceUsage>,
+    /// Set where an operator's attestation replaces an observation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attested: Option<Attestation>,
 }
 
-/// One kind of thing that was looked for.
+/// The check of one kind of resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Check {
-    /// `processes`, `cgroups`, `mounts`, and whatever else a provider owns.
+    /// `processes`, `cgroups`, `mounts`, and other kinds that the provider owns.
     pub kind: String,
     pub result: Finding,
     pub means: String,
@@ -48,9 +48,9 @@ pub struct Attestation {
     pub at: String,
 }
 
-/// What was used in all. None: not counted here, which is not the same as nothing.
+/// Total resource usage. Null: not measured, which is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Used {
+pub struct ResourceUsage {
     pub cpu_ms: Option<u64>,
     pub memory_peak_bytes: Option<u64>,
     pub io_read_bytes: Option<u64>,

@@ -1,11 +1,11 @@
-//! One command in a sandbox of its own.
+//! A request to run one command in a sandbox of its own.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{CreateSandbox, ExecRequest};
 
-/// The sandbox ends with the command, and with the connection on which it was asked for.
+/// The sandbox ends with the command, or when the client disconnects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {

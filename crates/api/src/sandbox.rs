@@ -1,65 +1,66 @@
-//! Sandboxes.
+//! Sandboxes: create requests, states, summaries and statistics.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Cause, Receipt, Used};
+use crate::{Cause, Receipt, ResourceUsage};
 
-/// What is wanted. All of it may be left out.
+/// A request to create a sandbox. Every field is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
-    /// The profile whose limits it gets: `default`, or the type of an agent.
+    /// The profile that sets the limits: `default`, or an agent type.
     pub agent_type: Option<String>,
     pub task_id: Option<String>,
-    /// A name by which people find it.
+    /// A name for people.
     #[schema(min_length = 1, max_length = 128)]
     pub name: Option<String>,
-    /// `host`, or an image that was imported.
+    /// `host`, or the name of an imported image.
     pub image: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Of everything that runs inside.
+    /// Environment variables of all executions.
     pub env: BTreeMap<String, String>,
-    /// Where commands start inside.
+    /// The default working directory.
     pub workdir: Option<String>,
     /// Only `none` in this version.
     pub network: Option<String>,
-    /// Kept by an emergency cleanup.
+    /// An emergency cleanup keeps it.
     pub critical: bool,
     #[serde(deserialize_with = "crate::object")]
-    pub limits: LimitsWish,
+    pub limits: LimitsRequest,
 }
 
-/// What is wanted otherwise than the profile has it.
+/// Limits that differ from the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsWish {
+pub struct LimitsRequest {
     pub memory_mb: Option<u64>,
     /// Thousandths of one core.
     pub cpu_millis: Option<u32>,
-    /// CPU time of one execution with all its processes.
+    /// CPU time of one execution and all its processes.
     pub cpu_time_ms: Option<u64>,
-    /// Of one execution.
+    /// The time limit of one execution.
     pub timeout_ms: Option<u64>,
-    /// One execution that wrote nothing for so long is ended.
+    /// An execution without output for this long is ended.
     pub inactivity_ms: Option<u64>,
-    /// The sandbox is ended when nothing ran in it for so long.
+    /// A sandbox without a running execution for this long is stopped.
     pub idle_ms: Option<u64>,
     pub max_life_ms: Option<u64>,
     pub network_requests: Option<u64>,
     pub disk_mb: Option<u64>,
     pub processes: Option<u64>,
     pub output_mb: Option<u64>,
-    /// Executions, pieces of output and requests for files, all together. When there are more, what runs is ended and
-    /// nothing is started any more.
-    // Servers of earlier versions refuse what they do not know, and remember requests by how they are written.
+    /// Executions, output chunks and file requests together. Beyond the limit, running executions are ended and no
+    /// new one starts.
+    // Skipped when absent: the idempotency key covers the serialized request, and older servers refuse unknown
+    // fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
 }
 
-/// What holds for a sandbox. None: no limit of its own.
+/// The limits of a sandbox. Null: no limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Limits {
     pub memory_mb: Option<u64>,
@@ -96,21 +97,21 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     pub state: State,
-    /// The cause of its end, once that is decided.
+    /// The cause of its end, once decided.
     pub reason: Option<Cause>,
-    /// For people.
+    /// For people, not for programs.
     pub message: String,
     /// When it was created, when its end was decided, or when it ended.
     #[schema(format = DateTime)]
     pub since: Option<String>,
-    /// When it was last found sound: probed as a whole, or asked since then.
+    /// When it was last proven to work, by a probe or by a ping.
     #[schema(format = DateTime)]
     pub verified_at: Option<String>,
-    /// `present` or `gone`: what is wanted.
+    /// The desired state: `present` or `gone`.
     pub desired: String,
 }
 
-/// One sandbox as lists show it.
+/// One sandbox in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SandboxSummary {
     pub id: String,
@@ -132,13 +133,13 @@ pub struct SandboxSummary {
     pub labels: BTreeMap<String, String>,
     /// Executions that have not ended.
     pub executions: u64,
-    /// Executions that took too long or fell silent.
+    /// Executions that hit their time or inactivity limit.
     pub timeouts: u64,
-    /// What somebody who looks over a list should not miss.
+    /// Flags that call for attention.
     pub flags: Vec<String>,
 }
 
-/// Everything about one sandbox.
+/// One sandbox in full.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sandbox {
     pub id: String,
@@ -152,7 +153,7 @@ pub struct Sandbox {
     /// When it first passed its probes.
     #[schema(format = DateTime)]
     pub ready_at: Option<String>,
-    /// Why its last launch failed, where one did.
+    /// Why the last launch failed, if it did.
     pub start_failure: Option<String>,
     pub agent_type: Option<String>,
     pub image: String,
@@ -164,23 +165,23 @@ pub struct Sandbox {
     pub deadlines: Deadlines,
     /// Executions that have not ended.
     pub executions: u64,
-    /// Executions that took too long or fell silent.
+    /// Executions that hit their time or inactivity limit.
     pub timeouts: u64,
-    /// Measured now, or what it came to. None: nobody can tell.
-    pub usage: Option<Used>,
+    /// Current usage, or the total after its end. Null: not known.
+    pub usage: Option<ResourceUsage>,
     pub cause: Option<Cause>,
-    /// Once it is proven gone.
+    /// Set once it is proven gone.
     pub receipt: Option<Receipt>,
     pub flags: Vec<String>,
     pub links: Links,
 }
 
-/// Which body may exist.
+/// The lease: which instance may exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lease {
     pub state: LeaseState,
     pub generation: u64,
-    /// Bodies tried since it was created or restarted.
+    /// Instances launched since it was created or restarted.
     pub launches: u32,
 }
 
@@ -196,7 +197,7 @@ pub enum LeaseState {
     Unknown,
 }
 
-/// What happens by itself, and when.
+/// Deadlines at which the engine acts by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Deadlines {
     #[schema(format = DateTime)]
@@ -205,7 +206,7 @@ pub struct Deadlines {
     pub idle_by: Option<String>,
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
-    /// The next of all.
+    /// The earliest deadline.
     #[schema(format = DateTime)]
     pub next: Option<String>,
 }
@@ -219,10 +220,10 @@ pub struct Links {
     pub resources: String,
 }
 
-/// What all sandboxes come to.
+/// Totals over all sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
-    /// Those that can work: ready, running, unhealthy or unknown.
+    /// Sandboxes in ready, running, unhealthy or unknown.
     pub active: u64,
     pub provisioning: u64,
     pub terminating: u64,
@@ -235,22 +236,22 @@ pub struct Stats {
     pub quarantined: u64,
     /// Not yet proven gone: always `total_created` - `total_destroyed`.
     pub present: u64,
-    /// Destroyed on an operator's word instead of a look.
+    /// Ended by an operator's attestation instead of an observation.
     pub attested: u64,
-    /// Bodies that wait to be given out.
+    /// Instances in the warm pool.
     pub pooled: u64,
-    /// What those that are present were promised.
+    /// Memory reserved by the present sandboxes.
     pub memory_mb_promised: u64,
     pub disk_mb_promised: u64,
     pub processes_promised: u64,
-    /// The age of the oldest one that is present.
+    /// The age of the oldest present sandbox.
     pub oldest_minutes: Option<u64>,
     pub ages: Ages,
-    /// What all of them together may be promised.
+    /// The admission limits.
     pub quotas: Quotas,
 }
 
-/// How many of those that are present are how old.
+/// Numbers of present sandboxes by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Ages {
     pub under_1_minute: u64,
@@ -259,7 +260,7 @@ pub struct Ages {
     pub older: u64,
 }
 
-/// None: not limited.
+/// Admission limits over all sandboxes. Null: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Quotas {
     pub sandboxes: Option<u64>,
@@ -268,11 +269,11 @@ pub struct Quotas {
     pub processes: Option<u64>,
 }
 
-/// A stop that is not proven yet. It goes on by itself.
+/// A stop that is not proven yet. The engine continues it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopPending {
     pub sandbox_id: String,
     pub status: Status,
-    /// Where to look.
+    /// The URL of the sandbox.
     pub location: String,
 }

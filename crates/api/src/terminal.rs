@@ -1,12 +1,12 @@
-//! What is said over a terminal's connection beside the bytes themselves.
+//! Control messages of a terminal connection, as text frames beside the binary data.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// From whoever sits at the terminal, as a text frame.
+/// A control message from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TerminalSaying {
+pub struct TerminalControl {
     pub resize: TerminalSize,
 }
 
@@ -19,9 +19,9 @@ pub struct TerminalSize {
     pub rows: u16,
 }
 
-/// From the server, as a text frame after the bytes that it is about.
+/// Sent by the server after each chunk of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TerminalRead {
-    /// Of the last output: what to give as `after` to come back.
+pub struct TerminalPosition {
+    /// The `seq` of the output so far. Pass it as `after` to reconnect.
     pub seq: u64,
 }

@@ -1,24 +1,24 @@
-//! Who may come in.
+//! Access tokens.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a token is good for. Each may do what those before it may.
+/// The role of a token. Each role includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Look.
+    /// Read only.
     Viewer,
-    /// Make, use and end sandboxes.
+    /// Create, use and stop sandboxes.
     Operator,
-    /// Say who may do what, and clean up.
+    /// Manage tokens and images, and run cleanups.
     Admin,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// For people: whose it is or what it is for.
+    /// The owner or purpose, for people.
     #[schema(min_length = 1, max_length = 128)]
     pub name: String,
     pub role: Role,
@@ -39,6 +39,6 @@ pub struct Token {
 pub struct TokenCreated {
     #[serde(flatten)]
     pub token: Token,
-    /// To be shown as `Authorization: Bearer …`. It is told only now.
+    /// The secret for `Authorization: Bearer …`. Shown once.
     pub secret: String,
 }

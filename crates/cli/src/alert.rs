@@ -1,72 +1,72 @@
-//! `pinfold alert`: what fires, what happened, who was told; to acknowledge, to silence, and to test.
+//! `pinfold alert`: list alerts, their history and deliveries; acknowledge, silence and test them.
 
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use pinfold_api::{Alert, AlertDelivery, AlertEntry, AlertState, SilenceAlert};
 
-use crate::Place;
-use crate::colour::Mood;
-use crate::documents::{self, word};
+use crate::GlobalOptions;
+use crate::backend::Backend;
+use crate::colour::StatusColour;
 use crate::exit;
-use crate::plane::Plane;
-use crate::quantities::milliseconds;
-use crate::table::{harmless, lay_out};
+use crate::json_output::{self, wire_name};
+use crate::table::{escape_control, format_table};
+use crate::units::milliseconds;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Alerts {
-    /// List alerts: those that fire, wait or are not known, or all
+    /// List alerts that are firing, pending or unknown; or all
     Ls {
-        /// Those too that are quiet
+        /// Include inactive alerts
         #[arg(long, short)]
         all: bool,
-        /// Only those in this state
+        /// Only alerts in this state
         #[arg(long, value_enum, conflicts_with = "all")]
-        state: Option<Standing>,
+        state: Option<AlertStateArgument>,
     },
-    /// Print what happened to alerts, the latest first
+    /// Print the history of alerts, newest first
     History {
-        /// Of this alert alone
+        /// Only of this alert
         name: Option<String>,
-        /// So many at the most
+        /// Maximum number of entries
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },
-    /// Print which messages were sent, and what came of them, the latest first
+    /// Print sent notifications and their results, newest first
     Deliveries {
-        /// So many at the most
+        /// Maximum number of entries
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },
-    /// See to alerts that fire: nobody else is called about these firings
+    /// Acknowledge firing alerts: they send no further notifications and do not escalate
     Ack {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Call nobody about an alert for a while
+    /// Send no notifications about an alert for some time
     Silence {
         name: String,
-        /// For so long, such as 30m or 2h
+        /// How long, such as 30m or 2h
         #[arg(long = "for", value_name = "TIME", value_parser = milliseconds, conflicts_with = "until", required_unless_present = "until")]
-        during: Option<u64>,
-        /// Until this moment, such as 2026-01-31T18:00:00Z
+        duration: Option<u64>,
+        /// Until this time, such as 2026-01-31T18:00:00Z
         #[arg(long, value_name = "MOMENT")]
         until: Option<String>,
-        /// Why, for whoever wonders
+        /// Why; recorded with the silence
         #[arg(long)]
         reason: String,
     },
-    /// Call somebody about alerts again
+    /// End silences, so that alerts send notifications again
     Unsilence {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Send a test message by every way that is configured
+    /// Send a test message through every configured channel
     Test,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Standing {
+pub(crate) enum AlertStateArgument {
     Inactive,
     Pending,
     Firing,
@@ -74,82 +74,91 @@ pub(crate) enum Standing {
     Unknown,
 }
 
-pub(crate) async fn run(place: &Place, asked: &Alerts) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    let code = answer(&plane, place, asked).await?;
-    plane.close().await?;
+pub(crate) async fn run(global: &GlobalOptions, command: &Alerts) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    let code = answer(&backend, global, command).await?;
+    backend.close().await?;
     Ok(code)
 }
 
-async fn answer(plane: &Plane, place: &Place, asked: &Alerts) -> anyhow::Result<ExitCode> {
-    match asked {
-        Alerts::Ls { all, state } => list(plane, place, *all, *state).await?,
+async fn answer(backend: &Backend, global: &GlobalOptions, command: &Alerts) -> anyhow::Result<ExitCode> {
+    match command {
+        Alerts::Ls { all, state } => list(backend, global, *all, *state).await?,
         Alerts::History { name, limit } => {
-            let history = plane.alert_history(name.as_deref(), *limit).await?;
-            show(place, &history.entries, &history_rows(&history.entries))?;
+            let history = backend.alert_history(name.as_deref(), *limit).await?;
+            show(global, &history.entries, &history_rows(&history.entries))?;
         }
         Alerts::Deliveries { limit } => {
-            let found = plane.alert_deliveries(*limit).await?;
-            show(place, &found.deliveries, &delivery_rows(&found.deliveries))?;
+            let found = backend.alert_deliveries(*limit).await?;
+            show(global, &found.deliveries, &delivery_rows(&found.deliveries))?;
         }
         Alerts::Ack { names } => {
             let mut changed = Vec::new();
             for name in names {
-                changed.push(plane.acknowledge_alert(name).await?);
+                changed.push(backend.acknowledge_alert(name).await?);
             }
-            show(place, &changed, &alert_rows(&changed))?;
+            show(global, &changed, &alert_rows(&changed))?;
         }
-        Alerts::Silence { name, during, until, reason } => {
-            let for_s = during.map(|ms| ms.div_ceil(1_000));
-            let wish = SilenceAlert { until: until.clone(), for_s, reason: reason.clone() };
-            let changed = [plane.silence_alert(name, &wish).await?];
-            show(place, &changed, &alert_rows(&changed))?;
+        Alerts::Silence { name, duration, until, reason } => {
+            let for_s = duration.map(|ms| ms.div_ceil(1_000));
+            let request = SilenceAlert { until: until.clone(), for_s, reason: reason.clone() };
+            let changed = [backend.silence_alert(name, &request).await?];
+            show(global, &changed, &alert_rows(&changed))?;
         }
         Alerts::Unsilence { names } => {
             let mut changed = Vec::new();
             for name in names {
-                changed.push(plane.unsilence_alert(name).await?);
+                changed.push(backend.unsilence_alert(name).await?);
             }
-            show(place, &changed, &alert_rows(&changed))?;
+            show(global, &changed, &alert_rows(&changed))?;
         }
-        Alerts::Test => return test(plane, place).await,
+        Alerts::Test => return test(backend, global).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(plane: &Plane, place: &Place, all: bool, state: Option<Standing>) -> anyhow::Result<()> {
+async fn list(
+    backend: &Backend,
+    global: &GlobalOptions,
+    all: bool,
+    state: Option<AlertStateArgument>,
+) -> anyhow::Result<()> {
     let state = state.map(|state| match state {
-        Standing::Inactive => AlertState::Inactive,
-        Standing::Pending => AlertState::Pending,
-        Standing::Firing => AlertState::Firing,
-        Standing::Resolved => AlertState::Resolved,
-        Standing::Unknown => AlertState::Unknown,
+        AlertStateArgument::Inactive => AlertState::Inactive,
+        AlertStateArgument::Pending => AlertState::Pending,
+        AlertStateArgument::Firing => AlertState::Firing,
+        AlertStateArgument::Resolved => AlertState::Resolved,
+        AlertStateArgument::Unknown => AlertState::Unknown,
     });
-    let mut found = plane.alerts(state).await?;
+    let mut found = backend.alerts(state).await?;
     if !all && state.is_none() {
         found.alerts.retain(|alert| alert.state != AlertState::Inactive || alert.silence.is_some());
     }
-    show(place, &found, &alert_rows(&found.alerts))
+    show(global, &found, &alert_rows(&found.alerts))
 }
 
-/// Nobody should learn only when it matters that messages do not arrive.
-async fn test(plane: &Plane, place: &Place) -> anyhow::Result<ExitCode> {
-    let tested = plane.test_alerts().await?;
+/// Exits with an error if any channel failed, so that a broken channel is found before a real alert.
+async fn test(backend: &Backend, global: &GlobalOptions) -> anyhow::Result<ExitCode> {
+    let tested = backend.test_alerts().await?;
     let mut rows = head(&["TARGET", "DELIVERED", "ANSWER"]);
     rows.extend(tested.results.iter().map(|result| {
         let delivered = if result.delivered { "yes" } else { "no" };
-        vec![result.target.clone(), delivered.to_owned(), harmless(&result.message)]
+        vec![result.target.clone(), delivered.to_owned(), escape_control(&result.message)]
     }));
-    show(place, &tested, &rows)?;
-    let is_well = tested.results.iter().all(|result| result.delivered);
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    show(global, &tested, &rows)?;
+    let all_delivered = tested.results.iter().all(|result| result.delivered);
+    Ok(if all_delivered { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn show(place: &Place, document: &impl serde::Serialize, rows: &[Vec<String>]) -> anyhow::Result<()> {
-    if place.json {
-        return documents::print(document);
+fn show(
+    global: &GlobalOptions,
+    document: &impl serde::Serialize,
+    rows: &[Vec<String>],
+) -> anyhow::Result<()> {
+    if global.json {
+        return json_output::print(document);
     }
-    anstream::print!("{}", lay_out(rows));
+    anstream::print!("{}", format_table(rows));
     Ok(())
 }
 
@@ -159,17 +168,17 @@ fn head(names: &[&str]) -> Vec<Vec<String>> {
 
 fn alert_rows(alerts: &[Alert]) -> Vec<Vec<String>> {
     let mut rows =
-        head(&["NAME", "STATE", "SEVERITY", "VALUE", "ABOVE", "SINCE", "SEEN TO BY", "SILENT UNTIL"]);
-    let or_none = |text: Option<&String>| text.map_or("-".to_owned(), |text| harmless(text));
+        head(&["NAME", "STATE", "SEVERITY", "VALUE", "ABOVE", "SINCE", "ACKNOWLEDGED BY", "SILENCED UNTIL"]);
+    let or_none = |text: Option<&String>| text.map_or("-".to_owned(), |text| escape_control(text));
     rows.extend(alerts.iter().map(|alert| {
         let first = alert.firings.first();
-        let value = alert.value.map_or("-".to_owned(), figure);
+        let value = alert.value.map_or("-".to_owned(), format_value);
         vec![
             alert.name.clone(),
-            Mood::from(alert.state).paint(&word(&alert.state)),
-            word(&alert.severity),
+            StatusColour::from(alert.state).paint(&wire_name(&alert.state)),
+            wire_name(&alert.severity),
             value,
-            figure(alert.threshold),
+            format_value(alert.threshold),
             or_none(first.map(|firing| &firing.since)),
             or_none(first.and_then(|firing| firing.acknowledged_by.as_ref())),
             or_none(alert.silence.as_ref().map(|silence| &silence.until)),
@@ -179,14 +188,20 @@ fn alert_rows(alerts: &[Alert]) -> Vec<Vec<String>> {
 }
 
 fn history_rows(entries: &[AlertEntry]) -> Vec<Vec<String>> {
-    let mut rows = head(&["AT", "NAME", "EVENT", "TOLD", "MESSAGE"]);
+    let mut rows = head(&["AT", "NAME", "EVENT", "NOTIFIED", "MESSAGE"]);
     rows.extend(entries.iter().map(|entry| {
-        let told = match &entry.untold {
-            None if entry.told => "yes".to_owned(),
+        let notified = match &entry.suppressed_by {
+            None if entry.notified => "yes".to_owned(),
             None => "-".to_owned(),
             Some(why) => format!("no: {why}"),
         };
-        vec![entry.at.clone(), entry.name.clone(), word(&entry.event), told, harmless(&entry.message)]
+        vec![
+            entry.at.clone(),
+            entry.name.clone(),
+            wire_name(&entry.event),
+            notified,
+            escape_control(&entry.message),
+        ]
     }));
     rows
 }
@@ -198,16 +213,16 @@ fn delivery_rows(deliveries: &[AlertDelivery]) -> Vec<Vec<String>> {
             delivery.at.clone(),
             delivery.name.clone(),
             delivery.target.clone(),
-            word(&delivery.state),
+            wire_name(&delivery.state),
             delivery.attempts.to_string(),
-            delivery.last.as_deref().map_or("-".to_owned(), harmless),
+            delivery.last_result.as_deref().map_or("-".to_owned(), escape_control),
             delivery.id.clone(),
         ]
     }));
     rows
 }
 
-/// Counts are whole, and shares have few digits that matter.
-fn figure(value: f64) -> String {
+/// Formats counts as integers and rates with three decimals.
+fn format_value(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

@@ -1,38 +1,38 @@
-//! `pinfold cleanup`: ends what one layer of cleanup finds, or in an emergency all that is not critical, and says what
-//! became of it.
+//! `pinfold cleanup`: stops the sandboxes that one cleanup layer finds, or in an emergency all that are not critical,
+//! and prints the result of each.
 
 use std::process::ExitCode;
 
-use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupTurn};
+use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupSchedule};
 use serde::Serialize;
 
-use crate::Place;
-use crate::colour::Mood;
-use crate::documents::{self, word};
+use crate::GlobalOptions;
+use crate::backend::Backend;
+use crate::colour::StatusColour;
 use crate::exit;
-use crate::plane::Plane;
+use crate::json_output::{self, wire_name};
 use crate::progress::Progress;
-use crate::table::{harmless, lay_out};
+use crate::table::{escape_control, format_table};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to look for, by default `scheduled`: `scheduled` what is stuck, `by_age` that and whatever is old and does
-    /// not answer, `pressure` what can be spared where something runs short, `reconcile` records and bodies that differ
+    /// Which layer to run, by default `scheduled`: `scheduled` stops stuck sandboxes; `by_age` also stops old ones that do
+    /// not answer; `pressure` frees a resource that runs short; `reconcile` repairs records that differ from instances
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, conflicts_with = "emergency")]
     layer: Option<Layer>,
-    /// End every sandbox at once that is not critical, stuck or not
+    /// Stop every sandbox that is not critical, stuck or not
     #[arg(long)]
     emergency: bool,
-    /// Only say what would be done
+    /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
-    /// Show when each layer of cleanup is due and what the last runs came to, and do nothing
+    /// Show when each layer runs next and the results of the last runs, and do nothing
     #[arg(long, conflicts_with_all = ["layer", "emergency", "dry_run"])]
     runs: bool,
 }
 
-/// The layers that end only what they find amiss. An emergency ends what is well too, and is asked for by no name that
-/// might be mistyped.
+/// The layers that stop only what they find wrong. An emergency also stops healthy sandboxes, so it has its own option:
+/// a mistyped layer name cannot start one.
 #[derive(Clone, Copy, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Layer {
@@ -54,70 +54,83 @@ impl Options {
     }
 }
 
-/// Of the last ones.
+/// Number of past runs shown.
 const RUNS_SHOWN: usize = 20;
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    let code = if options.runs { show(place, &plane).await } else { clean(place, &plane, options).await };
-    plane.close().await?;
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    let code = if options.runs {
+        show_runs(global, &backend).await
+    } else {
+        run_cleanup(global, &backend, options).await
+    };
+    backend.close().await?;
     code
 }
 
-async fn clean(place: &Place, plane: &Plane, options: &Options) -> anyhow::Result<ExitCode> {
-    let waiting = Progress::of(if options.dry_run { "looking" } else { "looking, and ending what is found" });
-    let done = plane.clean_up(options.layer(), options.dry_run).await;
+async fn run_cleanup(
+    global: &GlobalOptions,
+    backend: &Backend,
+    options: &Options,
+) -> anyhow::Result<ExitCode> {
+    let waiting = Progress::of(if options.dry_run { "scanning" } else { "scanning and stopping" });
+    let done = backend.clean_up(options.layer(), options.dry_run).await;
     drop(waiting);
     let done = done?;
-    if place.json {
-        documents::print(&done)?;
+    if global.json {
+        json_output::print(&done)?;
     } else {
-        anstream::print!("{}", told(&done));
+        anstream::print!("{}", format_result(&done));
     }
     Ok(if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-/// For people, in colours.
-fn told(done: &CleanupResult) -> String {
+/// Formats the result for a terminal, with colours.
+fn format_result(done: &CleanupResult) -> String {
     let what = match done.layer {
         CleanupLayer::Scheduled | CleanupLayer::ByAge => "stuck sandboxes",
-        CleanupLayer::Pressure => "sandboxes that can be spared",
-        CleanupLayer::Reconcile => "sandboxes whose record and body differ",
+        CleanupLayer::Pressure => "idle sandboxes",
+        CleanupLayer::Reconcile => "sandboxes whose record and instance differ",
         CleanupLayer::Emergency => "sandboxes that are not critical",
     };
     let mut text = format!("Found {} {what} among {}\n", done.found.len(), done.scanned);
     let mut rows = Vec::new();
     for found in &done.found {
         let id = &found.sandbox_id;
-        let reason = word(&found.reason);
+        let reason = wire_name(&found.reason);
         let ended = done.ended.iter().find(|ended| ended.sandbox_id == *id);
         let failed = done.failed.iter().find(|failed| failed.sandbox_id == *id);
         rows.push(match (ended, failed) {
             (Some(ended), _) => {
-                let cause = ended.cause.map_or_else(|| "already gone".to_owned(), |cause| word(&cause));
-                vec![Mood::Good.paint("Cleaned up"), id.clone(), reason, cause]
+                let cause = ended.cause.map_or_else(|| "already gone".to_owned(), |cause| wire_name(&cause));
+                vec![StatusColour::Good.paint("Cleaned up"), id.clone(), reason, cause]
             }
             (None, Some(failed)) => {
-                vec![Mood::Bad.paint("Failed to cleanup"), id.clone(), reason, harmless(&failed.message)]
+                vec![
+                    StatusColour::Bad.paint("Failed to cleanup"),
+                    id.clone(),
+                    reason,
+                    escape_control(&failed.message),
+                ]
             }
             (None, None) if done.dry_run => vec!["Would clean up".into(), id.clone(), reason],
-            // Reconciling only begins what follows, and sees to it.
+            // Reconcile only starts the repair; the engine finishes it.
             (None, None) if done.layer == CleanupLayer::Reconcile => {
-                vec!["Is seen to".into(), id.clone(), reason]
+                vec!["Repairing".into(), id.clone(), reason]
             }
             (None, None) => continue,
         });
     }
     for kept in &done.kept {
-        let why = kept.message.as_deref().map(harmless).unwrap_or_default();
-        rows.push(vec!["Kept".into(), kept.sandbox_id.clone(), word(&kept.reason), why]);
+        let why = kept.message.as_deref().map(escape_control).unwrap_or_default();
+        rows.push(vec!["Kept".into(), kept.sandbox_id.clone(), wire_name(&kept.reason), why]);
     }
-    text.push_str(&lay_out(&rows));
+    text.push_str(&format_table(&rows));
     if done.pruned > 0 {
         let verb = if done.dry_run { "Would remove" } else { "Removed" };
         let (pruned, bytes) = (done.pruned, done.pruned_bytes);
         text.push_str(&format!(
-            "{verb} {pruned} records, logs and artifacts past their time, {bytes} bytes of files\n"
+            "{verb} {pruned} records, logs and artifacts past their retention, {bytes} bytes of files\n"
         ));
     }
     if !done.dry_run {
@@ -130,31 +143,40 @@ fn told(done: &CleanupResult) -> String {
     text
 }
 
-async fn show(place: &Place, plane: &Plane) -> anyhow::Result<ExitCode> {
+async fn show_runs(global: &GlobalOptions, backend: &Backend) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
-    struct Shown {
-        schedule: Vec<CleanupTurn>,
+    struct CleanupHistory {
+        schedule: Vec<CleanupSchedule>,
         runs: Vec<CleanupRun>,
     }
-    let shown =
-        Shown { schedule: plane.cleanup_schedule().await?, runs: plane.cleanup_runs(RUNS_SHOWN).await? };
-    if place.json {
-        documents::print(&shown)?;
+    let history = CleanupHistory {
+        schedule: backend.cleanup_schedule().await?,
+        runs: backend.cleanup_runs(RUNS_SHOWN).await?,
+    };
+    if global.json {
+        json_output::print(&history)?;
     } else {
-        anstream::print!("{}\n{}", schedule(&shown.schedule), runs(&shown.runs));
+        anstream::print!("{}\n{}", schedule(&history.schedule), runs(&history.runs));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn schedule(turns: &[CleanupTurn]) -> String {
+fn schedule(schedules: &[CleanupSchedule]) -> String {
     let mut rows = vec![["LAYER", "SCHEDULE", "NEXT", "LAST"].map(str::to_owned).to_vec()];
-    for turn in turns {
-        let last = turn.last_run.as_ref();
-        let last =
-            last.map_or_else(|| "never".to_owned(), |run| format!("{} {}", run.began_at, word(&run.outcome)));
-        rows.push(vec![word(&turn.layer), turn.schedule.clone(), turn.next_at.clone(), last]);
+    for schedule in schedules {
+        let last = schedule.last_run.as_ref();
+        let last = last.map_or_else(
+            || "never".to_owned(),
+            |run| format!("{} {}", run.began_at, wire_name(&run.outcome)),
+        );
+        rows.push(vec![
+            wire_name(&schedule.layer),
+            schedule.schedule.clone(),
+            schedule.next_at.clone(),
+            last,
+        ]);
     }
-    lay_out(&rows)
+    format_table(&rows)
 }
 
 fn runs(runs: &[CleanupRun]) -> String {
@@ -163,8 +185,8 @@ fn runs(runs: &[CleanupRun]) -> String {
     for run in runs {
         rows.push(vec![
             run.began_at.clone(),
-            word(&run.layer),
-            word(&run.outcome),
+            wire_name(&run.layer),
+            wire_name(&run.outcome),
             run.scanned.to_string(),
             run.found.to_string(),
             run.ended.to_string(),
@@ -173,7 +195,7 @@ fn runs(runs: &[CleanupRun]) -> String {
             run.took_ms.map(|ms| format!("{ms} ms")).unwrap_or_default(),
         ]);
     }
-    lay_out(&rows)
+    format_table(&rows)
 }
 
 #[cfg(test)]
@@ -181,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_removed_or_would_be_is_told_with_its_bytes() {
+    fn removed_records_are_reported_with_their_bytes() {
         let mut done = CleanupResult {
             layer: CleanupLayer::Pressure,
             dry_run: true,
@@ -198,12 +220,12 @@ mod tests {
             took_ms: 1,
         };
 
-        let foretold = told(&done);
+        let dry = format_result(&done);
         done.dry_run = false;
-        let said = told(&done);
+        let text = format_result(&done);
 
-        let what = "3 records, logs and artifacts past their time, 200 bytes of files\n";
-        assert!(foretold.ends_with(&format!("Would remove {what}")), "{foretold}");
-        assert!(said.contains(&format!("\nRemoved {what}")), "{said}");
+        let what = "3 records, logs and artifacts past their retention, 200 bytes of files\n";
+        assert!(dry.ends_with(&format!("Would remove {what}")), "{dry}");
+        assert!(text.contains(&format!("\nRemoved {what}")), "{text}");
     }
 }

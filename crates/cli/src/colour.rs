@@ -1,24 +1,24 @@
-//! Colours of states, for people at a terminal. Whoever prints them does so through `anstream`, which leaves them out
-//! in pipes and files, and where `NO_COLOR` is set.
+//! Terminal colours of states. Print them through `anstream`, which strips them in pipes and files, and where
+//! `NO_COLOR` is set.
 
 use anstyle::{AnsiColor, Style};
 use pinfold_api::{AlertSeverity, AlertState, ExecutionState, Finding, Indicator, State};
 
-/// What a state means for whoever looks.
+/// How a state is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum StatusColour {
     Good,
-    Moving,
+    Changing,
     Bad,
     Plain,
 }
 
-impl Mood {
-    /// The text as it is shown on a terminal.
+impl StatusColour {
+    /// Adds the colour's escape sequences.
     pub(crate) fn paint(self, text: &str) -> String {
         let colour = match self {
             Self::Good => AnsiColor::Green,
-            Self::Moving => AnsiColor::Yellow,
+            Self::Changing => AnsiColor::Yellow,
             Self::Bad => AnsiColor::Red,
             Self::Plain => return text.to_owned(),
         };
@@ -27,63 +27,63 @@ impl Mood {
     }
 }
 
-impl From<State> for Mood {
+impl From<State> for StatusColour {
     fn from(state: State) -> Self {
         match state {
             State::Ready | State::Running => Self::Good,
             State::Unhealthy | State::Unknown | State::Quarantined | State::Failed => Self::Bad,
-            State::Provisioning | State::Terminating => Self::Moving,
+            State::Provisioning | State::Terminating => Self::Changing,
             State::Completed | State::Terminated => Self::Plain,
         }
     }
 }
 
-impl From<ExecutionState> for Mood {
+impl From<ExecutionState> for StatusColour {
     fn from(state: ExecutionState) -> Self {
         match state {
             ExecutionState::Running => Self::Good,
-            ExecutionState::Queued => Self::Moving,
+            ExecutionState::Queued => Self::Changing,
             ExecutionState::Failed | ExecutionState::TimedOut | ExecutionState::Lost => Self::Bad,
             ExecutionState::Exited | ExecutionState::Cancelled => Self::Plain,
         }
     }
 }
 
-impl From<Finding> for Mood {
+impl From<Finding> for StatusColour {
     fn from(found: Finding) -> Self {
         match found {
             Finding::Absent => Self::Good,
             Finding::Present => Self::Bad,
-            Finding::Unknown => Self::Moving,
+            Finding::Unknown => Self::Changing,
         }
     }
 }
 
-impl From<AlertState> for Mood {
+impl From<AlertState> for StatusColour {
     fn from(state: AlertState) -> Self {
         match state {
             AlertState::Firing => Self::Bad,
-            AlertState::Pending | AlertState::Unknown => Self::Moving,
+            AlertState::Pending | AlertState::Unknown => Self::Changing,
             AlertState::Inactive | AlertState::Resolved => Self::Plain,
         }
     }
 }
 
-impl From<AlertSeverity> for Mood {
+impl From<AlertSeverity> for StatusColour {
     fn from(severity: AlertSeverity) -> Self {
         match severity {
             AlertSeverity::Info => Self::Plain,
-            AlertSeverity::Warning => Self::Moving,
+            AlertSeverity::Warning => Self::Changing,
             AlertSeverity::Critical => Self::Bad,
         }
     }
 }
 
-impl From<Indicator> for Mood {
+impl From<Indicator> for StatusColour {
     fn from(indicator: Indicator) -> Self {
         match indicator {
             Indicator::Healthy => Self::Good,
-            Indicator::Unknown | Indicator::Degraded => Self::Moving,
+            Indicator::Unknown | Indicator::Degraded => Self::Changing,
             Indicator::Critical => Self::Bad,
         }
     }

@@ -1,4 +1,4 @@
-//! `pinfold config`: what holds here and where it comes from, and a file to begin with.
+//! `pinfold config`: prints the effective settings with their origin, or a template of the file.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,65 +8,65 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::host::data_directory;
-use crate::settings::{FILE, Origin, Settings, Shown, load};
-use crate::table::{harmless, lay_out};
-use crate::{Place, documents};
+use crate::settings::{FILE, Origin, Settings, ShownSetting, load};
+use crate::table::{escape_control, format_table};
+use crate::{GlobalOptions, json_output};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Configuration {
-    /// Print every value that holds, and where it comes from
+    /// Print every effective value and where it comes from
     Show {
-        /// The file, instead of `pinfold.toml` in the data directory
+        /// Configuration file, instead of `pinfold.toml` in the data directory
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Print a file with everything that can be set, for `pinfold.toml` in the data directory
+    /// Print a configuration file with every setting, for `pinfold.toml` in the data directory
     Template,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ConfigReport<'a> {
     /// None: there is no file.
     file: Option<&'a PathBuf>,
-    settings: &'a [Shown],
+    settings: &'a [ShownSetting],
 }
 
-pub(crate) fn run(place: &Place, asked: &Configuration) -> anyhow::Result<ExitCode> {
-    match asked {
-        Configuration::Show { config } => show(place, config.as_ref())?,
+pub(crate) fn run(global: &GlobalOptions, command: &Configuration) -> anyhow::Result<ExitCode> {
+    match command {
+        Configuration::Show { config } => show(global, config.as_ref())?,
         Configuration::Template => anstream::print!("{}", template()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(place: &Place, config: Option<&PathBuf>) -> anyhow::Result<()> {
-    let data = data_directory(place.data_dir.as_ref())?;
+fn show(global: &GlobalOptions, config: Option<&PathBuf>) -> anyhow::Result<()> {
+    let data = data_directory(global.data_dir.as_ref())?;
     let loaded = load(&data, config.map(PathBuf::as_path))?;
     let settings = loaded.provenance.shown();
-    if place.json {
-        return documents::print(&Document { file: loaded.file.as_ref(), settings: &settings });
+    if global.json {
+        return json_output::print(&ConfigReport { file: loaded.file.as_ref(), settings: &settings });
     }
     match &loaded.file {
-        Some(file) => anstream::println!("# with {}", harmless(&file.display().to_string())),
-        None => anstream::println!("# there is no {}", harmless(&data.join(FILE).display().to_string())),
+        Some(file) => anstream::println!("# file: {}", escape_control(&file.display().to_string())),
+        None => anstream::println!("# no file: {}", escape_control(&data.join(FILE).display().to_string())),
     }
     let rows: Vec<_> = settings.iter().map(row).collect();
-    anstream::print!("{}", lay_out(&rows));
+    anstream::print!("{}", format_table(&rows));
     Ok(())
 }
 
-fn row(shown: &Shown) -> Vec<String> {
-    let value = match &shown.value {
+fn row(setting: &ShownSetting) -> Vec<String> {
+    let value = match &setting.value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let from = match (shown.from, shown.variable) {
+    let from = match (setting.from, setting.variable) {
         (Origin::Default, _) => "default".to_owned(),
-        (Origin::Machine, _) => "the size of this machine".to_owned(),
+        (Origin::Machine, _) => "machine size".to_owned(),
         (Origin::File, _) => "file".to_owned(),
         (Origin::Environment, variable) => format!("environment: {}", variable.unwrap_or_default()),
     };
-    vec![shown.key.clone(), harmless(&value), from]
+    vec![setting.key.clone(), escape_control(&value), from]
 }
 
 pub(crate) fn template() -> String {

@@ -1,4 +1,4 @@
-//! What a command inside reads from: what is piped or typed here, and the size of the terminal it is typed into.
+//! Standard input and terminal size of a command in a sandbox, passed on from this process.
 
 mod raw;
 
@@ -12,26 +12,26 @@ use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::backend::Backend;
 use crate::console::raw::RawTerminal;
-use crate::documents::base64;
 use crate::failure::Failure;
-use crate::plane::Plane;
+use crate::json_output::base64;
 
 #[derive(clap::Args)]
 pub(crate) struct ConsoleOptions {
-    /// Pass on to the command what comes in here
+    /// Pass standard input on to the command
     #[arg(short, long)]
     interactive: bool,
-    /// Give the command a terminal as large as the one here
+    /// Give the command a terminal of the same size as yours
     #[arg(short, long)]
     pub(crate) tty: bool,
 }
 
-/// How soon what was not taken is tried again.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// What is read here at a time.
-const PIECE: usize = 64 * 1024;
+/// Backoff between attempts to send input that was not accepted.
+const SHORTEST_BACKOFF: Duration = Duration::from_millis(1);
+const LONGEST_BACKOFF: Duration = Duration::from_millis(50);
+/// Bytes read from standard input at a time.
+const CHUNK_SIZE: usize = 64 * 1024;
 
 impl ConsoleOptions {
     pub(crate) fn terminal() -> Self {
@@ -41,64 +41,65 @@ impl ConsoleOptions {
     pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
         let bad = |why: &str| Err(Failure::BadField { field: "tty", why: why.to_owned() });
         match self.tty {
-            true if json => {
-                bad("what is written to a terminal cannot be told in a document; leave out --json")
-            }
+            true if json => bad("terminal output cannot be part of a JSON document; leave out --json"),
             true if !std::io::stdin().is_terminal() => {
-                bad("standard input is no terminal; for a pipe or a file use -i alone")
+                bad("standard input is not a terminal; for a pipe or a file use -i alone")
             }
             true | false => Ok(()),
         }
     }
 
-    pub(crate) fn furnish(&self, request: ExecRequest) -> ExecRequest {
-        let tty_size = self.tty.then(size);
+    pub(crate) fn apply_to(&self, request: ExecRequest) -> ExecRequest {
+        let tty_size = self.tty.then(terminal_size);
         ExecRequest { interactive: self.interactive, tty: self.tty, tty_size, ..request }
     }
 
-    /// Serves it until it is dropped, and the terminal here is as it was before.
-    pub(crate) async fn serve(&self, plane: &Plane, execution: &str) -> anyhow::Result<Infallible> {
-        let line = Line { plane, execution };
+    /// Forwards input and terminal size until dropped. Dropping it restores the local terminal.
+    pub(crate) async fn serve(&self, backend: &Backend, execution: &str) -> anyhow::Result<Infallible> {
+        let channel = InputChannel { backend, execution };
         let _raw = if self.tty {
-            // Only then: as long as it does not run, what is typed here is for this program.
-            line.wait_for_terminal().await;
+            // Until the command runs, keys such as Ctrl-C are for this program.
+            channel.wait_for_terminal().await;
             self.interactive.then(RawTerminal::enter).transpose().context("could not set up the terminal")?
         } else {
             None
         };
-        tokio::join!(line.serve(self.interactive), follow_size(&line, self.tty)?);
+        tokio::join!(channel.serve(self.interactive), follow_size(&channel, self.tty)?);
         std::future::pending().await
     }
 }
 
-fn follow_size<'a>(line: &'a Line<'_>, is_wanted: bool) -> anyhow::Result<impl Future<Output = ()> + 'a> {
+fn follow_size<'a>(
+    channel: &'a InputChannel<'_>,
+    enabled: bool,
+) -> anyhow::Result<impl Future<Output = ()> + 'a> {
     let mut changed = signal(SignalKind::window_change()).context("could not wait for signals")?;
     Ok(async move {
-        while is_wanted && changed.recv().await.is_some() {
-            // Who has no terminal any more has ended.
-            let _ = line.plane.resize(line.execution, size()).await;
+        while enabled && changed.recv().await.is_some() {
+            // An error means that the execution has ended.
+            let _ = channel.backend.resize(channel.execution, terminal_size()).await;
         }
     })
 }
 
-/// Of the terminal here, or what is usual where that does not know either.
-fn size() -> TerminalSize {
+/// The size of the local terminal, or 80x24 if it is unknown.
+fn terminal_size() -> TerminalSize {
     match tcgetwinsize(std::io::stdin()) {
         Ok(Winsize { ws_col: columns @ 1.., ws_row: rows @ 1.., .. }) => TerminalSize { columns, rows },
         Ok(_) | Err(_) => TerminalSize { columns: 80, rows: 24 },
     }
 }
 
-/// By a thread that nobody waits for: it may hang in a read when the command has ended.
-pub(crate) fn read_here() -> mpsc::Receiver<Vec<u8>> {
-    let (pieces, taken) = mpsc::channel(1);
+/// Reads standard input in a detached thread, which may still block in a read after the command has ended.
+pub(crate) fn read_stdin() -> mpsc::Receiver<Vec<u8>> {
+    let (chunks, taken) = mpsc::channel(1);
     std::thread::spawn(move || {
-        let mut piece = vec![0; PIECE];
+        let mut chunk = vec![0; CHUNK_SIZE];
         loop {
-            match std::io::stdin().read(&mut piece) {
+            match std::io::stdin().read(&mut chunk) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return,
-                Ok(read) if pieces.blocking_send(piece[..read].to_vec()).is_err() => return,
+                Ok(read) if chunks.blocking_send(chunk[..read].to_vec()).is_err() => return,
                 Ok(_) => {}
             }
         }
@@ -106,65 +107,65 @@ pub(crate) fn read_here() -> mpsc::Receiver<Vec<u8>> {
     taken
 }
 
-/// The way into one execution.
-struct Line<'a> {
-    plane: &'a Plane,
+/// Sends input and terminal sizes to one execution.
+struct InputChannel<'a> {
+    backend: &'a Backend,
     execution: &'a str,
 }
 
-impl Line<'_> {
+impl InputChannel<'_> {
     async fn wait_for_terminal(&self) {
-        let mut pause = FIRST_PAUSE;
-        while let Err(error) = self.plane.resize(self.execution, size()).await {
+        let mut pause = SHORTEST_BACKOFF;
+        while let Err(error) = self.backend.resize(self.execution, terminal_size()).await {
             match error.code() {
-                None | Some(ErrorCode::Unavailable | ErrorCode::TimedOut) => rest(&mut pause).await,
-                // It has ended already, and this is given up with it.
+                None | Some(ErrorCode::Unavailable | ErrorCode::TimedOut) => back_off(&mut pause).await,
+                // The execution has ended.
                 Some(_) => return,
             }
         }
     }
 
-    async fn serve(&self, is_wanted: bool) {
-        if is_wanted {
-            self.feed(read_here()).await;
+    async fn serve(&self, enabled: bool) {
+        if enabled {
+            self.send_all(read_stdin()).await;
         }
     }
 
-    /// All of it in its order, and then its end; or as much as is read.
-    async fn feed(&self, mut pieces: mpsc::Receiver<Vec<u8>>) {
+    /// Sends all chunks in order and then closes the input, or stops early when the execution closes it.
+    async fn send_all(&self, mut chunks: mpsc::Receiver<Vec<u8>>) {
         let mut at = 0;
-        while let Some(piece) = pieces.recv().await {
-            match self.feed_piece(at, &piece, false).await {
+        while let Some(chunk) = chunks.recv().await {
+            match self.send_chunk(at, &chunk, false).await {
                 Some(accepted) => at = accepted,
                 None => return,
             }
         }
-        self.feed_piece(at, &[], true).await;
+        self.send_chunk(at, &[], true).await;
     }
 
-    /// How much is accepted when all of it is. None: nothing more is read.
-    async fn feed_piece(&self, mut at: u64, piece: &[u8], close: bool) -> Option<u64> {
-        let end = at + piece.len() as u64;
-        let mut pause = FIRST_PAUSE;
+    /// Sends one chunk and returns the new offset. None: the execution reads no more input.
+    async fn send_chunk(&self, mut at: u64, chunk: &[u8], close: bool) -> Option<u64> {
+        let end = at + chunk.len() as u64;
+        let mut pause = SHORTEST_BACKOFF;
         loop {
             let left = usize::try_from(end - at).unwrap_or(0);
-            let bytes = base64(&piece[piece.len() - left..]);
+            let bytes = base64(&chunk[chunk.len() - left..]);
             let request = StdinRequest { text: None, base64: Some(bytes), at: Some(at), close };
-            match self.plane.feed(self.execution, &request).await {
+            match self.backend.write_stdin(self.execution, &request).await {
                 Ok(StdinAnswer { closed: true, .. }) => return None,
                 Ok(StdinAnswer { accepted, .. }) if accepted == end && !close => return Some(end),
                 Ok(StdinAnswer { accepted, .. }) if accepted > at && accepted <= end => {
                     at = accepted;
-                    pause = FIRST_PAUSE;
+                    pause = SHORTEST_BACKOFF;
                 }
-                // It does not run yet, or has no room; or it has ended, and this is given up with it.
-                Ok(_) | Err(_) => rest(&mut pause).await,
+                // The execution has not started, or its buffer is full, or it has ended and this task is dropped soon.
+                Ok(_) | Err(_) => back_off(&mut pause).await,
             }
         }
     }
 }
 
-async fn rest(pause: &mut Duration) {
+async fn back_off(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
-    *pause = (*pause * 2).min(LONGEST_PAUSE);
+    *pause = (*pause * 2).min(LONGEST_BACKOFF);
 }

@@ -1,111 +1,115 @@
-//! `pinfold cp`: files and directories, into a sandbox and out of it.
+//! `pinfold cp`: copies files and directories into a sandbox or out of it.
 
-mod inside;
-mod into;
-mod out;
-mod outside;
-mod sides;
+mod into_sandbox;
+mod out_of_sandbox;
+mod paths;
+mod sandbox_files;
+mod target_directory;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
 
-use self::inside::{InSandbox, Inside};
-use self::sides::{Here, Side};
+use self::paths::{CopyPath, HostPath};
+use self::sandbox_files::{LiveSandbox, SandboxFiles};
+use crate::backend::Backend;
 use crate::failure::{Failure, say};
-use crate::following::asked_to_end;
-use crate::plane::Plane;
+use crate::follow::termination_signal;
 use crate::progress::Progress;
-use crate::table::harmless;
-use crate::{Place, documents, exit};
+use crate::table::escape_control;
+use crate::{GlobalOptions, exit, json_output};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// What to copy: a path here, `SANDBOX:PATH` inside, or `-` for standard input
+    /// Source: a local path, `SANDBOX:PATH`, or `-` for standard input
     #[arg(value_name = "FROM")]
     from: String,
-    /// Where to: a path here, `SANDBOX:PATH` inside, or `-` for standard output. A directory that is there gets it
-    /// under its own name
+    /// Destination: a local path, `SANDBOX:PATH`, or `-` for standard output. If it is an existing directory, the copy
+    /// is placed in it under its own name
     #[arg(value_name = "TO")]
     to: String,
 }
 
-/// What a copy came to.
+/// What was copied.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-struct Copied {
+struct CopySummary {
     files: u64,
     directories: u64,
     links: u64,
     bytes: u64,
-    /// Pipes, sockets and devices.
+    /// Paths of pipes, sockets and devices, which are not copied.
     left_out: Vec<String>,
 }
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let (from, to) = (Side::of(&options.from), Side::of(&options.to));
-    if place.json && to == Side::Here(Here::Pipe) {
-        return Err(bad("what is copied and the document would both be on standard output"));
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let (from, to) = (CopyPath::parse(&options.from), CopyPath::parse(&options.to));
+    if global.json && to == CopyPath::Host(HostPath::Stdio) {
+        return Err(bad_arguments(
+            "with --json, standard output holds the JSON document; copy to a file instead of `-`",
+        ));
     }
-    let interrupted = asked_to_end(false)?;
-    let plane = Plane::open(place).await?;
+    let interrupted = termination_signal(false)?;
+    let backend = Backend::open(global).await?;
     let copying = Progress::of("copying");
-    // What is dropped half-way leaves nothing half-copied under a file's own name.
-    let copied = tokio::select! {
-        copied = copy(&plane, &from, &to) => copied.map(Some),
+    // An interrupted copy leaves no partial file: files are renamed into place when complete.
+    let summary = tokio::select! {
+        summary = copy(&backend, &from, &to) => summary.map(Some),
         () = interrupted => Ok(None),
     };
     drop(copying);
-    plane.close().await?;
-    let Some(copied) = copied? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
-    if place.json {
-        documents::print(&copied)?;
+    backend.close().await?;
+    let Some(summary) = summary? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+    if global.json {
+        json_output::print(&summary)?;
     } else {
-        copied.left_out.iter().for_each(|path| {
-            say(&format!("`{}` is no file, directory or link; it was left out", harmless(path)));
+        summary.left_out.iter().for_each(|path| {
+            say(&format!("skipped `{}`: not a file, directory or link", escape_control(path)));
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn copy(plane: &Plane, from: &Side, to: &Side) -> anyhow::Result<Copied> {
+async fn copy(backend: &Backend, from: &CopyPath, to: &CopyPath) -> anyhow::Result<CopySummary> {
     match (from, to) {
-        (Side::Inside { sandbox, path }, Side::Here(to)) => {
-            let inside = InSandbox::of(plane, sandbox).await?;
-            copy_out(&inside, path.as_bytes(), to).await
+        (CopyPath::Sandbox { sandbox, path }, CopyPath::Host(to)) => {
+            let files = LiveSandbox::of(backend, sandbox).await?;
+            copy_out(&files, path.as_bytes(), to).await
         }
-        (Side::Here(from), Side::Inside { sandbox, path }) => {
-            let inside = InSandbox::of(plane, sandbox).await?;
-            copy_in(&inside, from, path.as_bytes()).await
+        (CopyPath::Host(from), CopyPath::Sandbox { sandbox, path }) => {
+            let files = LiveSandbox::of(backend, sandbox).await?;
+            copy_in(&files, from, path.as_bytes()).await
         }
-        (Side::Here(_), Side::Here(_)) => Err(bad("neither side is in a sandbox; write SANDBOX:PATH")),
-        (Side::Inside { .. }, Side::Inside { .. }) => {
-            Err(bad("both sides are in sandboxes; copy to a path here first, or through a pipe with `-`"))
+        (CopyPath::Host(_), CopyPath::Host(_)) => {
+            Err(bad_arguments("neither path is in a sandbox; write SANDBOX:PATH"))
         }
+        (CopyPath::Sandbox { .. }, CopyPath::Sandbox { .. }) => Err(bad_arguments(
+            "both paths are in sandboxes; copy to a local path first, or through a pipe with `-`",
+        )),
     }
 }
 
-async fn copy_out(inside: &dyn Inside, from: &[u8], to: &Here) -> anyhow::Result<Copied> {
+async fn copy_out(files: &dyn SandboxFiles, from: &[u8], to: &HostPath) -> anyhow::Result<CopySummary> {
     match to {
-        Here::Pipe => out::to_pipe(inside, from).await,
-        Here::Path(path) => out::to_path(inside, from, path).await,
+        HostPath::Stdio => out_of_sandbox::to_stdout(files, from).await,
+        HostPath::Path(path) => out_of_sandbox::to_path(files, from, path).await,
     }
     .with_context(|| {
-        format!("could not copy `{}` out of the sandbox", harmless(&String::from_utf8_lossy(from)))
+        format!("could not copy `{}` out of the sandbox", escape_control(&String::from_utf8_lossy(from)))
     })
 }
 
-async fn copy_in(inside: &dyn Inside, from: &Here, to: &[u8]) -> anyhow::Result<Copied> {
+async fn copy_in(files: &dyn SandboxFiles, from: &HostPath, to: &[u8]) -> anyhow::Result<CopySummary> {
     match from {
-        Here::Pipe => {
-            into::from_pipe(inside, to).await.context("could not copy standard input into the sandbox")
-        }
-        Here::Path(path) => into::from_path(inside, path, to)
+        HostPath::Stdio => into_sandbox::from_stdin(files, to)
+            .await
+            .context("could not copy standard input into the sandbox"),
+        HostPath::Path(path) => into_sandbox::from_path(files, path, to)
             .await
             .with_context(|| format!("could not copy `{}` into the sandbox", path.display())),
     }
 }
 
-fn bad(why: &str) -> anyhow::Error {
+fn bad_arguments(why: &str) -> anyhow::Error {
     Failure::BadField { field: "cp", why: why.to_owned() }.into()
 }

@@ -1,83 +1,86 @@
-//! `pinfold create`: a sandbox that lives until it is stopped or its time is up, whatever becomes of this process.
+//! `pinfold create`: creates a sandbox that outlives this process.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
-use pinfold_engine::{OnExit, Waited};
+use pinfold_engine::{OnExit, WaitOutcome};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_store::Store;
 
-use crate::Place;
-use crate::documents;
-use crate::host::{begin, data_directory};
+use crate::GlobalOptions;
+use crate::backend::Backend;
+use crate::host::{data_directory, start_host};
+use crate::json_output;
 use crate::options::SandboxOptions;
-use crate::plane::Plane;
 use crate::progress::Progress;
 
-/// The hidden command that sees a sandbox through its start when nobody waits for it.
-pub(crate) const TEND: &str = "__tend";
+/// The hidden command that completes the start of a sandbox after `create --no-wait`.
+pub(crate) const FINISH_CREATE: &str = "__finish-create";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     sandbox: SandboxOptions,
-    /// Do not wait until it is ready
+    /// Do not wait until the sandbox is ready
     #[arg(long)]
     no_wait: bool,
 }
 
 #[derive(clap::Args)]
-pub(crate) struct Tended {
+pub(crate) struct FinishCreate {
     sandbox: SandboxId,
 }
 
-/// How long the proof that a failed start left nothing may take.
+/// Timeout for the proof that a failed start left nothing behind.
 const PROOF_MS: u64 = 60_000;
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let (plane, wish) = options.sandbox.ask(place).await?;
-    let sandbox = match options.sandbox.queueing() {
-        Some(ticket) => {
-            let created = plane.create_in_turn(&wish, !options.no_wait, ticket);
-            ticket.shown(&plane, created).await?
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let (backend, request) = options.sandbox.backend_and_request(global).await?;
+    let sandbox = match options.sandbox.queue_request() {
+        Some(queue) => {
+            let created = backend.create_queued(&request, !options.no_wait, queue);
+            queue.show_progress(&backend, created).await?
         }
         None => {
-            let _waiting = Progress::of("waiting until it is ready");
-            plane.create(&wish, !options.no_wait).await?
+            let _waiting = Progress::of("waiting until the sandbox is ready");
+            backend.create(&request, !options.no_wait).await?
         }
     };
-    plane.close().await?;
-    if let (true, Plane::Here(_)) = (options.no_wait, &plane) {
-        leave_to_another(place, &sandbox.id)?;
+    backend.close().await?;
+    if let (true, Backend::Local(_)) = (options.no_wait, &backend) {
+        spawn_finish_create(global, &sandbox.id)?;
     }
-    if place.json {
-        documents::print(&sandbox)?;
+    if global.json {
+        json_output::print(&sandbox)?;
     } else {
         anstream::println!("{}", sandbox.id);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Another process goes on with the launch, out of reach of this one's terminal.
-fn leave_to_another(place: &Place, sandbox: &str) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("could not find this program's own file")?;
+/// Starts a background process, detached from this terminal, that completes the launch.
+fn spawn_finish_create(global: &GlobalOptions, sandbox: &str) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("could not find the path of this program")?;
     let mut command = Command::new(program);
-    command.arg(TEND).arg("--data-dir").arg(data_directory(place.data_dir.as_ref())?);
+    command.arg(FINISH_CREATE).arg("--data-dir").arg(data_directory(global.data_dir.as_ref())?);
     command.arg(sandbox).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().context("could not start the process that goes on with the launch")?;
+    command.spawn().context("could not start the background process that completes the launch")?;
     Ok(())
 }
 
-/// The engine adopts what the creator left, and goes when the sandbox is ready or gone.
-pub(crate) async fn tend(place: &Place, tended: &Tended) -> anyhow::Result<ExitCode> {
-    let host = begin(place).await?;
-    if host.store.load(tended.sandbox).await?.is_some() {
-        // The start has a deadline of its own.
-        let waited = host.engine.wait_ready(tended.sandbox, Timestamp(i64::MAX)).await?;
-        if let Waited::Met(Err(_)) = waited {
-            host.engine.wait_gone(tended.sandbox, PROOF_MS).await?;
+/// Adopts the sandbox from the process that created it, and exits when it is ready or gone.
+pub(crate) async fn finish_create(
+    global: &GlobalOptions,
+    options: &FinishCreate,
+) -> anyhow::Result<ExitCode> {
+    let host = start_host(global).await?;
+    if host.store.load(options.sandbox).await?.is_some() {
+        // No timeout here: the start has its own deadline.
+        let waited = host.engine.wait_ready(options.sandbox, Timestamp(i64::MAX)).await?;
+        if let WaitOutcome::Met(Err(_)) = waited {
+            host.engine.wait_gone(options.sandbox, PROOF_MS).await?;
         }
     }
     host.engine.shutdown(OnExit::Keep, 0).await?;

@@ -1,43 +1,43 @@
-//! `pinfold doctor`: what this machine can enforce and how to get the rest; or what is wrong with one sandbox.
+//! `pinfold doctor`: reports what this machine can enforce, or diagnoses one sandbox.
 
 use std::process::ExitCode;
 
 use pinfold_api::Examination;
-use pinfold_linux::doctor::{Diagnosis, Standing, diagnose};
+use pinfold_linux::doctor::{Diagnosis, Enforcement, diagnose};
 use serde::Serialize;
 
-use crate::Place;
-use crate::documents::{self, word};
+use crate::GlobalOptions;
+use crate::backend::Backend;
 use crate::exit;
 use crate::find::find;
 use crate::host::data_directory;
-use crate::plane::Plane;
+use crate::json_output::{self, wire_name};
 use crate::progress::Progress;
-use crate::table::{harmless, lay_out};
+use crate::table::{escape_control, format_table};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// One sandbox: its id, a beginning of it that is no other's, or its name
+    /// Diagnose this sandbox: its id, a unique prefix of the id, or its name
     sandbox: Option<String>,
 }
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
     match &options.sandbox {
-        Some(given) => examine(place, given).await,
-        None => look_at_machine(place),
+        Some(given) => examine(global, given).await,
+        None => diagnose_machine(global),
     }
 }
 
-/// Whether sandboxes can run here, and each thing they rely on.
+/// Whether sandboxes can run on this machine, and each ability they need.
 #[derive(Serialize)]
-struct MachineDocument {
+struct MachineReport {
     can_run: bool,
     user: &'static str,
-    abilities: Vec<AbilityDocument>,
+    abilities: Vec<AbilityReport>,
 }
 
 #[derive(Serialize)]
-struct AbilityDocument {
+struct AbilityReport {
     ability: &'static str,
     standing: &'static str,
     means: String,
@@ -45,91 +45,93 @@ struct AbilityDocument {
     needed: bool,
 }
 
-fn look_at_machine(place: &Place) -> anyhow::Result<ExitCode> {
-    let found = diagnose(&data_directory(place.data_dir.as_ref())?);
+fn diagnose_machine(global: &GlobalOptions) -> anyhow::Result<ExitCode> {
+    let found = diagnose(&data_directory(global.data_dir.as_ref())?);
     let can_run = !found.iter().any(Diagnosis::is_fatal);
     let is_root = rustix::process::getuid().is_root();
-    if place.json {
+    if global.json {
         let user = if is_root { "root" } else { "ordinary" };
         let abilities = found.into_iter().map(ability).collect();
-        documents::print(&MachineDocument { can_run, user, abilities })?;
+        json_output::print(&MachineReport { can_run, user, abilities })?;
     } else {
-        tell_of_machine(&found, can_run, is_root);
+        print_machine(&found, can_run, is_root);
     }
     Ok(if can_run { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn ability(found: Diagnosis) -> AbilityDocument {
-    let Diagnosis { ability, standing, means, advice, is_needed } = found;
-    AbilityDocument { ability, standing: named(standing), means, advice, needed: is_needed }
+fn ability(found: Diagnosis) -> AbilityReport {
+    let Diagnosis { ability, enforcement: standing, means, advice, is_required: is_needed } = found;
+    AbilityReport { ability, standing: enforcement_name(standing), means, advice, needed: is_needed }
 }
 
-fn named(standing: Standing) -> &'static str {
+fn enforcement_name(standing: Enforcement) -> &'static str {
     match standing {
-        Standing::Enforced => "enforced",
-        Standing::Watched => "watched",
-        Standing::Missing => "missing",
+        Enforcement::Enforced => "enforced",
+        Enforcement::Watched => "watched",
+        Enforcement::Missing => "missing",
     }
 }
 
-fn tell_of_machine(found: &[Diagnosis], can_run: bool, is_root: bool) {
-    let row =
-        |it: &Diagnosis| vec![it.ability.to_owned(), named(it.standing).to_owned(), harmless(&it.means)];
-    anstream::print!("{}", lay_out(&found.iter().map(row).collect::<Vec<_>>()));
+fn print_machine(found: &[Diagnosis], can_run: bool, is_root: bool) {
+    let row = |it: &Diagnosis| {
+        vec![it.ability.to_owned(), enforcement_name(it.enforcement).to_owned(), escape_control(&it.means)]
+    };
+    anstream::print!("{}", format_table(&found.iter().map(row).collect::<Vec<_>>()));
     let lacking: Vec<_> = found.iter().filter_map(|it| Some((it, it.advice.as_ref()?))).collect();
     if !lacking.is_empty() {
-        anstream::println!("\nTo get the rest:");
+        anstream::println!("\nTo enable the missing abilities:");
         lacking.iter().for_each(|(it, advice)| anstream::println!("  {}: {advice}", it.ability));
     }
     if !is_root {
         anstream::println!(
-            "\nThis is an ordinary user: control groups and ids of their own for sandboxes need root or a delegated \
-             group, since the kernel gives them out to nobody else."
+            "\nYou are not root: control groups and separate user ids for sandboxes need root or a delegated \
+             group."
         );
     }
     anstream::println!("\nSandboxes {} run here.", if can_run { "can" } else { "cannot" });
 }
 
-/// One sandbox: what is recorded, what was tried, and what to do.
-async fn examine(place: &Place, given: &str) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    let id = find(&plane, given).await?;
-    let waiting = Progress::of("trying what can be tried");
-    let patient = plane.examine(&id).await;
+/// Diagnoses one sandbox: its record, its probes, and what to do.
+async fn examine(global: &GlobalOptions, given: &str) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    let id = find(&backend, given).await?;
+    let waiting = Progress::of("running probes");
+    let examination = backend.examine(&id).await;
     drop(waiting);
-    plane.close().await?;
-    let patient = patient?;
-    if place.json {
-        documents::print(&patient)?;
+    backend.close().await?;
+    let examination = examination?;
+    if global.json {
+        json_output::print(&examination)?;
     } else {
-        tell_of_patient(&patient);
+        print_examination(&examination);
     }
-    Ok(if patient.troubles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    Ok(if examination.troubles.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn tell_of_patient(patient: &Examination) {
-    let it = &patient.sandbox;
-    anstream::println!("{} is {}{}", it.id, word(&it.status.state), said(&it.status.message));
+fn print_examination(examination: &Examination) {
+    let it = &examination.sandbox;
+    anstream::println!("{} is {}{}", it.id, wire_name(&it.status.state), message_suffix(&it.status.message));
     if let Some(at) = &it.status.verified_at {
-        anstream::println!("last proven to work {at}, generation {}", it.generation);
+        anstream::println!("last passed probe {at}, generation {}", it.generation);
     }
     let left = |ms: u64| crate::table::age(ms);
-    let rows = patient.due.iter().map(|it| vec![format!("  {}", it.what), it.at.clone(), left(it.left_ms)]);
-    anstream::print!("{}", lay_out(&rows.collect::<Vec<_>>()));
-    let judged = |passed: bool| if passed { "passed" } else { "failed" };
-    let rows = patient.probes.iter().map(|it| {
+    let rows =
+        examination.due.iter().map(|it| vec![format!("  {}", it.what), it.at.clone(), left(it.left_ms)]);
+    anstream::print!("{}", format_table(&rows.collect::<Vec<_>>()));
+    let verdict = |passed: bool| if passed { "passed" } else { "failed" };
+    let rows = examination.probes.iter().map(|it| {
         let took = format!("{:.3} ms", it.took_ms);
-        vec![format!("  {}", it.probe), judged(it.passed).to_owned(), took, harmless(&it.answer)]
+        vec![format!("  {}", it.probe), verdict(it.passed).to_owned(), took, escape_control(&it.answer)]
     });
-    anstream::print!("{}", lay_out(&rows.collect::<Vec<_>>()));
-    anstream::println!("{}", harmless(&patient.verdict));
-    for trouble in &patient.troubles {
-        anstream::println!("\n{}: {}", word(&trouble.kind), harmless(&trouble.means));
-        anstream::println!("  seen: {}", harmless(&trouble.saw));
-        anstream::println!("  do:   {}", harmless(&trouble.resolve));
+    anstream::print!("{}", format_table(&rows.collect::<Vec<_>>()));
+    anstream::println!("{}", escape_control(&examination.verdict));
+    for trouble in &examination.troubles {
+        anstream::println!("\n{}: {}", wire_name(&trouble.kind), escape_control(&trouble.means));
+        anstream::println!("  found: {}", escape_control(&trouble.saw));
+        anstream::println!("  do:   {}", escape_control(&trouble.resolve));
     }
 }
 
-fn said(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!(": {}", harmless(message)) }
+fn message_suffix(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {}", escape_control(message)) }
 }

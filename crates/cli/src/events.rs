@@ -1,69 +1,69 @@
-//! `pinfold events`: what happened to one sandbox, or to all.
+//! `pinfold events`: prints the events of one sandbox, or of all.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use pinfold_api::Event;
 
-use crate::Place;
-use crate::documents;
+use crate::GlobalOptions;
+use crate::backend::Backend;
 use crate::find::find;
-use crate::plane::Plane;
+use crate::json_output;
 use crate::stdout::{self, Reader};
-use crate::table::harmless;
+use crate::table::escape_control;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Wait for what comes next
+    /// Wait for new events
     #[arg(long, short)]
     follow: bool,
-    /// The number of the last event that was read
+    /// Print only events after this sequence number
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     after: u64,
-    /// Only of one sandbox: its id, a beginning of it that is no other's, or its name
+    /// Only events of this sandbox: its id, a unique prefix of the id, or its name
     sandbox: Option<String>,
 }
 
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
     let id = match &options.sandbox {
-        Some(given) => Some(find(&plane, given).await?),
+        Some(given) => Some(find(&backend, given).await?),
         None => None,
     };
     let (mut after, mut all) = (options.after, Vec::new());
     loop {
-        let page = plane.events(id.as_deref(), after).await?;
+        let page = backend.events(id.as_deref(), after).await?;
         after = page.next;
         let mut lines = String::new();
-        match (place.json, options.follow) {
+        match (global.json, options.follow) {
             (true, false) => all.extend(page.events),
             (true, true) => {
                 for event in &page.events {
                     lines += &format!("{}\n", serde_json::to_string(event)?);
                 }
             }
-            (false, _) => lines.extend(page.events.iter().map(told)),
+            (false, _) => lines.extend(page.events.iter().map(format_event)),
         }
         if stdout::print(lines.as_bytes())? == Reader::Gone {
             break;
         }
         match (page.more, options.follow) {
             (true, _) => {}
-            (false, true) => tokio::time::sleep(LOOK_EVERY).await,
+            (false, true) => tokio::time::sleep(POLL_INTERVAL).await,
             (false, false) => break,
         }
     }
-    plane.close().await?;
-    if place.json && !options.follow {
-        documents::print(&all)?;
+    backend.close().await?;
+    if global.json && !options.follow {
+        json_output::print(&all)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(event: &Event) -> String {
+fn format_event(event: &Event) -> String {
     let Event { seq, at, sandbox_id, event, details, .. } = event;
-    let said = details.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
-    format!("{seq} {at} {sandbox_id} {event} {}\n", harmless(&said.join(" ")))
+    let text = details.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+    format!("{seq} {at} {sandbox_id} {event} {}\n", escape_control(&text.join(" ")))
 }

@@ -1,37 +1,37 @@
-//! `pinfold exec`: a command in a sandbox that is there, from any process.
+//! `pinfold exec`: runs a command in an existing sandbox.
 
 use std::process::ExitCode;
 
 use pinfold_api::ExecRequest;
 
-use crate::Place;
+use crate::GlobalOptions;
+use crate::backend::Backend;
 use crate::console::ConsoleOptions;
-use crate::documents::{self, ExecutionDocument, Timings, between};
 use crate::exit;
 use crate::failure::say;
 use crate::find::find;
-use crate::following::{Ended, Interrupt, explanation, follow};
+use crate::follow::{Ended, Interrupt, explanation, follow};
+use crate::json_output::{self, ExecutionReport, Timings, between};
 use crate::output::Sink;
-use crate::plane::Plane;
-use crate::quantities::{milliseconds, pair};
+use crate::units::{milliseconds, pair};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// End it after so long instead of what the sandbox's profile says: seconds, or 90s, 5m, 1h
+    /// Stop the command after this time, instead of the profile's timeout: seconds, or 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     timeout: Option<u64>,
-    /// End it when it wrote nothing for so long
+    /// Stop the command when it wrote nothing for this time
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     inactivity_timeout: Option<u64>,
-    /// A variable of its environment; may be given again
+    /// Environment variable of the command; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// Where it starts inside
+    /// Working directory in the sandbox
     #[arg(long, value_name = "PATH")]
     workdir: Option<String>,
     #[command(flatten)]
     console: ConsoleOptions,
-    /// The sandbox: its id, a beginning of it that is no other's, or its name
+    /// The sandbox: its id, a unique prefix of the id, or its name
     sandbox: String,
     /// The command and its arguments
     #[arg(last = true, required = true)]
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// A command at the terminal here.
+    /// A command attached to the local terminal.
     pub(crate) fn at_terminal(sandbox: String, command: Vec<String>, env: Vec<(String, String)>) -> Self {
         Self {
             timeout: None,
@@ -53,19 +53,19 @@ impl Options {
     }
 }
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    options.console.check(place.json)?;
-    let plane = Plane::open(place).await?;
-    let sandbox = find(&plane, &options.sandbox).await?;
-    let mut running = plane.exec(&sandbox, &request(options)).await?;
-    let mut sink = Sink::of(place.json);
-    let ended = follow(&plane, &mut running, &mut sink, Interrupt::Execution, &options.console).await?;
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    options.console.check(global.json)?;
+    let backend = Backend::open(global).await?;
+    let sandbox = find(&backend, &options.sandbox).await?;
+    let mut running = backend.exec(&sandbox, &request(options)).await?;
+    let mut sink = Sink::of(global.json);
+    let ended = follow(&backend, &mut running, &mut sink, Interrupt::Execution, &options.console).await?;
     let code = ExitCode::from(exit::code_of(ended.cause, ended.exit_code));
-    let told = match sink {
-        Sink::Kept { stdout, stderr, lost_bytes } => {
-            let output = documents::output(stdout, stderr, lost_bytes);
+    let printed = match sink {
+        Sink::Buffered { stdout, stderr, lost_bytes } => {
+            let output = json_output::output(stdout, stderr, lost_bytes);
             let ids = (running.sandbox.as_str(), running.execution.as_str());
-            documents::print(&document(&plane, ids, ended, output).await?)
+            json_output::print(&document(&backend, ids, ended, output).await?)
         }
         Sink::Terminal => {
             if let Some(why) = explanation(&ended, None) {
@@ -74,12 +74,12 @@ pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<Exit
             Ok(())
         }
     };
-    plane.close().await?;
-    told.map(|()| code)
+    backend.close().await?;
+    printed.map(|()| code)
 }
 
 fn request(options: &Options) -> ExecRequest {
-    options.console.furnish(ExecRequest {
+    options.console.apply_to(ExecRequest {
         env: options.env.iter().cloned().collect(),
         workdir: options.workdir.clone(),
         timeout_ms: options.timeout,
@@ -89,16 +89,16 @@ fn request(options: &Options) -> ExecRequest {
 }
 
 async fn document(
-    plane: &Plane,
+    backend: &Backend,
     (sandbox, execution): (&str, &str),
     ended: Ended,
     output: pinfold_api::Output,
-) -> anyhow::Result<ExecutionDocument> {
-    let sandbox = plane.sandbox(sandbox).await?;
-    let execution = plane.execution(execution).await?;
+) -> anyhow::Result<ExecutionReport> {
+    let sandbox = backend.sandbox(sandbox).await?;
+    let execution = backend.execution(execution).await?;
     let run_ms = between(execution.started_at.as_deref(), execution.ended_at.as_deref());
     let first_output_ms = between(Some(&execution.asked_at), ended.first_output_at.as_deref());
-    Ok(ExecutionDocument {
+    Ok(ExecutionReport {
         sandbox_id: sandbox.id,
         execution_id: execution.execution_id,
         exit_code: ended.exit_code,

@@ -1,4 +1,4 @@
-//! What can go wrong for whoever types a command: one table from failures to codes, and one place that tells.
+//! Errors of commands: their messages, their stable codes, and how they are printed.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,32 +6,32 @@ use std::process::ExitCode;
 use pinfold_engine::ApplyError;
 use pinfold_lifecycle::Refusal;
 use pinfold_lifecycle::profile::{BadLimit, UnknownProfile};
-use pinfold_logs::printable;
+use pinfold_logs::escape_text;
 use pinfold_store::{OpenError, StoreError};
 
-use crate::documents::{self, word};
+use crate::backend::BackendError;
 use crate::exit;
-use crate::plane::PlaneError;
+use crate::json_output::{self, wire_name};
 use crate::settings::SettingsError;
 use crate::stdout;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    #[error("there is no sandbox `{given}`; `pinfold ps --all` lists them")]
+    #[error("there is no sandbox `{given}`; list sandboxes with `pinfold ps --all`")]
     Unknown { given: String },
-    #[error("`{given}` may be any of {}; write more of its id", among.join(", "))]
+    #[error("`{given}` matches several sandboxes: {}; give a longer prefix of the id", among.join(", "))]
     Ambiguous { given: String, among: Vec<String> },
-    #[error("{id} could not be proven gone yet; it is looked at again by every command that runs")]
+    #[error("{id} is not proven gone yet; every server and command checks it again until it is")]
     NotProvenGone { id: String },
-    #[error("{id} is not proven gone; `pinfold stop {id}` ends it first")]
+    #[error("{id} is not proven gone; stop it first with `pinfold stop {id}`")]
     StillThere { id: String },
     #[error(
-        "image: there is no `{given}` on this host; `pinfold image ls` lists them, and `host` is always there"
+        "image: there is no image `{given}` on this host; list images with `pinfold image ls`, or use `host`"
     )]
     NoImage { given: String },
     #[error(
-        "PINFOLD_URL names the server at {url}, and there is no token for it: set PINFOLD_TOKEN to one that \
-         `pinfold token create` made there, or say --local"
+        "no token for the server at {url}: set PINFOLD_TOKEN to a token that `pinfold token create` printed \
+         there, or use --local"
     )]
     NoToken { url: String },
     #[error("{field}: {why}")]
@@ -42,42 +42,41 @@ pub(crate) fn in_brackets(detail: Option<&String>) -> String {
     detail.map(|detail| format!(" ({detail})")).unwrap_or_default()
 }
 
-/// Says it on standard error, or in a document on standard output.
+/// Prints the error on standard error, or as a JSON document on standard output.
 pub(crate) fn report(error: &anyhow::Error, json: bool, failed: u8) -> ExitCode {
     let code = code_of(error);
     if json {
-        // There is nobody left to tell if that fails too.
-        let _ = stdout::print(format!("{}\n", documents::error(&code, &told(error))).as_bytes());
+        // If standard output is closed, there is no other place to report to.
+        let _ = stdout::print(format!("{}\n", json_output::error(&code, &message(error))).as_bytes());
     } else {
-        say(&told(error));
+        say(&message(error));
     }
     ExitCode::from(if code == BAD_INPUT { exit::BAD_INPUT } else { failed })
 }
 
-/// A line for people on standard error. What was named inside a sandbox may be quoted in it, and no terminal is to obey
-/// that.
+/// Prints a line on standard error. It may quote names from inside a sandbox, so control characters are escaped.
 pub(crate) fn say(what: &str) {
-    // Whoever does not listen any more misses nothing but words.
-    let _ = writeln!(io::stderr(), "pinfold: {}", printable(what));
+    // A closed standard error is not a failure of the command.
+    let _ = writeln!(io::stderr(), "pinfold: {}", escape_text(what));
 }
 
-/// With what to do next, where that is known.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+/// The error with its causes and advice.
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let advice = match code_of(error).as_str() {
-        "unknown_sandbox" if !error.is::<Failure>() => "; `pinfold ps --all` lists them",
-        "sandbox_gone" => "; `pinfold inspect` and `pinfold logs` still tell about it",
-        "sandbox_busy" => "; wait until one has ended, or make another sandbox",
-        "limit_reached" => "; `pinfold ps` shows what takes the room, and `pinfold stop` frees it",
-        "unknown_token" => "; `pinfold token ls` lists them",
+        "unknown_sandbox" if !error.is::<Failure>() => "; list sandboxes with `pinfold ps --all`",
+        "sandbox_gone" => "; see `pinfold inspect` and `pinfold logs`",
+        "sandbox_busy" => "; wait until an execution has ended, or create another sandbox",
+        "limit_reached" => "; list sandboxes with `pinfold ps` and free capacity with `pinfold stop`",
+        "unknown_token" => "; list tokens with `pinfold token ls`",
         _ => "",
     };
     format!("{error:#}{}{advice}", why(error))
 }
 
-/// What a start failed of is told in a detail.
+/// Why a start failed, from the error's details.
 fn why(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<PlaneError>() {
-        Some(PlaneError::Refused { detail, .. }) => {
+    match error.downcast_ref::<BackendError>() {
+        Some(BackendError::Refused { detail, .. }) => {
             let why = detail.details.get("why").and_then(|why| why.as_str()).map(str::to_owned);
             in_brackets(why.as_ref())
         }
@@ -87,7 +86,7 @@ fn why(error: &anyhow::Error) -> String {
 
 const BAD_INPUT: &str = "bad_input";
 
-/// A stable name for what went wrong, the same with and without a server.
+/// The stable error code, the same with and without a server.
 pub(crate) fn code_of(error: &anyhow::Error) -> String {
     error.chain().find_map(code_of_one).unwrap_or_else(|| "failed".to_owned())
 }
@@ -104,8 +103,8 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         };
         return Some(code.to_owned());
     }
-    if let Some(error) = error.downcast_ref::<PlaneError>() {
-        return Some(error.code().map_or_else(|| "unreachable".to_owned(), |code| word(&code)));
+    if let Some(error) = error.downcast_ref::<BackendError>() {
+        return Some(error.code().map_or_else(|| "unreachable".to_owned(), |code| wire_name(&code)));
     }
     if error.is::<BadLimit>() || error.is::<UnknownProfile>() || error.is::<SettingsError>() {
         return Some(BAD_INPUT.to_owned());

@@ -1,48 +1,49 @@
-//! Which sandbox is meant: by its whole id, by its name, or by the beginning of its id.
+//! Resolves a sandbox argument: a full id, a name, or a unique prefix of an id.
 
 use pinfold_api::SandboxSummary;
 use pinfold_lifecycle::SandboxId;
-use pinfold_store::{Filter, Row, SqliteStore, Store};
+use pinfold_store::{Row, SandboxFilter, Store};
+use pinfold_store_sqlite::SqliteStore;
 
+use crate::backend::{Backend, SandboxQuery};
 use crate::failure::Failure;
-use crate::plane::{Plane, Wanted};
 
-/// How many are named where more than one may be meant.
-const NAMED: usize = 5;
+/// Number of candidates listed for an ambiguous argument.
+const MAX_CANDIDATES: usize = 5;
 /// Rows read at a time.
 const PAGE: usize = 500;
 
-/// Its id.
-pub(crate) async fn find(plane: &Plane, given: &str) -> anyhow::Result<String> {
+/// Returns the id of the sandbox that `given` names.
+pub(crate) async fn find(backend: &Backend, given: &str) -> anyhow::Result<String> {
     if given.parse::<SandboxId>().is_ok() {
         return Ok(given.to_owned());
     }
-    let is_beginning = given.starts_with(SandboxId::PREFIX);
-    let is_meant = |it: &SandboxSummary| {
-        if is_beginning { it.id.starts_with(given) } else { it.name.as_deref() == Some(given) }
+    let is_prefix = given.starts_with(SandboxId::PREFIX);
+    let matches = |it: &SandboxSummary| {
+        if is_prefix { it.id.starts_with(given) } else { it.name.as_deref() == Some(given) }
     };
-    // A name can be used again once its sandbox is gone.
+    // Live sandboxes first: a name can be reused once its sandbox is gone.
     let mut found = Vec::new();
-    if !is_beginning {
-        found = plane.list(&Wanted::default()).await?;
-        found.retain(is_meant);
+    if !is_prefix {
+        found = backend.list(&SandboxQuery::default()).await?;
+        found.retain(matches);
     }
     if found.is_empty() {
-        found = plane.list(&Wanted { status: Some("all".into()), ..Wanted::default() }).await?;
-        found.retain(is_meant);
+        found = backend.list(&SandboxQuery { status: Some("all".into()), ..SandboxQuery::default() }).await?;
+        found.retain(matches);
     }
     match found.len() {
         0 => Err(Failure::Unknown { given: given.to_owned() }.into()),
         1 => Ok(found.remove(0).id),
         _ => {
-            let among = found.into_iter().take(NAMED).map(|it| it.id).collect();
+            let among = found.into_iter().take(MAX_CANDIDATES).map(|it| it.id).collect();
             Err(Failure::Ambiguous { given: given.to_owned(), among }.into())
         }
     }
 }
 
-/// Every row, page by page.
-pub(crate) async fn all(store: &SqliteStore, filter: Filter) -> anyhow::Result<Vec<Row>> {
+/// Reads every row, page by page.
+pub(crate) async fn all(store: &SqliteStore, filter: SandboxFilter) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     loop {
         let page = store.list(filter, rows.last().map(Row::id), PAGE).await?;

@@ -1,53 +1,52 @@
-//! Where a server's memory comes from, and that it goes back.
+//! Allocator settings of a server: few arenas, and free memory returned to the kernel.
 //!
-//! Its calls wander over many threads. The C library would give these eight heaps for every processor, each of which
-//! keeps the most that it ever needed: half an hour goes by until the last of them has stopped growing, and what a busy
-//! minute took is never seen again.
+//! Requests run on many threads. By default glibc uses up to eight arenas per core, and each keeps its peak size: memory
+//! use keeps growing for half an hour, and a busy minute is never given back.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-pub(crate) use library::share_among_threads;
+pub(crate) use glibc::limit_arenas;
 
-/// How long a thread that helped out waits for more. They take turns, so that none of those that a busy moment has called
-/// for would ever be idle for longer, and each has a stack.
-pub(crate) const SPARE_THREAD: Duration = Duration::from_millis(100);
-/// It holds up whoever needs memory at that moment, for a millisecond or so.
-const GIVE_BACK_EVERY: Duration = Duration::from_secs(30);
+/// How long an idle blocking thread is kept. Tokio hands work to these threads in turn, so with a longer time none of
+/// those started in a busy moment would ever end, and each keeps its stack.
+pub(crate) const THREAD_KEEP_ALIVE: Duration = Duration::from_millis(100);
+/// Trimming blocks allocations for about a millisecond.
+const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 
-pub(crate) async fn give_back_at_intervals() -> Infallible {
+pub(crate) async fn trim_loop() -> Infallible {
     loop {
-        tokio::time::sleep(GIVE_BACK_EVERY).await;
-        let _only_when_it_ends = tokio::task::spawn_blocking(library::give_back).await;
+        tokio::time::sleep(TRIM_INTERVAL).await;
+        let _ignored_at_shutdown = tokio::task::spawn_blocking(glibc::trim).await;
     }
 }
 
 #[cfg(target_env = "gnu")]
-#[allow(unsafe_code, reason = "the C library's own interface")]
-mod library {
+#[allow(unsafe_code, reason = "glibc allocator interface")]
+mod glibc {
     use std::thread::available_parallelism;
 
-    /// More would serve nobody faster than the store's one writer does.
-    const MOST: usize = 16;
+    /// More arenas do not help: the store has a single writer.
+    const MAX_ARENAS: usize = 16;
 
-    /// One for each that can ask at the same moment.
-    pub(crate) fn share_among_threads() {
-        let heaps = available_parallelism().map_or(1, usize::from).min(MOST);
-        if let Ok(heaps) = libc::c_int::try_from(heaps) {
-            // SAFETY: it takes two numbers, and nothing that was given out before is touched.
-            let _as_before = unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
+    /// One arena per core, up to the maximum.
+    pub(crate) fn limit_arenas() {
+        let arenas = available_parallelism().map_or(1, usize::from).min(MAX_ARENAS);
+        if let Ok(arenas) = libc::c_int::try_from(arenas) {
+            // SAFETY: `mallopt` takes two integers and does not touch existing allocations.
+            let _ignored = unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
         }
     }
 
-    pub(super) fn give_back() {
-        // SAFETY: only what is free goes back.
-        let _whether_any = unsafe { libc::malloc_trim(0) };
+    pub(super) fn trim() {
+        // SAFETY: `malloc_trim` releases only free memory.
+        let _ignored = unsafe { libc::malloc_trim(0) };
     }
 }
 
 #[cfg(not(target_env = "gnu"))]
-mod library {
-    pub(crate) fn share_among_threads() {}
+mod glibc {
+    pub(crate) fn limit_arenas() {}
 
-    pub(super) fn give_back() {}
+    pub(super) fn trim() {}
 }

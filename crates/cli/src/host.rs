@@ -1,57 +1,57 @@
-//! The engine of a command that works without a server, and where everything is kept.
+//! The engine of a command that works without a server, and the data directory.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pinfold_engine::Config;
 use pinfold_images::{UNPACK, Unpacker};
-use pinfold_linux::NurseryProgram;
-use pinfold_logs::Keep;
-use pinfold_server::{HostConfig, ObjectsPlace, Rules, Service};
+use pinfold_linux::SpawnerProgram;
+use pinfold_logs::RetentionPeriods;
+use pinfold_server::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 
 pub(crate) use pinfold_server::Host;
 
-use crate::Place;
+use crate::GlobalOptions;
 use crate::settings::{self, Loaded};
 
-/// The hidden command under which this program is its own nursery.
-pub(crate) const NURSERY: &str = "__nursery";
+/// The hidden command that runs this program as the spawner of keepers.
+pub(crate) const SPAWNER: &str = "__spawner";
 
-pub(crate) async fn begin(place: &Place) -> anyhow::Result<Host> {
-    let (data, decided) = decided(place)?;
-    begin_on(&data, &decided).await
+pub(crate) async fn start_host(global: &GlobalOptions) -> anyhow::Result<Host> {
+    let (data, loaded) = load_settings(global)?;
+    start_host_on(&data, &loaded).await
 }
 
-/// As a server would do it, in this process.
-pub(crate) async fn begin_service(place: &Place) -> anyhow::Result<Service> {
-    let (data, decided) = decided(place)?;
-    Ok(Service::with(begin_on(&data, &decided).await?, decided.rules()?))
+/// Starts the service in this process.
+pub(crate) async fn start_service(global: &GlobalOptions) -> anyhow::Result<Service> {
+    let (data, loaded) = load_settings(global)?;
+    Ok(Service::with(start_host_on(&data, &loaded).await?, loaded.service_config()?))
 }
 
-/// What was decided for all sandboxes of this place.
-pub(crate) fn rules(place: &Place) -> anyhow::Result<Rules> {
-    Ok(decided(place)?.1.rules()?)
+/// Profiles and policy of this data directory.
+pub(crate) fn service_config(global: &GlobalOptions) -> anyhow::Result<ServiceConfig> {
+    Ok(load_settings(global)?.1.service_config()?)
 }
 
-fn decided(place: &Place) -> anyhow::Result<(PathBuf, Loaded)> {
-    let data = data_directory(place.data_dir.as_ref())?;
-    let decided = settings::load(&data, None)?;
-    Ok((data, decided))
+fn load_settings(global: &GlobalOptions) -> anyhow::Result<(PathBuf, Loaded)> {
+    let data = data_directory(global.data_dir.as_ref())?;
+    let loaded = settings::load(&data, None)?;
+    Ok((data, loaded))
 }
 
-async fn begin_on(data: &Path, decided: &Loaded) -> anyhow::Result<Host> {
-    let config = config(data, decided.engine_of_command(), decided.objects())?;
-    Ok(Host::begin(HostConfig { keep: decided.keep(), stale_after_ms: decided.stale_after_ms(), ..config })
+async fn start_host_on(data: &Path, loaded: &Loaded) -> anyhow::Result<Host> {
+    let config = config(data, loaded.engine_without_pool(), loaded.objects())?;
+    Ok(Host::begin(HostConfig { keep: loaded.keep(), stale_after_ms: loaded.stale_after_ms(), ..config })
         .await?)
 }
 
-pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyhow::Result<HostConfig> {
-    let nursery = NurseryProgram { program: own_program()?, arguments: vec![NURSERY.into()] };
-    let keep = Keep::default();
+pub(crate) fn config(data: &Path, engine: Config, objects: ObjectStoreConfig) -> anyhow::Result<HostConfig> {
+    let nursery = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
+    let keep = RetentionPeriods::default();
     let stale_after_ms = keep.logs_ms;
     Ok(HostConfig {
         data: data.to_owned(),
-        nursery,
+        spawner: nursery,
         unpacker: unpacker()?,
         engine,
         objects,
@@ -60,19 +60,20 @@ pub(crate) fn config(data: &Path, engine: Config, objects: ObjectsPlace) -> anyh
     })
 }
 
-/// Archives are unpacked by this very program, confined.
+/// Archives are unpacked by a confined process of this program.
 pub(crate) fn unpacker() -> anyhow::Result<Unpacker> {
-    Ok(Unpacker { program: own_program()?, arguments: vec![UNPACK.into()] })
+    Ok(Unpacker { program: current_program()?, arguments: vec![UNPACK.into()] })
 }
 
-fn own_program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("could not find this program's own file")
+fn current_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("could not find the path of this program")
 }
 
-/// Where everything is kept when nobody says otherwise.
-pub(crate) fn data_directory(asked: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(asked) = asked {
-        return std::path::absolute(asked).with_context(|| format!("`{}` is not a path", asked.display()));
+/// The data directory that was given, or the default one.
+pub(crate) fn data_directory(command: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(command) = command {
+        return std::path::absolute(command)
+            .with_context(|| format!("could not make the path `{}` absolute", command.display()));
     }
     if rustix::process::getuid().is_root() {
         return Ok("/var/lib/pinfold".into());

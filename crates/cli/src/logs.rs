@@ -1,63 +1,68 @@
-//! `pinfold logs`: what a sandbox and the control plane wrote, in one order, also after its end.
+//! `pinfold logs`: what a sandbox and the control backend wrote, in one order, also after its end.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use pinfold_api::{LogEntry, LogPage, LogSource};
-use pinfold_logs::{printable, printable_bytes};
+use pinfold_logs::{escape_bytes, escape_text};
 
-use crate::Place;
-use crate::documents::{self, bytes_of};
+use crate::GlobalOptions;
+use crate::backend::Backend;
 use crate::exit;
 use crate::find::find;
-use crate::following::asked_to_end;
-use crate::plane::Plane;
+use crate::follow::termination_signal;
+use crate::json_output::{self, bytes_of};
 use crate::stdout::{self, Reader};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Wait for what comes next, until the sandbox is gone
+    /// Wait for new entries until the sandbox is gone
     #[arg(long, short)]
     follow: bool,
-    /// Pass on what it wrote as it is, also what a terminal would obey
+    /// Print output unchanged, including terminal control sequences
     #[arg(long, short)]
     raw: bool,
-    /// Only what its commands wrote, not what Pinfold did
+    /// Only output of commands, without Pinfold's own entries
     #[arg(long)]
     output_only: bool,
-    /// The sandbox: its id, a beginning of it that is no other's, or its name
+    /// The sandbox: its id, a unique prefix of the id, or its name
     sandbox: String,
 }
 
-/// How soon is looked again: quickly after something came, and less and less while nothing does.
-const FIRST_LOOK: Duration = Duration::from_millis(20);
-const SLOWEST_LOOK: Duration = Duration::from_millis(200);
+/// Poll interval while following: short after new entries, doubling up to the longest while there are none.
+const SHORTEST_POLL: Duration = Duration::from_millis(20);
+const LONGEST_POLL: Duration = Duration::from_millis(200);
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    let id = find(&plane, &options.sandbox).await?;
-    let interrupted = asked_to_end(false)?;
-    // Who has seen enough ends this program, and nothing else.
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    let id = find(&backend, &options.sandbox).await?;
+    let interrupted = termination_signal(false)?;
+    // Ctrl-C ends this command only, not the sandbox.
     let code = tokio::select! {
-        told = tell(&plane, &id, place, options) => told.map(|()| ExitCode::SUCCESS),
+        printed = print_log(&backend, &id, global, options) => printed.map(|()| ExitCode::SUCCESS),
         () = interrupted => Ok(ExitCode::from(exit::INTERRUPTED)),
     };
-    plane.close().await?;
+    backend.close().await?;
     code
 }
 
-async fn tell(plane: &Plane, id: &str, place: &Place, options: &Options) -> anyhow::Result<()> {
-    if place.json && !options.follow {
-        documents::print(&whole(plane, id, options).await?)
+async fn print_log(
+    backend: &Backend,
+    id: &str,
+    global: &GlobalOptions,
+    options: &Options,
+) -> anyhow::Result<()> {
+    if global.json && !options.follow {
+        json_output::print(&read_all(backend, id, options).await?)
     } else {
-        pass_on(plane, id, place, options).await
+        print_pages(backend, id, global, options).await
     }
 }
 
-async fn whole(plane: &Plane, id: &str, options: &Options) -> anyhow::Result<LogPage> {
-    let mut all = plane.logs(id, "").await?;
+async fn read_all(backend: &Backend, id: &str, options: &Options) -> anyhow::Result<LogPage> {
+    let mut all = backend.logs(id, "").await?;
     while all.more {
-        let page = plane.logs(id, &all.next).await?;
+        let page = backend.logs(id, &all.next).await?;
         all.entries.extend(page.entries);
         all = LogPage { entries: all.entries, ..page };
     }
@@ -65,16 +70,21 @@ async fn whole(plane: &Plane, id: &str, options: &Options) -> anyhow::Result<Log
     Ok(all)
 }
 
-async fn pass_on(plane: &Plane, id: &str, place: &Place, options: &Options) -> anyhow::Result<()> {
-    let (mut after, mut pause) = (String::new(), FIRST_LOOK);
-    let mut page_of_people = Printed { at_line_start: true };
+async fn print_pages(
+    backend: &Backend,
+    id: &str,
+    global: &GlobalOptions,
+    options: &Options,
+) -> anyhow::Result<()> {
+    let (mut after, mut pause) = (String::new(), SHORTEST_POLL);
+    let mut printer = Printer { at_line_start: true };
     loop {
-        let page = plane.logs(id, &after).await?;
+        let page = backend.logs(id, &after).await?;
         for entry in page.entries.iter().filter(|entry| is_wanted(entry, options)) {
-            let text = if place.json {
+            let text = if global.json {
                 format!("{}\n", serde_json::to_string(entry)?).into_bytes()
             } else {
-                page_of_people.next(entry, options.raw)?
+                printer.next(entry, options.raw)?
             };
             if stdout::print(&text)? == Reader::Gone {
                 return Ok(());
@@ -84,7 +94,7 @@ async fn pass_on(plane: &Plane, id: &str, place: &Place, options: &Options) -> a
         if page.over || (!options.follow && !page.more) {
             return Ok(());
         }
-        pause = if page.entries.is_empty() { (pause * 2).min(SLOWEST_LOOK) } else { FIRST_LOOK };
+        pause = if page.entries.is_empty() { (pause * 2).min(LONGEST_POLL) } else { SHORTEST_POLL };
         if !page.more {
             tokio::time::sleep(pause).await;
         }
@@ -95,23 +105,23 @@ fn is_wanted(entry: &LogEntry, options: &Options) -> bool {
     !options.output_only || entry.source != LogSource::Control
 }
 
-/// What was printed so far.
-struct Printed {
+/// Formats entries; tracks whether the output is at the start of a line.
+struct Printer {
     at_line_start: bool,
 }
 
-impl Printed {
+impl Printer {
     fn next(&mut self, entry: &LogEntry, raw: bool) -> anyhow::Result<Vec<u8>> {
         let bytes = bytes_of(entry.text.clone(), entry.base64.clone())?;
         let shown = if entry.source == LogSource::Control {
             let begin = if self.at_line_start { "" } else { "\n" };
-            // One line, whatever it quotes.
-            let said = printable_bytes(&bytes).replace('\n', " ");
-            format!("{begin}-- {} {said}\n", entry.at).into_bytes()
+            // One line, even if it quotes text with newlines.
+            let text = escape_bytes(&bytes).replace('\n', " ");
+            format!("{begin}-- {} {text}\n", entry.at).into_bytes()
         } else if raw {
             bytes
         } else {
-            safe(&bytes).into_bytes()
+            escape_output(&bytes).into_bytes()
         };
         if let Some(last) = shown.last() {
             self.at_line_start = *last == b'\n';
@@ -120,9 +130,9 @@ impl Printed {
     }
 }
 
-fn safe(bytes: &[u8]) -> String {
+fn escape_output(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) => printable(text),
-        Err(_) => printable_bytes(bytes),
+        Ok(text) => escape_text(text),
+        Err(_) => escape_bytes(bytes),
     }
 }

@@ -1,9 +1,11 @@
-//! The `pinfold` program: what users type.
+//! The `pinfold` program. Each command is a module; most run their request on a [`backend::Backend`], which is a server
+//! or the same service in this process. Start reading at [`Command`].
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod alert;
 mod audit;
+mod backend;
 mod cleanup;
 mod colour;
 mod config;
@@ -12,28 +14,26 @@ mod cp;
 mod create;
 mod demo;
 mod doctor;
-mod documents;
 mod events;
 mod exec;
 mod exit;
 mod failure;
+mod file_stream;
 mod find;
-mod following;
+mod follow;
+mod health;
 mod heap;
 mod host;
 mod image;
 mod inspect;
+mod json_output;
 mod logs;
 mod manual;
 mod options;
 mod output;
-mod overview;
-mod pieces;
-mod plane;
 mod progress;
 mod ps;
-mod quantities;
-mod queueing;
+mod queue_wait;
 mod reconcile;
 #[cfg(test)]
 mod reference;
@@ -42,11 +42,13 @@ mod run;
 mod serve;
 mod settings;
 mod shell;
+mod stats;
 mod stdout;
 mod stop;
 mod table;
 mod token;
 mod top;
+mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,143 +61,145 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "pinfold",
     version,
-    about = "Runs agents in sandboxes, and proves that they are gone",
+    about = "Run agents in sandboxes, and prove that they are gone",
     after_help = exit::CODES
 )]
 struct Arguments {
     #[command(flatten)]
-    place: Place,
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, clap::Args)]
-struct Place {
-    /// Where sandboxes and their records are kept: by default `/var/lib/pinfold` for root, else `pinfold` in the
+struct GlobalOptions {
+    /// Directory of sandboxes and records; by default `/var/lib/pinfold` for root, else `pinfold` in the
     /// XDG data home
     #[arg(long, value_name = "DIRECTORY", env = "PINFOLD_DATA_DIR", global = true)]
     data_dir: Option<PathBuf>,
-    /// The server to ask, with the token that `PINFOLD_TOKEN` holds; by default the one that runs on the data
-    /// directory, if there is one
+    /// Server to use, with the token in `PINFOLD_TOKEN`; by default the server that runs on the data
+    /// directory, if any
     #[arg(long, value_name = "URL", env = "PINFOLD_URL", global = true)]
     url: Option<String>,
-    /// Ask no server, and do everything in this process
+    /// Use no server; do everything in this process
     #[arg(long, global = true)]
     local: bool,
-    /// Print one JSON document, also for an error
+    /// Print one JSON document, also for errors
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Watch five agents: one works, one loops, one hangs, one leaks memory, one is stopped; leaves nothing behind
+    /// Run five demo agents (one works, one loops, one hangs, one leaks memory, one is stopped) and clean up
     Demo(demo::Options),
-    /// Run one command in a sandbox of its own, and prove afterwards that the sandbox is gone
+    /// Run a command in a new sandbox, then prove that the sandbox is gone
     Run(run::Options),
-    /// Make a sandbox that lives until it is stopped or its time is up, and print its id
+    /// Create a sandbox that runs until you stop it or it expires, and print its id
     Create(create::Options),
-    /// Run a command in a sandbox that is there
+    /// Run a command in an existing sandbox
     Exec(exec::Options),
-    /// Copy a file or a directory into a sandbox or out of it
+    /// Copy a file or directory into or out of a sandbox
     Cp(cp::Options),
-    /// Open a shell in a sandbox, at the terminal here
+    /// Open a shell in a sandbox
     Shell(shell::Options),
-    /// End sandboxes, and print the proof that they are gone
+    /// Stop sandboxes and print the receipts that prove them gone
     Stop(stop::Options),
-    /// Serve sandboxes over HTTP, until this process is asked to end
+    /// Serve the HTTP API until this process is terminated
     Serve(serve::Options),
-    /// Show how a server is configured here, or what can be
+    /// Show the configuration, or print a template
     #[command(subcommand)]
     Config(config::Configuration),
     /// List sandboxes
     Ps(ps::Options),
     /// Show everything about one sandbox, also after its end
     Inspect(inspect::Options),
-    /// Print what a sandbox wrote and what was done to it, also after its end
+    /// Print the log of a sandbox, also after its end
     Logs(logs::Options),
-    /// Print what happened to one sandbox, or to all
+    /// Print the events of one sandbox, or of all
     Events(events::Options),
-    /// Print what all sandboxes come to, or what one uses
-    Stats(overview::StatsOptions),
-    /// Tell whether what sandboxes need works
+    /// Print counts and metrics of all sandboxes, or the resource usage of one
+    Stats(stats::Options),
+    /// Check the store, the provider and cleanup, and list firing alerts
     Health,
-    /// Forget the records of sandboxes that are proven gone
+    /// Delete the records of sandboxes that are proven gone
     Rm(rm::Options),
-    /// Compare what is recorded with what is there, and repair nothing
+    /// Compare records with instances, without repairing anything
     Audit,
-    /// Watch sandboxes on a live screen: what they use, and keys to read their logs and to stop them
+    /// Watch sandboxes and their resource usage on a live screen; read logs and stop sandboxes by key
     Top(top::Options),
-    /// Compare what is recorded with what is there, and repair the difference
+    /// Compare records with instances, and repair the differences
     Reconcile(reconcile::Options),
-    /// End sandboxes that are stuck; or in an emergency all that are not critical
+    /// Stop stuck sandboxes; in an emergency, all that are not critical
     Cleanup(cleanup::Options),
-    /// Tell what this machine can enforce; or what is wrong with one sandbox, and what to do
+    /// Report what this machine can enforce, or diagnose one sandbox
     Doctor(doctor::Options),
-    /// Import, list and remove what sandboxes can be made from
+    /// Import, list and remove images
     #[command(subcommand)]
     Image(image::Image),
-    /// See what somebody is called for, and see to it
+    /// List, acknowledge, silence and test alerts
     #[command(subcommand)]
     Alert(alert::Alerts),
-    /// Say who may ask a server, and for what
+    /// Create, list and revoke access tokens of a server
     #[command(subcommand)]
     Token(token::Tokens),
-    /// Print what makes a shell complete commands; put it where your shell looks for completions
+    /// Print a completion script; save it where your shell looks for completions
     Completions(manual::Options),
-    /// Print the manual page; `pinfold man | man -l -` shows it
+    /// Print the manual page; view it with `pinfold man | man -l -`
     Man,
-    /// See a new sandbox through its start
-    #[command(name = create::TEND, hide = true)]
-    Tend(create::Tended),
-    /// Give birth to keepers
-    #[command(name = host::NURSERY, hide = true)]
-    Nursery,
+    /// Complete the start of a new sandbox
+    #[command(name = create::FINISH_CREATE, hide = true)]
+    FinishCreate(create::FinishCreate),
+    /// Spawn keepers
+    #[command(name = host::SPAWNER, hide = true)]
+    Spawner,
     /// Unpack an archive, confined
     #[command(name = pinfold_images::UNPACK, hide = true)]
     Unpack { request: String },
 }
 
-/// No program that people run has guards that can be taken out.
-const _: () = assert!(!pinfold_keeper::IS_WEAKENED, "built with the guards of sandboxes removable");
+/// A release must not be built with the test feature that can disable sandbox guards.
+const _: () = assert!(!pinfold_keeper::IS_WEAKENED, "built with sandbox guards that can be disabled");
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return misused(&error),
+        Err(error) => return report_usage_error(&error),
     };
-    let Arguments { place, command } = arguments;
+    let Arguments { global, command } = arguments;
     let (outcome, failed) = match &command {
-        Command::Demo(options) => (in_server_runtime(demo::run(&place, options)), exit::FAILED),
-        Command::Run(options) => (in_runtime(run::run(&place, options)), exit::FAILED_TO_RUN),
-        Command::Exec(options) => (in_runtime(exec::run(&place, options)), exit::FAILED_TO_RUN),
-        Command::Shell(options) => (in_runtime(shell::run(&place, options)), exit::FAILED_TO_RUN),
-        Command::Cp(options) => (in_runtime(cp::run(&place, options)), exit::FAILED),
-        Command::Create(options) => (in_runtime(create::run(&place, options)), exit::FAILED),
-        Command::Tend(tended) => (in_runtime(create::tend(&place, tended)), exit::FAILED),
-        Command::Stop(options) => (in_runtime(stop::run(&place, options)), exit::FAILED),
-        Command::Serve(options) => (in_server_runtime(serve::run(&place, options)), exit::FAILED),
-        Command::Config(asked) => (config::run(&place, asked), exit::FAILED),
-        Command::Ps(options) => (in_runtime(ps::run(&place, options)), exit::FAILED),
-        Command::Inspect(options) => (in_runtime(inspect::run(&place, options)), exit::FAILED),
-        Command::Logs(options) => (in_runtime(logs::run(&place, options)), exit::FAILED),
-        Command::Events(options) => (in_runtime(events::run(&place, options)), exit::FAILED),
-        Command::Stats(options) => (in_runtime(overview::stats(&place, options)), exit::FAILED),
-        Command::Health => (in_runtime(overview::health(&place)), exit::FAILED),
-        Command::Rm(options) => (in_runtime(rm::run(&place, options)), exit::FAILED),
-        Command::Audit => (in_runtime(audit::run(&place)), exit::FAILED),
-        Command::Top(options) => (in_runtime(top::run(&place, options)), exit::FAILED),
-        Command::Reconcile(options) => (in_runtime(reconcile::run(&place, options)), exit::FAILED),
-        Command::Cleanup(options) => (in_runtime(cleanup::run(&place, options)), exit::FAILED),
-        Command::Doctor(options) => (in_runtime(doctor::run(&place, options)), exit::FAILED),
-        Command::Image(asked) => (in_runtime(image::run(&place, asked)), exit::FAILED),
-        Command::Alert(asked) => (in_runtime(alert::run(&place, asked)), exit::FAILED),
-        Command::Token(asked) => (in_runtime(token::run(&place, asked)), exit::FAILED),
+        Command::Demo(options) => (run_in_server_runtime(demo::run(&global, options)), exit::FAILED),
+        Command::Run(options) => (run_in_runtime(run::run(&global, options)), exit::FAILED_TO_RUN),
+        Command::Exec(options) => (run_in_runtime(exec::run(&global, options)), exit::FAILED_TO_RUN),
+        Command::Shell(options) => (run_in_runtime(shell::run(&global, options)), exit::FAILED_TO_RUN),
+        Command::Cp(options) => (run_in_runtime(cp::run(&global, options)), exit::FAILED),
+        Command::Create(options) => (run_in_runtime(create::run(&global, options)), exit::FAILED),
+        Command::FinishCreate(options) => {
+            (run_in_runtime(create::finish_create(&global, options)), exit::FAILED)
+        }
+        Command::Stop(options) => (run_in_runtime(stop::run(&global, options)), exit::FAILED),
+        Command::Serve(options) => (run_in_server_runtime(serve::run(&global, options)), exit::FAILED),
+        Command::Config(command) => (config::run(&global, command), exit::FAILED),
+        Command::Ps(options) => (run_in_runtime(ps::run(&global, options)), exit::FAILED),
+        Command::Inspect(options) => (run_in_runtime(inspect::run(&global, options)), exit::FAILED),
+        Command::Logs(options) => (run_in_runtime(logs::run(&global, options)), exit::FAILED),
+        Command::Events(options) => (run_in_runtime(events::run(&global, options)), exit::FAILED),
+        Command::Stats(options) => (run_in_runtime(stats::run(&global, options)), exit::FAILED),
+        Command::Health => (run_in_runtime(health::run(&global)), exit::FAILED),
+        Command::Rm(options) => (run_in_runtime(rm::run(&global, options)), exit::FAILED),
+        Command::Audit => (run_in_runtime(audit::run(&global)), exit::FAILED),
+        Command::Top(options) => (run_in_runtime(top::run(&global, options)), exit::FAILED),
+        Command::Reconcile(options) => (run_in_runtime(reconcile::run(&global, options)), exit::FAILED),
+        Command::Cleanup(options) => (run_in_runtime(cleanup::run(&global, options)), exit::FAILED),
+        Command::Doctor(options) => (run_in_runtime(doctor::run(&global, options)), exit::FAILED),
+        Command::Image(command) => (run_in_runtime(image::run(&global, command)), exit::FAILED),
+        Command::Alert(command) => (run_in_runtime(alert::run(&global, command)), exit::FAILED),
+        Command::Token(command) => (run_in_runtime(token::run(&global, command)), exit::FAILED),
         Command::Completions(options) => (manual::completions(options), exit::FAILED),
         Command::Man => (manual::man(), exit::FAILED),
-        Command::Nursery => {
-            let run = pinfold_keeper::nursery::run().map(|()| ExitCode::SUCCESS);
+        Command::Spawner => {
+            let run = pinfold_keeper::spawner::run().map(|()| ExitCode::SUCCESS);
             (run.map_err(Into::into), exit::FAILED)
         }
         Command::Unpack { request } => {
@@ -203,41 +207,41 @@ fn main() -> ExitCode {
             (run.map_err(Into::into), exit::FAILED)
         }
     };
-    outcome.unwrap_or_else(|error| failure::report(&error, place.json, failed))
+    outcome.unwrap_or_else(|error| failure::report(&error, global.json, failed))
 }
 
-fn in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+fn run_in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(work)
 }
 
-/// With a thread for each core, all of which go before the sandboxes' own.
-fn in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    pinfold_keeper::precedence::take_if_alone();
-    heap::share_among_threads();
+/// Uses one thread per core, at a higher scheduling priority than sandboxes.
+fn run_in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    pinfold_keeper::priority::raise_if_session_leader();
+    heap::limit_arenas();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.thread_keep_alive(heap::SPARE_THREAD).enable_all().build()?.block_on(async {
+    runtime.thread_keep_alive(heap::THREAD_KEEP_ALIVE).enable_all().build()?.block_on(async {
         tokio::select! {
             biased;
             outcome = work => outcome,
-            never = heap::give_back_at_intervals() => match never {},
+            never = heap::trim_loop() => match never {},
         }
     })
 }
 
-/// What was typed is no command. Whoever asked for JSON gets it.
-fn misused(error: &clap::Error) -> ExitCode {
+/// Prints a usage error, as JSON if `--json` was given, or the help text.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let own = std::env::args_os().take_while(|argument| argument != "--");
     if !is_help && own.collect::<Vec<OsString>>().iter().any(|argument| argument == "--json") {
         let rendered = error.render().to_string();
-        // The rest is advice for people.
+        // The rest of the text is usage advice.
         let message = rendered.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        // Whoever does not listen any more misses nothing but words.
-        let _ = stdout::print(format!("{}\n", documents::error("bad_usage", message)).as_bytes());
+        // A closed standard output is not a failure.
+        let _ = stdout::print(format!("{}\n", json_output::error("bad_usage", message)).as_bytes());
         return ExitCode::from(exit::BAD_INPUT);
     }
-    // There is nobody left to tell if the terminal is gone.
+    // If the terminal is gone, there is no other place to report to.
     let _ = error.print();
     if is_help { ExitCode::SUCCESS } else { ExitCode::from(exit::BAD_INPUT) }
 }

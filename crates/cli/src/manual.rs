@@ -1,4 +1,4 @@
-//! `pinfold completions` and `pinfold man`: the commands' definitions for shells and for `man`.
+//! `pinfold completions` and `pinfold man`: shell completions and the manual page, from the command definitions.
 
 use std::process::ExitCode;
 
@@ -9,30 +9,30 @@ use crate::{Arguments, exit, stdout};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The shell that is to complete what is typed
+    /// Shell to complete for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 pub(crate) fn completions(options: &Options) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(options.shell, &mut typed(), "pinfold", &mut text);
+    clap_complete::generate(options.shell, &mut visible_commands(), "pinfold", &mut text);
     stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What people type, without what the program starts itself with.
-fn typed() -> Command {
+/// The commands without hidden ones, which the program runs itself.
+fn visible_commands() -> Command {
     let whole = Arguments::command();
     let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    let typed = Command::new("pinfold").version(env!("CARGO_PKG_VERSION")).after_help(exit::CODES);
-    let typed = typed.about(whole.get_about().cloned().unwrap_or_default());
-    typed.args(whole.get_arguments().cloned()).subcommands(shown)
+    let visible = Command::new("pinfold").version(env!("CARGO_PKG_VERSION")).after_help(exit::CODES);
+    let visible = visible.about(whole.get_about().cloned().unwrap_or_default());
+    visible.args(whole.get_arguments().cloned()).subcommands(shown)
 }
 
-/// One page with every command that people type.
+/// Prints one manual page with every visible command.
 pub(crate) fn man() -> anyhow::Result<ExitCode> {
-    let mut program = typed();
+    let mut program = visible_commands();
     program.build();
     let mut page = Vec::new();
     clap_mangen::Man::new(program.clone()).render(&mut page)?;

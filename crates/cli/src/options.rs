@@ -1,128 +1,131 @@
-//! What can be said of a new sandbox, by `run` and `create` alike.
+//! Options of a new sandbox, shared by `run` and `create`.
 
-use pinfold_api::{CreateSandbox, LimitsWish};
+use pinfold_api::{CreateSandbox, LimitsRequest};
 use pinfold_images::HOST;
-use pinfold_lifecycle::profile::Wishes;
+use pinfold_lifecycle::profile::LimitOverrides;
 use pinfold_lifecycle::{ExecutionLimits, Limits};
 
-use crate::Place;
+use crate::GlobalOptions;
+use crate::backend::{Backend, Target, target};
 use crate::failure::{Failure, say};
-use crate::host::rules;
-use crate::image::images;
-use crate::plane::{Plane, Target, target};
-use crate::quantities::{cpu_millis, mebibytes, milliseconds, pair};
-use crate::queueing::Ticket;
-use crate::table::harmless;
+use crate::host::service_config;
+use crate::image::image_store;
+use crate::queue_wait::QueueRequest;
+use crate::table::escape_control;
+use crate::units::{cpu_millis, mebibytes, milliseconds, pair};
 
 const LONGEST_NAME: usize = 128;
 
 #[derive(clap::Args)]
-#[command(next_help_heading = "The sandbox")]
+#[command(next_help_heading = "Sandbox options")]
 pub(crate) struct SandboxOptions {
-    /// What it gets unless something else is said: `default`, or the type of an agent
+    /// Profile of default limits: `default`, or an agent type
     #[arg(long, value_name = "PROFILE", default_value = "default")]
     profile: String,
-    /// What it is made from: `host`, or an image that was imported
+    /// Image of the root file system: `host`, or an imported image
     #[arg(long, value_name = "IMAGE", default_value = HOST)]
     image: String,
-    /// Memory for everything inside: MiB, or 512m, 2g
+    /// Memory limit of the sandbox: MiB, or 512m, 2g
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     memory: Option<u64>,
-    /// CPU share, in cores: 2, 0.5
+    /// CPU limit in cores: 2, 0.5
     #[arg(long, value_name = "CORES", value_parser = cpu_millis)]
     cpus: Option<u32>,
-    /// CPU time of one execution with all its processes: seconds, or 90s, 5m
+    /// CPU time limit of one execution, over all its processes: seconds, or 90s, 5m
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     cpu_time: Option<u64>,
-    /// End an execution after so long: seconds, or 90s, 5m, 1h
+    /// Stop an execution after this time: seconds, or 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     timeout: Option<u64>,
-    /// End an execution that wrote nothing for so long
+    /// Stop an execution that wrote nothing for this time
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     inactivity_timeout: Option<u64>,
-    /// End the sandbox when nothing ran in it for so long
+    /// Stop the sandbox when nothing ran in it for this time
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     idle_timeout: Option<u64>,
-    /// End the sandbox after so long, whatever it does
+    /// Stop the sandbox at this age, whatever it does
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     max_life: Option<u64>,
-    /// Processes and threads inside
+    /// Limit of processes and threads
     #[arg(long, value_name = "COUNT")]
     pids: Option<u64>,
-    /// End what runs after so many steps: executions, pieces of output and requests for files
+    /// Limit of operations: executions, output chunks and file requests
     #[arg(long, value_name = "COUNT")]
     operations: Option<u64>,
-    /// Disk for what is written inside: MiB, or 512m, 2g
+    /// Disk limit of written files: MiB, or 512m, 2g
     #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
     disk: Option<u64>,
-    /// A variable of the environment of everything that runs inside; may be given again
+    /// Environment variable of every command in the sandbox; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// The network: only `none` in this version
+    /// Network access: only `none` in this version
     #[arg(long, value_name = "none", value_parser = network, default_value = "none")]
     net: Network,
-    /// Where commands start inside
+    /// Working directory of commands
     #[arg(long, value_name = "PATH")]
     workdir: Option<String>,
-    /// The task it works for
+    /// Task that the sandbox belongs to
     #[arg(long = "task", value_name = "ID")]
     task: Option<String>,
-    /// A name by which it can be found
+    /// Name of the sandbox
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// A label by which it can be found; may be given again
+    /// Label of the sandbox; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// Where there is no room, wait so long for it in the queue: seconds, or 90s, 5m
+    /// If there is no capacity, wait in the queue for up to this time: seconds, or 90s, 5m
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     queue: Option<u64>,
-    /// Keep it in an emergency cleanup
+    /// Keep the sandbox in an emergency cleanup
     #[arg(long)]
     critical: bool,
 }
 
-/// As images spell it: a user, and perhaps a group.
+/// Whether an image's `USER` (`user` or `user:group`) is root.
 fn is_root(user: &str) -> bool {
     matches!(user.split(':').next(), Some("" | "0" | "root"))
 }
 
-/// What a sandbox may reach.
+/// Network access of a sandbox.
 #[derive(Debug, Clone, Copy)]
 enum Network {
-    Nothing,
+    None,
 }
 
 fn network(given: &str) -> Result<Network, String> {
     if given == "none" {
-        return Ok(Network::Nothing);
+        return Ok(Network::None);
     }
     if given.starts_with("allow=") {
-        return Err("egress is not available in this version; only `none` is".to_owned());
+        return Err("egress is not available in this version; use `none`".to_owned());
     }
-    Err(format!("`{given}` is no network; only `none` is available in this version"))
+    Err(format!("`{given}` is not a network mode; only `none` is available in this version"))
 }
 
 impl SandboxOptions {
-    /// What is asked, and of whom. What makes no sense here is refused before anything is made; a server judges by
-    /// its own lights.
-    pub(crate) async fn ask(&self, place: &Place) -> anyhow::Result<(Plane, CreateSandbox)> {
-        let plane = match target(place).await? {
-            Target::Server(server) => Plane::Server(server),
-            Target::Here => {
-                self.check(place)?;
-                Plane::here(place).await?
+    /// Opens the backend and builds the create request. Without a server the options are checked here, before anything is
+    /// created; a server checks them itself.
+    pub(crate) async fn backend_and_request(
+        &self,
+        global: &GlobalOptions,
+    ) -> anyhow::Result<(Backend, CreateSandbox)> {
+        let backend = match target(global).await? {
+            Target::Server(server) => Backend::Server(server),
+            Target::Local => {
+                self.check(global)?;
+                Backend::local(global).await?
             }
         };
-        Ok((plane, self.wish()))
+        Ok((backend, self.create_request()))
     }
 
-    /// None: it would rather be refused.
-    pub(crate) fn queueing(&self) -> Option<Ticket> {
-        self.queue.map(Ticket::of)
+    /// None: fail at once if there is no capacity.
+    pub(crate) fn queue_request(&self) -> Option<QueueRequest> {
+        self.queue.map(QueueRequest::of)
     }
 
-    fn wish(&self) -> CreateSandbox {
-        let Network::Nothing = self.net;
+    fn create_request(&self) -> CreateSandbox {
+        let Network::None = self.net;
         CreateSandbox {
             agent_type: Some(self.profile.clone()),
             task_id: self.task.clone(),
@@ -133,7 +136,7 @@ impl SandboxOptions {
             workdir: self.workdir.clone(),
             network: Some("none".to_owned()),
             critical: self.critical,
-            limits: LimitsWish {
+            limits: LimitsRequest {
                 memory_mb: self.memory,
                 cpu_millis: self.cpus,
                 cpu_time_ms: self.cpu_time,
@@ -150,8 +153,8 @@ impl SandboxOptions {
         }
     }
 
-    fn wishes(&self) -> Wishes {
-        Wishes {
+    fn limit_overrides(&self) -> LimitOverrides {
+        LimitOverrides {
             limits: Limits {
                 memory_mb: self.memory,
                 cpu_millis: self.cpus,
@@ -167,39 +170,43 @@ impl SandboxOptions {
         }
     }
 
-    fn check(&self, place: &Place) -> anyhow::Result<()> {
-        let rules = rules(place)?;
-        let (_, profile) = rules.profiles.named(&self.profile)?;
-        profile.with(&self.wishes(), &rules.policy)?;
-        self.check_words()?;
-        self.check_image(place)
+    fn check(&self, global: &GlobalOptions) -> anyhow::Result<()> {
+        let service_config = service_config(global)?;
+        let (_, profile) = service_config.profiles.get(&self.profile)?;
+        profile.with(&self.limit_overrides(), &service_config.policy)?;
+        self.check_names()?;
+        self.check_image(global)
     }
 
-    fn check_words(&self) -> Result<(), Failure> {
+    fn check_names(&self) -> Result<(), Failure> {
         let bad = |field, why: &str| Err(Failure::BadField { field, why: why.to_owned() });
         match &self.name {
-            Some(name) if name.is_empty() => return bad("name", "it is empty"),
-            Some(name) if name.len() > LONGEST_NAME => return bad("name", "it is longer than 128 bytes"),
+            Some(name) if name.is_empty() => return bad("name", "must not be empty"),
+            Some(name) if name.len() > LONGEST_NAME => {
+                return bad("name", "must not be longer than 128 bytes");
+            }
             Some(name) if name.starts_with("sbx_") => {
-                return bad("name", "names that begin with `sbx_` look like ids");
+                return bad("name", "must not begin with `sbx_`, which is for ids");
             }
             Some(_) | None => {}
         }
         if self.workdir.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return bad("workdir", "it does not begin with `/`");
+            return bad("workdir", "must begin with `/`");
         }
         Ok(())
     }
 
-    fn check_image(&self, place: &Place) -> anyhow::Result<()> {
+    fn check_image(&self, global: &GlobalOptions) -> anyhow::Result<()> {
         if self.image == HOST {
             return Ok(());
         }
-        let found = images(place)?.find(&self.image);
+        let found = image_store(global)?.find(&self.image);
         let image = found.map_err(|_| Failure::NoImage { given: self.image.clone() })?;
         if let Some(user) = image.settings.user.as_ref().filter(|user| !is_root(user)) {
-            let (image, user) = (harmless(&self.image), harmless(user));
-            say(&format!("`{image}` wants to run as `{user}`; it runs as root of its own sandbox instead"));
+            let (image, user) = (escape_control(&self.image), escape_control(user));
+            say(&format!(
+                "image `{image}` sets the user `{user}`; it runs as root of its own sandbox instead"
+            ));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A line on the terminal for whatever takes longer than a second. Nothing where nobody watches.
+//! A progress line on standard error for operations longer than a second; nothing if standard error is not a terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Shows what is waited for until it is dropped.
+/// Shows what the command waits for until dropped.
 pub(crate) struct Progress {
     line: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
 }

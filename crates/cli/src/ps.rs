@@ -1,62 +1,62 @@
-//! `pinfold ps`: what sandboxes there are, and how they are.
+//! `pinfold ps`: lists sandboxes and their states.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use pinfold_api::SandboxSummary;
 use pinfold_lifecycle::{State, Timestamp, status};
-use pinfold_store::{Filter, Row};
+use pinfold_store::{Row, SandboxFilter};
 
-use crate::Place;
-use crate::colour::Mood;
-use crate::documents::{self, ms_of, word};
+use crate::GlobalOptions;
+use crate::backend::{Backend, SandboxQuery};
+use crate::colour::StatusColour;
 use crate::find::all;
 use crate::host::Host;
-use crate::plane::{Plane, Wanted};
-use crate::quantities::pair;
-use crate::table::{age, harmless, lay_out};
+use crate::json_output::{self, ms_of, wire_name};
+use crate::table::{age, escape_control, format_table};
+use crate::units::pair;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Also those that have ended, until their records are too old to keep
+    /// Include ended sandboxes, until their records expire
     #[arg(long, short)]
     all: bool,
-    /// Only those in this state, such as ready, running, unknown, quarantined or failed
+    /// Only sandboxes in this state, such as ready, running, unknown, quarantined or failed
     #[arg(long, value_name = "STATE")]
     status: Option<String>,
-    /// Only those with this label; may be given again
+    /// Only sandboxes with this label; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// Only those of this type of agent
+    /// Only sandboxes of this agent type
     #[arg(long, value_name = "PROFILE")]
     agent_type: Option<String>,
-    /// Only those that work for this task
+    /// Only sandboxes of this task
     #[arg(long, value_name = "ID")]
     task: Option<String>,
 }
 
-/// What nobody has looked at for a while is looked at now, and that is waited for so long.
-const FRESH_LOOK: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long to wait for fresh observations, and the interval between checks.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    if let Plane::Here(here) = &plane {
-        look_afresh(here.service.host()).await?;
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    if let Backend::Local(local) = &backend {
+        wait_for_fresh_status(local.service.host()).await?;
     }
-    let shown = plane.list(&wanted(options)).await?;
-    plane.close().await?;
-    if place.json {
-        documents::print(&shown)?;
+    let shown = backend.list(&filter(options)).await?;
+    backend.close().await?;
+    if global.json {
+        json_output::print(&shown)?;
     } else {
-        anstream::print!("{}", lay_out(&rows(&shown)));
+        anstream::print!("{}", format_table(&rows(&shown)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted(options: &Options) -> Wanted {
+fn filter(options: &Options) -> SandboxQuery {
     let status = options.status.as_ref().map(|status| status.to_ascii_lowercase());
-    Wanted {
+    SandboxQuery {
         status: status.or_else(|| options.all.then(|| "all".to_owned())),
         agent_type: options.agent_type.clone(),
         labels: options.labels.clone(),
@@ -64,22 +64,23 @@ fn wanted(options: &Options) -> Wanted {
     }
 }
 
-/// Sandboxes whose engines are gone have not been looked at since: this process has adopted them, looks, and does what
-/// is overdue.
-async fn look_afresh(host: &Host) -> anyhow::Result<()> {
-    let end = tokio::time::Instant::now() + FRESH_LOOK;
+/// Waits until this process has observed the sandboxes that it adopted from dead engines, whose recorded state may be
+/// stale, and has done what is overdue.
+async fn wait_for_fresh_status(host: &Host) -> anyhow::Result<()> {
+    let end = tokio::time::Instant::now() + REFRESH_TIMEOUT;
     loop {
         let now = host.clock.now();
-        let in_motion = all(&host.store, Filter::Present).await?.iter().any(|row| is_in_motion(row, now));
-        if !in_motion || tokio::time::Instant::now() >= end {
+        let settling =
+            all(&host.store, SandboxFilter::Present).await?.iter().any(|row| is_settling(row, now));
+        if !settling || tokio::time::Instant::now() >= end {
             return Ok(());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// What is seen of it now is soon no longer so.
-fn is_in_motion(row: &Row, now: Timestamp) -> bool {
+/// Whether the recorded state is about to change.
+fn is_settling(row: &Row, now: Timestamp) -> bool {
     match row {
         Row::Readable(stored) => {
             let is_overdue = stored.sandbox.next_deadline().is_some_and(|at| at <= now);
@@ -95,14 +96,15 @@ fn rows(sandboxes: &[SandboxSummary]) -> Vec<Vec<String>> {
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     let now = jiff::Timestamp::now().as_millisecond();
     for it in sandboxes {
-        let or_dash = |text: Option<&String>| text.map_or_else(|| "-".to_owned(), |text| harmless(text));
-        let cause = it.cause.map(|cause| format!(" ({})", word(&cause))).unwrap_or_default();
+        let or_dash =
+            |text: Option<&String>| text.map_or_else(|| "-".to_owned(), |text| escape_control(text));
+        let cause = it.cause.map(|cause| format!(" ({})", wire_name(&cause))).unwrap_or_default();
         let age_ms = it.created_at.as_deref().and_then(ms_of).and_then(|at| u64::try_from(now - at).ok());
         rows.push(vec![
             it.id.clone(),
             or_dash(it.name.as_ref()),
-            Mood::from(it.status).paint(&format!("{}{cause}", word(&it.status))),
-            it.agent_type.as_deref().map_or_else(|| "default".to_owned(), harmless),
+            StatusColour::from(it.status).paint(&format!("{}{cause}", wire_name(&it.status))),
+            it.agent_type.as_deref().map_or_else(|| "default".to_owned(), escape_control),
             age_ms.map_or_else(|| "-".to_owned(), age),
             or_dash(it.task_id.as_ref()),
             it.executions.to_string(),
@@ -114,6 +116,6 @@ fn rows(sandboxes: &[SandboxSummary]) -> Vec<Vec<String>> {
 }
 
 fn labels(sandbox: &SandboxSummary) -> String {
-    let labels = sandbox.labels.iter().map(|(name, value)| harmless(&format!("{name}={value}")));
+    let labels = sandbox.labels.iter().map(|(name, value)| escape_control(&format!("{name}={value}")));
     if sandbox.labels.is_empty() { "-".to_owned() } else { labels.collect::<Vec<_>>().join(",") }
 }

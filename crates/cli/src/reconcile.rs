@@ -1,47 +1,47 @@
-//! `pinfold reconcile`: compares what is recorded with what is there, repairs the difference, and waits for it.
+//! `pinfold reconcile`: compares records with instances, repairs the differences, and waits for the repairs.
 
 use std::process::ExitCode;
 
-use pinfold_api::Comparison;
+use pinfold_api::ConsistencyReport;
 
-use crate::Place;
+use crate::GlobalOptions;
 use crate::audit::problems;
-use crate::documents;
+use crate::backend::Backend;
 use crate::exit;
-use crate::plane::Plane;
+use crate::json_output;
 use crate::progress::Progress;
-use crate::quantities::milliseconds;
+use crate::units::milliseconds;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Only say what would be done
+    /// Only print the differences
     #[arg(long)]
     dry_run: bool,
-    /// How long the repair may take: seconds, or 90s, 5m
+    /// How long to wait for the repairs: seconds, or 90s, 5m
     #[arg(long, value_name = "TIME", value_parser = milliseconds, default_value = "60s")]
     wait: u64,
 }
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
     let waiting = Progress::of("comparing and repairing");
-    let found = if options.dry_run { plane.audit().await } else { plane.reconcile(options.wait).await };
+    let report = if options.dry_run { backend.audit().await } else { backend.reconcile(options.wait).await };
     drop(waiting);
-    plane.close().await?;
-    let found = found?;
-    let unsettled = found.unsettled.unwrap_or(0);
-    if place.json {
-        documents::print(&found)?;
+    backend.close().await?;
+    let report = report?;
+    let unsettled = report.unsettled.unwrap_or(0);
+    if global.json {
+        json_output::print(&report)?;
     } else {
-        tell(&found, unsettled);
+        print_report(&report, unsettled);
     }
     Ok(if unsettled == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn tell(found: &Comparison, unsettled: u64) {
-    anstream::println!("{} records, {} bodies", found.records, found.bodies);
-    problems(found).iter().for_each(|problem| anstream::println!("{problem}"));
-    if let Some(stats) = &found.stats {
+fn print_report(report: &ConsistencyReport, unsettled: u64) {
+    anstream::println!("{} records, {} instances", report.records, report.instances);
+    problems(report).iter().for_each(|problem| anstream::println!("{problem}"));
+    if let Some(stats) = &report.stats {
         anstream::println!(
             "Reconciliation complete: {} active, {} provisioning, {} terminating, {} quarantined; {} created and {} \
              destroyed in all",
@@ -54,6 +54,6 @@ fn tell(found: &Comparison, unsettled: u64) {
         );
     }
     if unsettled > 0 {
-        anstream::println!("{unsettled} are still being ended or looked at; they are not forgotten");
+        anstream::println!("{unsettled} are not settled yet; the engine continues with them");
     }
 }

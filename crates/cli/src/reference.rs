@@ -1,5 +1,5 @@
-//! The reference of all commands in `docs/cli.md`, written from their definitions. A test compares the two;
-//! with `PINFOLD_BLESS=1` in the environment it writes the file anew.
+//! Generates `docs/cli.md` from the command definitions. A test compares the two;
+//! with `PINFOLD_BLESS=1` in the environment it rewrites the file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::{Arguments, exit};
 const INTRODUCTION: &str = "\
 # Commands
 
-Written from the program's own definitions; `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference` writes it anew.
+Generated from the program's definitions; regenerate it with `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference`.
 
-All commands work without a server, and any number of them at once on one data directory. Where a server runs on the
-data directory, or `--url` names one, commands ask it, and print the same. Sandboxes are named by their
-id, by a beginning of it that no other id has, or by the name they were given. Sizes are MiB or carry a unit (`512m`,
+All commands work without a server, and several can use one data directory at the same time. If a server runs on the
+data directory, or `--url` names one, commands send their requests to it and print the same output. Name a sandbox by its
+id, by a unique prefix of the id, or by its name. Sizes are MiB or carry a unit (`512m`,
 `2g`); times are seconds or carry one (`500ms`, `90s`, `5m`, `1h`, `1d`).
 ";
 
@@ -26,7 +26,7 @@ fn reference() -> String {
     let mut text = INTRODUCTION.to_owned();
     let _ = write!(text, "\n{}\n", exit::CODES);
     text.push_str(
-        "\nWith `--json` an error is a document too: `{\"error\": {\"code\": …, \"message\": …}}`.\n",
+        "\nWith `--json` errors are JSON documents too: `{\"error\": {\"code\": …, \"message\": …}}`.\n",
     );
     text.push_str("\n## Options of every command\n\n");
     let globals: Vec<_> =
@@ -42,24 +42,24 @@ fn reference() -> String {
 }
 
 fn profiles(text: &mut String) {
-    text.push_str("\n## Profiles\n\n`--profile` takes one of these; what is left empty is not limited.\n\n");
+    text.push_str("\n## Profiles\n\n`--profile` takes one of these. An empty cell means no limit.\n\n");
     text.push_str("| profile | memory | CPU time | execution | inactivity | requests | disk | processes | files | output |\n");
     text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, it) in PROFILES {
-        let figure =
+        let with_unit =
             |value: Option<u64>, unit: &str| value.map(|value| format!("{value}{unit}")).unwrap_or_default();
-        let seconds = |ms: Option<u64>| figure(ms.map(|ms| ms / 1_000), " s");
+        let seconds = |ms: Option<u64>| with_unit(ms.map(|ms| ms / 1_000), " s");
         let cells = [
             format!("`{name}`"),
-            figure(it.limits.memory_mb, " MiB"),
+            with_unit(it.limits.memory_mb, " MiB"),
             seconds(it.limits.cpu_time_ms),
             seconds(it.execution.timeout_ms),
             seconds(it.execution.inactivity_ms),
-            figure(it.limits.network_requests, ""),
-            figure(it.limits.disk_mb, " MiB"),
-            figure(it.limits.processes, ""),
-            figure(it.limits.open_files, ""),
-            figure(it.limits.output_mb, " MiB"),
+            with_unit(it.limits.network_requests, ""),
+            with_unit(it.limits.disk_mb, " MiB"),
+            with_unit(it.limits.processes, ""),
+            with_unit(it.limits.open_files, ""),
+            with_unit(it.limits.output_mb, " MiB"),
         ];
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
@@ -73,7 +73,7 @@ fn section(command: &Command, text: &mut String) {
     }
     let usage = command.clone().render_usage().to_string();
     let _ = write!(text, "```text\n{}\n```\n", usage.trim_start_matches("Usage: "));
-    let own: Vec<_> = command.get_arguments().filter(|argument| is_worth_telling(argument)).collect();
+    let own: Vec<_> = command.get_arguments().filter(|argument| is_documented(argument)).collect();
     if !own.is_empty() {
         text.push('\n');
         own.into_iter().for_each(|argument| describe(argument, text));
@@ -84,7 +84,7 @@ fn section(command: &Command, text: &mut String) {
     }
 }
 
-fn is_worth_telling(argument: &Arg) -> bool {
+fn is_documented(argument: &Arg) -> bool {
     !argument.is_global_set()
         && !argument.is_hide_set()
         && !["help", "version"].contains(&argument.get_id().as_str())
@@ -109,13 +109,13 @@ fn describe(argument: &Arg, text: &mut String) {
         let _ = write!(text, " (default `{}`)", defaults.join(","));
     }
     if let Some(variable) = argument.get_env() {
-        let _ = write!(text, " (or `{}` in the environment)", variable.to_string_lossy());
+        let _ = write!(text, " (environment: `{}`)", variable.to_string_lossy());
     }
     text.push('\n');
 }
 
 #[test]
-fn the_reference_says_what_the_program_does() {
+fn reference_matches_the_commands() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let now = reference();
     if std::env::var_os("PINFOLD_BLESS").is_some() {
@@ -124,10 +124,10 @@ fn the_reference_says_what_the_program_does() {
 
     let written = std::fs::read_to_string(&path).unwrap_or_default();
 
-    assert!(written == now, "docs/cli.md is not what the program does; PINFOLD_BLESS=1 writes it anew");
+    assert!(written == now, "docs/cli.md is out of date; regenerate it with PINFOLD_BLESS=1");
 }
 
 #[test]
-fn no_command_contradicts_itself() {
+fn command_definitions_are_consistent() {
     Arguments::command().debug_assert();
 }

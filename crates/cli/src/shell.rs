@@ -1,22 +1,22 @@
-//! `pinfold shell`: a shell in a sandbox, at the terminal here. It is `exec -it` with the best shell there is.
+//! `pinfold shell`: opens a shell in a sandbox: `exec -it` with bash, or sh if there is no bash.
 
 use std::process::ExitCode;
 
-use crate::Place;
+use crate::GlobalOptions;
 use crate::exec;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The sandbox: its id, a beginning of it that is no other's, or its name
+    /// The sandbox: its id, a unique prefix of the id, or its name
     sandbox: String,
 }
 
-const BEST_SHELL: &str = "if command -v bash > /dev/null; then exec bash; else exec sh; fi";
+const BASH_OR_SH: &str = "if command -v bash > /dev/null; then exec bash; else exec sh; fi";
 
-pub(crate) async fn run(place: &Place, options: &Options) -> anyhow::Result<ExitCode> {
-    let command = ["sh", "-c", BEST_SHELL].map(str::to_owned).to_vec();
-    // What is typed and drawn goes through the terminal here, so its kind is the one that counts.
+pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    let command = ["sh", "-c", BASH_OR_SH].map(str::to_owned).to_vec();
+    // The shell draws on the local terminal, so it needs the local TERM.
     let kind = std::env::var("TERM").ok().map(|kind| ("TERM".to_owned(), kind));
     let exec = exec::Options::at_terminal(options.sandbox.clone(), command, kind.into_iter().collect());
-    exec::run(place, &exec).await
+    exec::run(global, &exec).await
 }

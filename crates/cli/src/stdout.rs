@@ -1,22 +1,22 @@
-//! Standard output, byte by byte. Whoever reads it may have seen enough and be gone before the end, as `head` is: that
-//! is no failure, and neither what was asked for nor the exit code changes with it. What is for people alone is printed
-//! by `anstream`, which sees it likewise; it leaves out what terminals obey, and so is not for documents.
+//! Writes bytes to standard output. A reader that closes the pipe early, such as `head`, is not an error and does not
+//! change the exit code. Text for terminals is printed through `anstream`, which behaves the same but strips escape
+//! sequences, so it is not used for JSON documents.
 
 use std::io::{self, Write};
 
 use anyhow::Context;
 
-/// Whether anybody reads on.
+/// Whether the reader of standard output is still there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    There,
+    Present,
     Gone,
 }
 
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<Reader> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
+        Ok(()) => Ok(Reader::Present),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(error).context("could not write to standard output"),
     }

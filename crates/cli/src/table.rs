@@ -1,11 +1,11 @@
-//! Tables for people: columns that line up, and nothing in them that a terminal would obey.
+//! Text tables with aligned columns, and escaping of control characters.
 
 use std::fmt::Write as _;
 
 use anstream::adapter::strip_str;
 
-/// Two spaces between columns, none at the end of a line.
-pub(crate) fn lay_out(rows: &[Vec<String>]) -> String {
+/// Formats rows with two spaces between columns and none at the end of a line.
+pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -22,13 +22,13 @@ pub(crate) fn lay_out(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Of what is seen: colours take no room.
+/// The visible length: colour sequences take no room.
 fn length(cell: &str) -> usize {
     strip_str(cell).map(|part| part.chars().count()).sum()
 }
 
-/// What somebody else wrote, with control characters made visible: they could move the cursor or hide a line.
-pub(crate) fn harmless(text: &str) -> String {
+/// Escapes control and invisible characters of untrusted text, which could move the cursor or hide a line.
+pub(crate) fn escape_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_control() || is_invisible(character) {
@@ -40,12 +40,12 @@ pub(crate) fn harmless(text: &str) -> String {
     safe
 }
 
-/// Marks that turn the direction of text around or join it, and so make it read as something else.
+/// Characters that change the text direction or join text, and so can make it read differently.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// How long ago, in the one unit that says most.
+/// Formats a duration in one unit.
 pub(crate) fn age(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
@@ -64,7 +64,7 @@ mod tests {
     fn columns_line_up_by_characters() {
         let rows = [["a", "müde", "x"], ["bcd", "e", ""]].map(|row| row.map(str::to_owned).to_vec());
 
-        assert_eq!(lay_out(&rows), "a    müde  x\nbcd  e\n");
+        assert_eq!(format_table(&rows), "a    müde  x\nbcd  e\n");
     }
 
     #[test]
@@ -72,17 +72,17 @@ mod tests {
         let rows = [["a", "\u{1b}[32mgreen\u{1b}[0m", "x"], ["b", "e", "y"]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
 
-        assert_eq!(lay_out(&rows), "a  \u{1b}[32mgreen\u{1b}[0m  x\nb  e      y\n");
+        assert_eq!(format_table(&rows), "a  \u{1b}[32mgreen\u{1b}[0m  x\nb  e      y\n");
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\u{a}c\\u{202e}d");
-        assert_eq!(harmless("plain – text"), "plain – text");
+    fn control_characters_are_escaped() {
+        assert_eq!(escape_control("a\u{1b}[31mb\nc\u{202e}d"), "a\\u{1b}[31mb\\u{a}c\\u{202e}d");
+        assert_eq!(escape_control("plain – text"), "plain – text");
     }
 
     #[test]
-    fn an_age_has_one_unit() {
+    fn age_has_one_unit() {
         let ages = [0, 59_999, 60_000, 7_199_000, 172_800_000].map(age);
 
         assert_eq!(ages, ["0s", "59s", "1m", "1h", "2d"]);

@@ -1,90 +1,95 @@
-//! `pinfold token`: who may ask a server, and for what.
+//! `pinfold token`: creates, lists and revokes access tokens of a server.
 
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use pinfold_api::{NewToken, Role, Token};
 
-use crate::Place;
-use crate::documents::{self, word};
+use crate::GlobalOptions;
+use crate::backend::Backend;
 use crate::failure::say;
-use crate::plane::Plane;
-use crate::table::{harmless, lay_out};
+use crate::json_output::{self, wire_name};
+use crate::table::{escape_control, format_table};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Tokens {
-    /// Make a token, and print it: it is told only now
+    /// Create a token and print it; it is shown only once
     Create {
-        /// What it is good for
+        /// Role of the token
         #[arg(long, value_enum, default_value = "operator")]
-        role: Grade,
-        /// Whose it is, or what it is for
+        role: RoleArgument,
+        /// Name of the token: its owner or purpose
         name: String,
     },
-    /// List the tokens there are, those that were revoked too
+    /// List tokens, including revoked ones
     Ls,
-    /// Make tokens worthless, from now on and everywhere
+    /// Revoke tokens
     Revoke {
-        /// Their ids, not the tokens themselves
+        /// Ids of the tokens, not the tokens themselves
         #[arg(required = true, value_name = "TOKEN")]
         tokens: Vec<String>,
     },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Grade {
-    /// Look
+pub(crate) enum RoleArgument {
+    /// Read only
     Viewer,
-    /// Make, use and end sandboxes
+    /// Create, use and stop sandboxes
     Operator,
-    /// Say who may do what, and clean up
+    /// Manage tokens and run cleanup
     Admin,
 }
 
-pub(crate) async fn run(place: &Place, asked: &Tokens) -> anyhow::Result<ExitCode> {
-    let plane = Plane::open(place).await?;
-    match asked {
-        Tokens::Create { role, name } => create(&plane, place, *role, name).await?,
+pub(crate) async fn run(global: &GlobalOptions, command: &Tokens) -> anyhow::Result<ExitCode> {
+    let backend = Backend::open(global).await?;
+    match command {
+        Tokens::Create { role, name } => create(&backend, global, *role, name).await?,
         Tokens::Ls => {
-            let tokens = plane.tokens().await?;
-            show(place, &tokens)?;
+            let tokens = backend.tokens().await?;
+            show(global, &tokens)?;
         }
         Tokens::Revoke { tokens } => {
             let mut revoked = Vec::new();
             for token in tokens {
-                revoked.push(plane.revoke_token(token).await?);
+                revoked.push(backend.revoke_token(token).await?);
             }
-            show(place, &revoked)?;
+            show(global, &revoked)?;
         }
     }
-    plane.close().await?;
+    backend.close().await?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn create(plane: &Plane, place: &Place, role: Grade, name: &str) -> anyhow::Result<()> {
+async fn create(
+    backend: &Backend,
+    global: &GlobalOptions,
+    role: RoleArgument,
+    name: &str,
+) -> anyhow::Result<()> {
     let role = match role {
-        Grade::Viewer => Role::Viewer,
-        Grade::Operator => Role::Operator,
-        Grade::Admin => Role::Admin,
+        RoleArgument::Viewer => Role::Viewer,
+        RoleArgument::Operator => Role::Operator,
+        RoleArgument::Admin => Role::Admin,
     };
-    let created = plane.create_token(&NewToken { name: name.to_owned(), role }).await?;
-    if place.json {
-        return documents::print(&created);
+    let created = backend.create_token(&NewToken { name: name.to_owned(), role }).await?;
+    if global.json {
+        return json_output::print(&created);
     }
     anstream::println!("{}", created.secret);
-    say(&format!("this is {}; it is not told again", created.token.id));
+    say(&format!("this is {}; it is not shown again", created.token.id));
     Ok(())
 }
 
-fn show(place: &Place, tokens: &[Token]) -> anyhow::Result<()> {
-    if place.json {
-        return documents::print(&tokens);
+fn show(global: &GlobalOptions, tokens: &[Token]) -> anyhow::Result<()> {
+    if global.json {
+        return json_output::print(&tokens);
     }
     let mut rows = vec![["ID", "ROLE", "NAME", "CREATED", "REVOKED"].map(str::to_owned).to_vec()];
     rows.extend(tokens.iter().map(|it| {
         let revoked = it.revoked_at.clone().unwrap_or_else(|| "-".to_owned());
-        vec![it.id.clone(), word(&it.role), harmless(&it.name), it.created_at.clone(), revoked]
+        vec![it.id.clone(), wire_name(&it.role), escape_control(&it.name), it.created_at.clone(), revoked]
     }));
-    anstream::print!("{}", lay_out(&rows));
+    anstream::print!("{}", format_table(&rows));
     Ok(())
 }

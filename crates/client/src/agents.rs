@@ -1,29 +1,29 @@
-//! Runs of agents.
+//! Agent runs: start one, and wait for its result.
 
 use hyper::Method;
 use pinfold_api::{AgentRequest, AgentRun};
 
-use crate::client::{NOTHING, answered};
-use crate::{Answered, Client, ClientError};
+use crate::client::{NO_BODY, read_completion};
+use crate::{Client, ClientError, Completion};
 
 impl Client {
-    /// Asks for a run and waits so long until it is over.
+    /// Starts an agent run and waits up to `wait_s` seconds for its end.
     pub async fn run_agent(
         &self,
         request: &AgentRequest,
         wait_s: u64,
-    ) -> Result<Answered<AgentRun, AgentRun>, ClientError> {
+    ) -> Result<Completion<AgentRun, AgentRun>, ClientError> {
         let path = format!("/api/agents/execute?wait={wait_s}");
-        answered(self.ask(Method::POST, &path, Some(request)).await?).await
+        read_completion(self.request(Method::POST, &path, Some(request)).await?).await
     }
 
-    /// A run by the id of its execution, once it is over or after so long.
+    /// Reads a run by its execution id, waiting up to `wait_s` seconds for its end.
     pub async fn agent_run(
         &self,
         execution: &str,
         wait_s: u64,
-    ) -> Result<Answered<AgentRun, AgentRun>, ClientError> {
+    ) -> Result<Completion<AgentRun, AgentRun>, ClientError> {
         let path = format!("/api/agents/runs/{execution}?wait={wait_s}");
-        answered(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_completion(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 }

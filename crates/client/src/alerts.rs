@@ -1,13 +1,13 @@
-//! Alerts: how they stand, what happened, who was told; to acknowledge, to silence, and to test.
+//! Alerts: state, history and deliveries; acknowledge, silence and test them.
 
 use hyper::Method;
 use pinfold_api::{Alert, AlertDeliveries, AlertHistory, AlertList, AlertState, AlertTest, SilenceAlert};
 
-use crate::client::{NOTHING, encoded, read};
+use crate::client::{NO_BODY, encode_query_value, read_json};
 use crate::{Client, ClientError};
 
 impl Client {
-    /// All of them, or those in one state.
+    /// Lists all alerts, or those in one state.
     pub async fn alerts(&self, state: Option<AlertState>) -> Result<AlertList, ClientError> {
         let state = state.map(|state| {
             let word = match state {
@@ -20,39 +20,39 @@ impl Client {
             format!("?state={word}")
         });
         let path = format!("/api/alerts{}", state.unwrap_or_default());
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
-    /// The latest that happened, to one alert or to all.
-    pub async fn alert_history(&self, of: Option<&str>, limit: u64) -> Result<AlertHistory, ClientError> {
-        let of = of.map(|name| format!("&name={}", encoded(name))).unwrap_or_default();
-        let path = format!("/api/alerts/history?limit={limit}{of}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+    /// Reads the newest history entries of one alert, or of all.
+    pub async fn alert_history(&self, name: Option<&str>, limit: u64) -> Result<AlertHistory, ClientError> {
+        let filter = name.map(|name| format!("&name={}", encode_query_value(name))).unwrap_or_default();
+        let path = format!("/api/alerts/history?limit={limit}{filter}");
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
-    /// The latest messages, and what came of them.
+    /// Reads the newest notifications and their delivery results.
     pub async fn alert_deliveries(&self, limit: u64) -> Result<AlertDeliveries, ClientError> {
         let path = format!("/api/alerts/deliveries?limit={limit}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
     pub async fn acknowledge_alert(&self, name: &str) -> Result<Alert, ClientError> {
-        let path = format!("/api/alerts/{}/acknowledge", encoded(name));
-        read(self.ask(Method::POST, &path, NOTHING).await?).await
+        let path = format!("/api/alerts/{}/acknowledge", encode_query_value(name));
+        read_json(self.request(Method::POST, &path, NO_BODY).await?).await
     }
 
-    pub async fn silence_alert(&self, name: &str, wish: &SilenceAlert) -> Result<Alert, ClientError> {
-        let path = format!("/api/alerts/{}/silence", encoded(name));
-        read(self.ask(Method::POST, &path, Some(wish)).await?).await
+    pub async fn silence_alert(&self, name: &str, request: &SilenceAlert) -> Result<Alert, ClientError> {
+        let path = format!("/api/alerts/{}/silence", encode_query_value(name));
+        read_json(self.request(Method::POST, &path, Some(request)).await?).await
     }
 
     pub async fn unsilence_alert(&self, name: &str) -> Result<Alert, ClientError> {
-        let path = format!("/api/alerts/{}/silence", encoded(name));
-        read(self.ask(Method::DELETE, &path, NOTHING).await?).await
+        let path = format!("/api/alerts/{}/silence", encode_query_value(name));
+        read_json(self.request(Method::DELETE, &path, NO_BODY).await?).await
     }
 
-    /// Sends a message by every way that is configured, and says what came of each.
+    /// Sends a test message through every configured channel and returns each result.
     pub async fn test_alerts(&self) -> Result<AlertTest, ClientError> {
-        read(self.ask(Method::POST, "/api/alerts/test", NOTHING).await?).await
+        read_json(self.request(Method::POST, "/api/alerts/test", NO_BODY).await?).await
     }
 }

@@ -1,19 +1,19 @@
-//! Cleaning up, and what it came to.
+//! Cleanup runs and their schedule.
 
 use hyper::Method;
-use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupTurn};
+use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupSchedule};
 
-use crate::client::{NOTHING, read};
+use crate::client::{NO_BODY, read_json};
 use crate::{Client, ClientError};
 
 impl Client {
-    /// Ends what is stuck. With `dry_run`, only says what is.
+    /// Stops stuck sandboxes. With `dry_run`, only lists them.
     pub async fn clean_up(&self, dry_run: bool) -> Result<CleanupResult, ClientError> {
-        self.clean_up_by(CleanupLayer::Scheduled, dry_run).await
+        self.clean_up_layer(CleanupLayer::Scheduled, dry_run).await
     }
 
-    /// Ends what one layer finds. With `dry_run`, only says what that is. An emergency is refused here.
-    pub async fn clean_up_by(
+    /// Stops what one layer finds. With `dry_run`, only lists it. The server refuses the emergency layer here.
+    pub async fn clean_up_layer(
         &self,
         layer: CleanupLayer,
         dry_run: bool,
@@ -26,22 +26,22 @@ impl Client {
             CleanupLayer::Emergency => "emergency",
         };
         let path = format!("/api/sandbox/cleanup?layer={layer}&dry_run={dry_run}");
-        read(self.ask(Method::POST, &path, NOTHING).await?).await
+        read_json(self.request(Method::POST, &path, NO_BODY).await?).await
     }
 
-    /// Ends everything that is not critical. With `dry_run`, only says what that is.
-    pub async fn clean_up_in_emergency(&self, dry_run: bool) -> Result<CleanupResult, ClientError> {
+    /// Stops every sandbox that is not critical. With `dry_run`, only lists them.
+    pub async fn clean_up_emergency(&self, dry_run: bool) -> Result<CleanupResult, ClientError> {
         let path = format!("/api/sandbox/cleanup/emergency?dry_run={dry_run}");
-        read(self.ask(Method::POST, &path, NOTHING).await?).await
+        read_json(self.request(Method::POST, &path, NO_BODY).await?).await
     }
 
-    /// The newest first.
+    /// Lists the latest cleanup runs, newest first.
     pub async fn cleanup_runs(&self, limit: usize) -> Result<Vec<CleanupRun>, ClientError> {
         let path = format!("/api/sandbox/cleanup/runs?limit={limit}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
-    pub async fn cleanup_schedule(&self) -> Result<Vec<CleanupTurn>, ClientError> {
-        read(self.ask(Method::GET, "/api/sandbox/cleanup/schedule", NOTHING).await?).await
+    pub async fn cleanup_schedule(&self) -> Result<Vec<CleanupSchedule>, ClientError> {
+        read_json(self.request(Method::GET, "/api/sandbox/cleanup/schedule", NO_BODY).await?).await
     }
 }

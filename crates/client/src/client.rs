@@ -1,4 +1,4 @@
-//! One server and one token.
+//! The HTTP client: one server address and one token.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use pinfold_api::{
-    Comparison, CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, EventPage, ExecRequest, ExecResult,
+    ConsistencyReport, CreateSandbox, ErrorBody, ErrorCode, ErrorDetail, EventPage, ExecRequest, ExecResult,
     Execution, Health, LogPage, NewToken, OutputPage, Receipt, Resources, RunRequest, Sandbox,
     SandboxSummary, Stats, StdinAnswer, StdinRequest, StopPending, Token, TokenCreated,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::Source;
-use crate::{ClientError, Events, trust};
+use crate::error::BoxedError;
+use crate::{ClientError, Events, tls};
 
-/// What goes along with a request.
-pub(crate) type Content = UnsyncBoxBody<Bytes, Source>;
+/// The body of a request.
+pub(crate) type Content = UnsyncBoxBody<Bytes, BoxedError>;
 
 pub struct Client {
     connections: Box<Connections<HttpsConnector<HttpConnector>, Content>>,
@@ -32,107 +32,120 @@ pub struct Client {
     token: String,
 }
 
-fn plain() -> HttpConnector {
+fn tcp_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.enforce_http(false);
     connector
 }
 
-/// What a request that may take its time came to.
+/// The answer to a request that the server may accept (202) before it is complete.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answered<Done, Pending> {
+pub enum Completion<Done, Pending> {
     Done(Done),
     Pending(Pending),
 }
 
-pub(crate) const NOTHING: Option<&()> = None;
+pub(crate) const NO_BODY: Option<&()> = None;
 
 impl Client {
-    /// Nothing is asked yet. A server with TLS is believed if this host's authorities vouch for it.
+    /// Sends nothing yet. The certificate of a TLS server is checked against this host's certificate authorities.
     pub fn new(base: &str, token: &str) -> Result<Self, ClientError> {
-        Self::trusting(base, token, None)
+        Self::with_authorities(base, token, None)
     }
 
-    /// The same, with authorities in a file in the place of this host's.
-    pub fn trusting(base: &str, token: &str, authorities: Option<&Path>) -> Result<Self, ClientError> {
+    /// Like [`Client::new`], with the certificate authorities of a PEM file instead of this host's.
+    pub fn with_authorities(
+        base: &str,
+        token: &str,
+        authorities: Option<&Path>,
+    ) -> Result<Self, ClientError> {
         let base = base.trim_end_matches('/').to_owned();
         let scheme = base.parse::<Uri>().ok().and_then(|uri| uri.scheme_str().map(str::to_owned));
         let tls = match scheme.as_deref() {
-            Some("https") => trust::these(authorities)?,
-            Some("http") => trust::nobody()?,
+            Some("https") => tls::trusting_authorities(authorities)?,
+            Some("http") => tls::trusting_none()?,
             Some(_) | None => return Err(ClientError::BadUrl { url: base }),
         };
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        let connector = connector.enable_http1().wrap_connector(plain());
+        let connector = connector.enable_http1().wrap_connector(tcp_connector());
         let connections = Box::new(Connections::builder(TokioExecutor::new()).build(connector));
         Ok(Self { connections, base, token: token.trim().to_owned() })
     }
 
-    /// Whether a server answers there at all. Needs no token.
+    /// Whether the server answers `/healthz`. Needs no token.
     pub async fn is_up(&self) -> bool {
-        self.ask(Method::GET, "/healthz", NOTHING).await.is_ok()
+        self.request(Method::GET, "/healthz", NO_BODY).await.is_ok()
     }
 
     pub async fn stats(&self) -> Result<Stats, ClientError> {
-        read(self.ask(Method::GET, "/api/sandbox/stats", NOTHING).await?).await
+        read_json(self.request(Method::GET, "/api/sandbox/stats", NO_BODY).await?).await
     }
 
-    /// Every sandbox that `query` asks for, such as `status=all`.
+    /// Lists every sandbox that matches `query`, such as `status=all`.
     pub async fn list(&self, query: &str) -> Result<Vec<SandboxSummary>, ClientError> {
-        self.all("/api/sandbox/list", query).await
+        self.read_all_pages("/api/sandbox/list", query).await
     }
 
-    /// Makes a sandbox and waits until it is ready.
-    pub async fn create(&self, wish: &CreateSandbox) -> Result<Sandbox, ClientError> {
-        read(self.ask(Method::POST, "/api/sandbox", Some(wish)).await?).await
+    /// Creates a sandbox and waits until it is ready.
+    pub async fn create(&self, request: &CreateSandbox) -> Result<Sandbox, ClientError> {
+        read_json(self.request(Method::POST, "/api/sandbox", Some(request)).await?).await
     }
 
-    /// Makes a sandbox and waits so long until it is ready.
-    pub async fn create_within(&self, wish: &CreateSandbox, wait_s: u64) -> Result<Sandbox, ClientError> {
+    /// Creates a sandbox and waits up to `wait_s` seconds until it is ready.
+    pub async fn create_and_wait(
+        &self,
+        request: &CreateSandbox,
+        wait_s: u64,
+    ) -> Result<Sandbox, ClientError> {
         let path = format!("/api/sandbox?wait={wait_s}");
-        read(self.ask(Method::POST, &path, Some(wish)).await?).await
+        read_json(self.request(Method::POST, &path, Some(request)).await?).await
     }
 
-    /// Waits so long until it is proven gone.
-    pub async fn wait_gone(&self, id: &str, wait_s: u64) -> Result<Answered<Sandbox, Sandbox>, ClientError> {
+    /// Waits up to `wait_s` seconds until the sandbox is proven gone.
+    pub async fn wait_gone(
+        &self,
+        id: &str,
+        wait_s: u64,
+    ) -> Result<Completion<Sandbox, Sandbox>, ClientError> {
         let path = format!("/api/sandbox/{id}/wait?state=gone&wait={wait_s}");
-        answered(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_completion(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
     pub async fn resources(&self, id: &str) -> Result<Resources, ClientError> {
-        read(self.ask(Method::GET, &format!("/api/sandbox/{id}/resources"), NOTHING).await?).await
+        read_json(self.request(Method::GET, &format!("/api/sandbox/{id}/resources"), NO_BODY).await?).await
     }
 
-    /// What a sandbox and the control plane wrote after a place, as much as fits on a page.
+    /// Reads one page of a sandbox's log after a cursor.
     pub async fn logs(&self, id: &str, after: &str) -> Result<LogPage, ClientError> {
-        let after = if after.is_empty() { String::new() } else { format!("?after={}", encoded(after)) };
+        let after =
+            if after.is_empty() { String::new() } else { format!("?after={}", encode_query_value(after)) };
         let path = format!("/api/sandbox/{id}/logs{after}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
-    /// What happened to one sandbox or to all after a number, as much as fits on a page.
+    /// Reads one page of events of one sandbox, or of all, after a sequence number.
     pub async fn events(&self, id: Option<&str>, after: u64) -> Result<EventPage, ClientError> {
-        let of = id.map(|id| format!("/sandbox/{id}")).unwrap_or_default();
-        let path = format!("/api{of}/events?after={after}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        let scope = id.map(|id| format!("/sandbox/{id}")).unwrap_or_default();
+        let path = format!("/api{scope}/events?after={after}");
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
     pub async fn health(&self) -> Result<Health, ClientError> {
-        read(self.ask(Method::GET, "/api/sandbox/health", NOTHING).await?).await
+        read_json(self.request(Method::GET, "/api/sandbox/health", NO_BODY).await?).await
     }
 
-    /// Compares what is recorded with what is there, and repairs nothing.
-    pub async fn audit(&self) -> Result<Comparison, ClientError> {
-        read(self.ask(Method::POST, "/api/sandbox/audit", NOTHING).await?).await
+    /// Compares records with instances, without repairing anything.
+    pub async fn audit(&self) -> Result<ConsistencyReport, ClientError> {
+        read_json(self.request(Method::POST, "/api/sandbox/audit", NO_BODY).await?).await
     }
 
     pub async fn executions(&self, id: &str) -> Result<Vec<Execution>, ClientError> {
-        self.all(&format!("/api/sandbox/{id}/executions"), "").await
+        self.read_all_pages(&format!("/api/sandbox/{id}/executions"), "").await
     }
 
     pub async fn sandbox(&self, id: &str) -> Result<Sandbox, ClientError> {
-        read(self.ask(Method::GET, &format!("/api/sandbox/{id}"), NOTHING).await?).await
+        read_json(self.request(Method::GET, &format!("/api/sandbox/{id}"), NO_BODY).await?).await
     }
 
     pub async fn stop(
@@ -140,9 +153,9 @@ impl Client {
         id: &str,
         force: bool,
         wait_s: u64,
-    ) -> Result<Answered<Receipt, StopPending>, ClientError> {
+    ) -> Result<Completion<Receipt, StopPending>, ClientError> {
         let path = format!("/api/sandbox/{id}?force={force}&wait={wait_s}");
-        answered(self.ask(Method::DELETE, &path, NOTHING).await?).await
+        read_completion(self.request(Method::DELETE, &path, NO_BODY).await?).await
     }
 
     /// Runs a command and waits for its result.
@@ -150,75 +163,82 @@ impl Client {
         &self,
         id: &str,
         request: &ExecRequest,
-    ) -> Result<Answered<ExecResult, Execution>, ClientError> {
-        answered(self.ask(Method::POST, &format!("/api/sandbox/{id}/exec"), Some(request)).await?).await
+    ) -> Result<Completion<ExecResult, Execution>, ClientError> {
+        read_completion(self.request(Method::POST, &format!("/api/sandbox/{id}/exec"), Some(request)).await?)
+            .await
     }
 
-    /// Runs a command in a sandbox of its own, which ends with it; and sooner, when the events are let go of.
+    /// Runs a command in a new sandbox that ends with it. Dropping the events stops the sandbox.
     pub async fn run_streamed(&self, request: &RunRequest) -> Result<Events, ClientError> {
-        Events::begin(self.send(Method::POST, "/api/sandbox/run", Some(request), EVENTS).await?)
+        Events::from_response(
+            self.request_accepting(Method::POST, "/api/sandbox/run", Some(request), EVENTS).await?,
+        )
     }
 
-    /// Runs a command and follows what it writes.
+    /// Runs a command and streams its output.
     pub async fn exec_streamed(&self, id: &str, request: &ExecRequest) -> Result<Events, ClientError> {
         let path = format!("/api/sandbox/{id}/exec");
-        Events::begin(self.send(Method::POST, &path, Some(request), EVENTS).await?)
+        Events::from_response(self.request_accepting(Method::POST, &path, Some(request), EVENTS).await?)
     }
 
-    /// Follows what a command writes, after a number.
+    /// Streams the output of an execution after a sequence number.
     pub async fn follow(&self, execution: &str, after: u64) -> Result<Events, ClientError> {
         let path = format!("/api/executions/{execution}/output?after={after}");
-        Events::begin(self.send(Method::GET, &path, NOTHING, EVENTS).await?)
+        Events::from_response(self.request_accepting(Method::GET, &path, NO_BODY, EVENTS).await?)
     }
 
-    /// What a command has written so far, after a number.
+    /// Reads the output that an execution has written so far, after a sequence number.
     pub async fn output(&self, execution: &str, after: u64) -> Result<OutputPage, ClientError> {
         let path = format!("/api/executions/{execution}/output?after={after}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
     pub async fn execution(&self, id: &str) -> Result<Execution, ClientError> {
-        read(self.ask(Method::GET, &format!("/api/executions/{id}"), NOTHING).await?).await
+        read_json(self.request(Method::GET, &format!("/api/executions/{id}"), NO_BODY).await?).await
     }
 
     pub async fn cancel(&self, execution: &str) -> Result<Execution, ClientError> {
-        read(self.ask(Method::DELETE, &format!("/api/executions/{execution}"), NOTHING).await?).await
+        read_json(self.request(Method::DELETE, &format!("/api/executions/{execution}"), NO_BODY).await?).await
     }
 
-    /// Ends it without waiting for its end.
+    /// Cancels an execution without waiting for its end.
     pub async fn begin_cancel(&self, execution: &str) -> Result<Execution, ClientError> {
         let path = format!("/api/executions/{execution}?wait=0");
-        read(self.ask(Method::DELETE, &path, NOTHING).await?).await
+        read_json(self.request(Method::DELETE, &path, NO_BODY).await?).await
     }
 
-    pub async fn feed(&self, execution: &str, request: &StdinRequest) -> Result<StdinAnswer, ClientError> {
+    pub async fn write_stdin(
+        &self,
+        execution: &str,
+        request: &StdinRequest,
+    ) -> Result<StdinAnswer, ClientError> {
         let path = format!("/api/executions/{execution}/stdin");
-        read(self.ask(Method::POST, &path, Some(request)).await?).await
+        read_json(self.request(Method::POST, &path, Some(request)).await?).await
     }
 
     pub async fn tokens(&self) -> Result<Vec<Token>, ClientError> {
-        self.all("/api/tokens", "").await
+        self.read_all_pages("/api/tokens", "").await
     }
 
-    pub async fn create_token(&self, asked: &NewToken) -> Result<TokenCreated, ClientError> {
-        read(self.ask(Method::POST, "/api/tokens", Some(asked)).await?).await
+    pub async fn create_token(&self, request: &NewToken) -> Result<TokenCreated, ClientError> {
+        read_json(self.request(Method::POST, "/api/tokens", Some(request)).await?).await
     }
 
     pub async fn revoke_token(&self, id: &str) -> Result<Token, ClientError> {
-        read(self.ask(Method::DELETE, &format!("/api/tokens/{id}"), NOTHING).await?).await
+        read_json(self.request(Method::DELETE, &format!("/api/tokens/{id}"), NO_BODY).await?).await
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.send(method, path, body, JSON).await
+        self.request_accepting(method, path, body, JSON).await
     }
 
-    /// An answer that is a refusal comes back as the error that it is.
-    pub(crate) async fn send(
+    /// Sends a JSON body. A status other than 2xx is returned as [`ClientError::Refused`].
+    pub(crate) async fn request_accepting(
         &self,
         method: Method,
         path: &str,
@@ -226,12 +246,12 @@ impl Client {
         accept: &str,
     ) -> Result<Response<Incoming>, ClientError> {
         let written = body.map(serde_json::to_vec).transpose();
-        let written = written.map_err(|error| ClientError::Ask(error.into()))?.unwrap_or_default();
-        self.carry(method, path, whole(written), JSON, accept).await
+        let written = written.map_err(|error| ClientError::Request(error.into()))?.unwrap_or_default();
+        self.request_with_content(method, path, full_content(written), JSON, accept).await
     }
 
-    /// With content that may be larger than memory.
-    pub(crate) async fn carry(
+    /// Sends a streamed body, which may be larger than memory.
+    pub(crate) async fn request_with_content(
         &self,
         method: Method,
         path: &str,
@@ -246,27 +266,27 @@ impl Client {
             .header(CONTENT_TYPE, kind)
             .header(ACCEPT, accept)
             .body(content)
-            .map_err(|error| ClientError::Ask(error.into()))?;
+            .map_err(|error| ClientError::Request(error.into()))?;
         let response =
-            self.connections.request(request).await.map_err(|error| ClientError::Ask(error.into()))?;
-        if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
+            self.connections.request(request).await.map_err(|error| ClientError::Request(error.into()))?;
+        if response.status().is_success() { Ok(response) } else { Err(read_refusal(response).await) }
     }
 }
 
-/// As a value in a query.
+/// Percent-encodes a value of a query string.
 #[must_use]
-pub fn encoded(text: &str) -> String {
-    spelled(text.as_bytes(), b"-._~")
+pub fn encode_query_value(text: &str) -> String {
+    percent_encode(text.as_bytes(), b"-._~")
 }
 
-/// Each byte that is neither a letter, a digit nor plain is spelled out.
-pub(crate) fn spelled(bytes: &[u8], plain: &[u8]) -> String {
+/// Percent-encodes each byte that is neither alphanumeric nor in `plain`.
+pub(crate) fn percent_encode(bytes: &[u8], plain: &[u8]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
     let spell = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     bytes.iter().copied().map(spell).collect()
 }
 
-pub(crate) fn whole(bytes: Vec<u8>) -> Content {
+pub(crate) fn full_content(bytes: Vec<u8>) -> Content {
     Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -274,30 +294,30 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const BYTES: &str = "application/octet-stream";
 pub(crate) const EVENTS: &str = "text/event-stream";
 
-/// Accepted is what goes on by itself.
-pub(crate) async fn answered<Done: DeserializeOwned, Pending: DeserializeOwned>(
+/// Status 202 means that the server is still at work.
+pub(crate) async fn read_completion<Done: DeserializeOwned, Pending: DeserializeOwned>(
     response: Response<Incoming>,
-) -> Result<Answered<Done, Pending>, ClientError> {
+) -> Result<Completion<Done, Pending>, ClientError> {
     if response.status() == hyper::StatusCode::ACCEPTED {
-        return read(response).await.map(Answered::Pending);
+        return read_json(response).await.map(Completion::Pending);
     }
-    read(response).await.map(Answered::Done)
+    read_json(response).await.map(Completion::Done)
 }
 
-pub(crate) async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
+pub(crate) async fn read_json<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let body = response.into_body().collect().await;
-    let body = body.map_err(|error| ClientError::BrokeOff(error.into()))?.to_bytes();
-    serde_json::from_slice(&body).map_err(|error| ClientError::Misunderstood(error.into()))
+    let body = body.map_err(|error| ClientError::Interrupted(error.into()))?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| ClientError::Decode(error.into()))
 }
 
-/// Also of whoever sits in between and knows nothing of our errors.
-async fn refusal(response: Response<Incoming>) -> ClientError {
+/// Reads an error answer. A proxy's error page has no JSON body; its status is reported instead.
+async fn read_refusal(response: Response<Incoming>) -> ClientError {
     let status = response.status();
-    let detail = match read::<ErrorBody>(response).await {
+    let detail = match read_json::<ErrorBody>(response).await {
         Ok(body) => body.error,
         Err(_) => ErrorDetail {
             code: ErrorCode::Unavailable,
-            message: format!("the answer was {status}"),
+            message: format!("the server or a proxy answered {status}"),
             details: serde_json::Map::new(),
             retry_after_ms: None,
         },
@@ -307,10 +327,10 @@ async fn refusal(response: Response<Incoming>) -> ClientError {
 
 #[cfg(test)]
 mod tests {
-    use super::encoded;
+    use super::encode_query_value;
 
     #[test]
-    fn what_would_end_a_value_is_spelled_out() {
-        assert_eq!(encoded("team=red & blue/ü"), "team%3Dred%20%26%20blue%2F%C3%BC");
+    fn reserved_characters_in_a_query_value_are_percent_encoded() {
+        assert_eq!(encode_query_value("team=red & blue/ü"), "team%3Dred%20%26%20blue%2F%C3%BC");
     }
 }

@@ -1,24 +1,24 @@
-//! What can go wrong between here and the server, and what the server says.
+//! Errors of requests: connection, certificate, decoding, and refusals by the server.
 
 use std::path::PathBuf;
 
 use pinfold_api::ErrorDetail;
 
-pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("`{url}` is no address of a server; write http://HOST:PORT or https://HOST:PORT")]
+    #[error("`{url}` is not a server address; use http://HOST:PORT or https://HOST:PORT")]
     BadUrl { url: String },
-    #[error("could not read the authorities in `{}`; they have to be certificates in PEM", path.display())]
-    Authorities { path: PathBuf, source: Source },
-    #[error("could not ask the server")]
-    Ask(#[source] Source),
-    #[error("the answer broke off")]
-    BrokeOff(#[source] Source),
-    #[error("the answer cannot be understood")]
-    Misunderstood(#[source] Source),
-    /// The server answered, and refused.
+    #[error("could not read certificate authorities from `{}`; PEM certificates are expected", path.display())]
+    Authorities { path: PathBuf, source: BoxedError },
+    #[error("could not send the request to the server")]
+    Request(#[source] BoxedError),
+    #[error("the connection closed before the answer was complete")]
+    Interrupted(#[source] BoxedError),
+    #[error("could not decode the server's answer")]
+    Decode(#[source] BoxedError),
+    /// The server answered with an error.
     #[error("{}", detail.message)]
     Refused { status: u16, detail: Box<ErrorDetail> },
 }

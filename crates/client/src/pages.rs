@@ -1,28 +1,28 @@
-//! Lists that come in pages, read to their end.
+//! Paged lists, read to the end by following the cursor header.
 
 use hyper::Method;
 use pinfold_api::NEXT_CURSOR;
 use serde::de::DeserializeOwned;
 
-use crate::client::{NOTHING, encoded, read};
+use crate::client::{NO_BODY, encode_query_value, read_json};
 use crate::{Client, ClientError};
 
 impl Client {
-    /// Every entry of the list at a path, of those that `query` asks for.
-    pub(crate) async fn all<T: DeserializeOwned>(
+    /// Reads every entry of the list at `path` that matches `query`.
+    pub(crate) async fn read_all_pages<T: DeserializeOwned>(
         &self,
         path: &str,
         query: &str,
     ) -> Result<Vec<T>, ClientError> {
         let (mut all, mut from) = (Vec::new(), String::new());
         loop {
-            let asked: Vec<_> = [from.as_str(), query].into_iter().filter(|it| !it.is_empty()).collect();
-            let mark = if asked.is_empty() { "" } else { "?" };
-            let page = format!("{path}{mark}{}", asked.join("&"));
-            let response = self.ask(Method::GET, &page, NOTHING).await?;
+            let parameters: Vec<_> = [from.as_str(), query].into_iter().filter(|it| !it.is_empty()).collect();
+            let separator = if parameters.is_empty() { "" } else { "?" };
+            let page = format!("{path}{separator}{}", parameters.join("&"));
+            let response = self.request(Method::GET, &page, NO_BODY).await?;
             let next = response.headers().get(NEXT_CURSOR).and_then(|next| next.to_str().ok());
-            let next = next.map(|next| format!("cursor={}", encoded(next)));
-            all.extend(read::<Vec<T>>(response).await?);
+            let next = next.map(|next| format!("cursor={}", encode_query_value(next)));
+            all.extend(read_json::<Vec<T>>(response).await?);
             match next {
                 Some(next) => from = next,
                 None => return Ok(all),
@@ -40,29 +40,29 @@ mod tests {
 
     use super::*;
 
-    /// A server with a list of two pages, and what it is asked for.
+    /// A server with a list of two pages. The receiver gets each request line.
     fn server_of(first: &'static str, second: &'static str) -> (Client, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()), "").unwrap();
         let next = format!("{NEXT_CURSOR}: a b\r\n");
-        let (tell, asked) = channel();
+        let (sender, requests) = channel();
         thread::spawn(move || {
             for (header, page) in [(next.as_str(), first), ("", second)] {
                 let (connection, _) = listener.accept().unwrap();
-                tell.send(request_on(&connection)).unwrap();
+                sender.send(read_request_line(&connection)).unwrap();
                 answer(&connection, header, page);
             }
         });
-        (client, asked)
+        (client, requests)
     }
 
-    /// The first line of its head, which is read to its end.
-    fn request_on(connection: &TcpStream) -> String {
+    /// Reads the request head and returns its first line.
+    fn read_request_line(connection: &TcpStream) -> String {
         let lines = BufReader::new(connection).lines().map(Result::unwrap);
         lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().swap_remove(0)
     }
 
-    /// And no other one on this connection.
+    /// Answers and closes the connection.
     fn answer(mut connection: &TcpStream, header: &str, page: &str) {
         let length = format!("content-length: {}\r\n", page.len());
         let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n{length}{header}\r\n");
@@ -70,18 +70,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_is_read_to_its_end() {
-        let (client, asked) = server_of(r#"["a", "a b"]"#, r#"["c"]"#);
+    async fn all_pages_of_a_list_are_read() {
+        let (client, requests) = server_of(r#"["a", "a b"]"#, r#"["c"]"#);
 
-        let all: Vec<String> = client.all("/list", "status=all").await.unwrap();
+        let all: Vec<String> = client.read_all_pages("/list", "status=all").await.unwrap();
 
         assert_eq!(all, ["a", "a b", "c"]);
         let both = ["GET /list?status=all HTTP/1.1", "GET /list?cursor=a%20b&status=all HTTP/1.1"];
-        assert_eq!(asked.try_iter().collect::<Vec<_>>(), both);
+        assert_eq!(requests.try_iter().collect::<Vec<_>>(), both);
     }
 
     #[tokio::test]
-    async fn no_list_ends_with_its_first_page() {
+    async fn every_list_method_reads_past_the_first_page() {
         let (client, sandboxes) = server_of("[]", "[]");
         client.list("").await.unwrap();
         let (client, executions) = server_of("[]", "[]");
@@ -91,14 +91,14 @@ mod tests {
         let (client, images) = server_of("[]", "[]");
         client.images().await.unwrap();
 
-        for (asked, path) in [
+        for (requests, path) in [
             (sandboxes, "/api/sandbox/list"),
             (executions, "/api/sandbox/sbx_1/executions"),
             (tokens, "/api/tokens"),
             (images, "/api/images"),
         ] {
             let both = [format!("GET {path} HTTP/1.1"), format!("GET {path}?cursor=a%20b HTTP/1.1")];
-            assert_eq!(asked.try_iter().collect::<Vec<_>>(), both);
+            assert_eq!(requests.try_iter().collect::<Vec<_>>(), both);
         }
     }
 }

@@ -1,46 +1,46 @@
-//! Waiting for room: under an id of one's own, so that the place can be looked at meanwhile.
+//! The admission queue. The client chooses the queue id, so that it can read its position while it waits.
 
 use hyper::Method;
-use pinfold_api::{CreatePending, CreateSandbox, QueuePlace, RunRequest, Sandbox};
+use pinfold_api::{CreatePending, CreateSandbox, QueueEntry, RunRequest, Sandbox};
 
-use crate::client::{EVENTS, NOTHING, answered, read};
-use crate::{Answered, Client, ClientError, Events};
+use crate::client::{EVENTS, NO_BODY, read_completion, read_json};
+use crate::{Client, ClientError, Completion, Events};
 
 impl Client {
-    /// Makes a sandbox, waits so long for room and then so long until it is ready.
-    pub async fn create_in_turn(
+    /// Creates a sandbox: waits up to `queue_ms` for capacity, then up to `wait_s` seconds until it is ready.
+    pub async fn create_queued(
         &self,
-        wish: &CreateSandbox,
+        request: &CreateSandbox,
         wait_s: u64,
-        (ticket, queue_ms): (&str, u64),
-    ) -> Result<Answered<Sandbox, CreatePending>, ClientError> {
-        let path = format!("/api/sandbox?wait={wait_s}&queue={queue_ms}ms&ticket={ticket}");
-        answered(self.ask(Method::POST, &path, Some(wish)).await?).await
+        (queue_id, queue_ms): (&str, u64),
+    ) -> Result<Completion<Sandbox, CreatePending>, ClientError> {
+        let path = format!("/api/sandbox?wait={wait_s}&queue={queue_ms}ms&queue_id={queue_id}");
+        read_completion(self.request(Method::POST, &path, Some(request)).await?).await
     }
 
-    /// Runs a command in a sandbox of its own once there is room for it, and follows what it writes.
-    pub async fn run_streamed_in_turn(
+    /// Runs a command in a new sandbox once there is capacity, and streams its output.
+    pub async fn run_streamed_queued(
         &self,
         request: &RunRequest,
-        ticket: &str,
+        queue_id: &str,
         queue_ms: u64,
     ) -> Result<Events, ClientError> {
-        let path = format!("/api/sandbox/run?queue={queue_ms}ms&ticket={ticket}");
-        Events::begin(self.send(Method::POST, &path, Some(request), EVENTS).await?)
+        let path = format!("/api/sandbox/run?queue={queue_ms}ms&queue_id={queue_id}");
+        Events::from_response(self.request_accepting(Method::POST, &path, Some(request), EVENTS).await?)
     }
 
-    /// Who waits for room.
-    pub async fn queue(&self) -> Result<Vec<QueuePlace>, ClientError> {
-        read(self.ask(Method::GET, "/api/sandbox/queue", NOTHING).await?).await
+    /// Lists the queue entries that wait for capacity.
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>, ClientError> {
+        read_json(self.request(Method::GET, "/api/sandbox/queue", NO_BODY).await?).await
     }
 
-    /// One place in the queue, when it waits no more or after so long.
-    pub async fn queue_place(&self, id: &str, wait_s: u64) -> Result<QueuePlace, ClientError> {
+    /// Reads one queue entry, waiting up to `wait_s` seconds until it is admitted or removed.
+    pub async fn queue_entry(&self, id: &str, wait_s: u64) -> Result<QueueEntry, ClientError> {
         let path = format!("/api/sandbox/queue/{id}?wait={wait_s}");
-        read(self.ask(Method::GET, &path, NOTHING).await?).await
+        read_json(self.request(Method::GET, &path, NO_BODY).await?).await
     }
 
-    pub async fn leave_queue(&self, id: &str) -> Result<QueuePlace, ClientError> {
-        read(self.ask(Method::DELETE, &format!("/api/sandbox/queue/{id}"), NOTHING).await?).await
+    pub async fn leave_queue(&self, id: &str) -> Result<QueueEntry, ClientError> {
+        read_json(self.request(Method::DELETE, &format!("/api/sandbox/queue/{id}"), NO_BODY).await?).await
     }
 }

@@ -1,4 +1,4 @@
-//! Content on its way to the server, piece by piece. What is given up half-way never looks as if it were whole.
+//! Streamed uploads. An upload that is dropped half-way fails the request, so that the server never takes it for complete.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,38 +8,38 @@ use hyper::body::{Body, Bytes, Frame};
 use tokio::sync::mpsc;
 
 use crate::client::Content;
-use crate::error::Source;
+use crate::error::BoxedError;
 
-/// Pieces that wait to be sent.
-const AHEAD: usize = 4;
+/// Chunks buffered between the sender and the request.
+const CHUNKS_BUFFERED: usize = 4;
 
-/// What is being sent.
-pub struct Upload(mpsc::Receiver<Piece>);
+/// The receiving half, which becomes the request body.
+pub struct Upload(mpsc::Receiver<Chunk>);
 
-/// Whoever has what is to be sent. Dropped before its end, the request comes to nothing.
-pub struct Uploader(mpsc::Sender<Piece>);
+/// The sending half. Dropping it before [`Uploader::finish`] fails the request.
+pub struct Uploader(mpsc::Sender<Chunk>);
 
-enum Piece {
+enum Chunk {
     Some(Bytes),
     End,
 }
 
-/// Both ends of one upload.
+/// Creates both halves of an upload.
 #[must_use]
 pub fn upload() -> (Uploader, Upload) {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (sender, receiver) = mpsc::channel(CHUNKS_BUFFERED);
     (Uploader(sender), Upload(receiver))
 }
 
 impl Uploader {
-    /// Whether anybody still wants it.
-    pub async fn send(&self, piece: Vec<u8>) -> bool {
-        piece.is_empty() || self.0.send(Piece::Some(piece.into())).await.is_ok()
+    /// Sends one chunk. Returns whether the request still wants more.
+    pub async fn send(&self, chunk: Vec<u8>) -> bool {
+        chunk.is_empty() || self.0.send(Chunk::Some(chunk.into())).await.is_ok()
     }
 
     pub async fn finish(self) {
-        // Who does not want the end has answered already.
-        let _ = self.0.send(Piece::End).await;
+        // An error means that the server has already answered.
+        let _ = self.0.send(Chunk::End).await;
     }
 }
 
@@ -51,16 +51,16 @@ impl Upload {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = Source;
+    type Error = BoxedError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Source>>> {
-        self.0.poll_recv(context).map(|piece| match piece {
-            Some(Piece::Some(bytes)) => Some(Ok(Frame::data(bytes))),
-            Some(Piece::End) => None,
-            None => Some(Err("what was to be sent was given up".into())),
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxedError>>> {
+        self.0.poll_recv(context).map(|chunk| match chunk {
+            Some(Chunk::Some(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(Chunk::End) => None,
+            None => Some(Err("the upload was abandoned before its end".into())),
         })
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_given_up_is_not_taken_for_the_whole() {
+    async fn abandoned_upload_fails_instead_of_looking_complete() {
         let (uploader, upload) = upload();
         let (other, whole) = super::upload();
 

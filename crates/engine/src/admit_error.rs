@@ -1,28 +1,28 @@
-//! Why somebody who asked for a sandbox got none.
+//! Why a create request was not admitted.
 
-use pinfold_lifecycle::{NoRoom, PlaceId};
-use pinfold_store::{CreateError, PlaceEnd, StoreError};
+use pinfold_lifecycle::{HostShortage, QueueId};
+use pinfold_store::{CreateError, QueueOutcome, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     #[error(transparent)]
     Create(#[from] CreateError),
     #[error("the host has no room for another sandbox")]
-    NoRoom(#[source] NoRoom),
-    #[error("the id {id} of a place in the queue was used before")]
-    PlaceExists { id: PlaceId },
-    #[error("nobody was let in after {} ms in the queue", .0.waited_ms)]
-    Waited(NotAdmitted),
+    NoRoom(#[source] HostShortage),
+    #[error("queue id {id} is already in use")]
+    QueueIdExists { id: QueueId },
+    #[error("queue timeout after {} ms", .0.waited_ms)]
+    Waited(QueueWaitEnded),
 }
 
-/// Somebody who waited in vain.
+/// The end of a queue wait without admission.
 #[derive(Debug)]
-pub struct NotAdmitted {
-    pub end: PlaceEnd,
+pub struct QueueWaitEnded {
+    pub end: QueueOutcome,
     pub waited_ms: u64,
-    /// The last one that it was told. None: it was over before that.
+    /// The last known position. None: the wait ended before the queue was read.
     pub position: Option<u64>,
-    /// What it waited for.
+    /// The shortage that kept the request waiting.
     pub why: Box<AdmitError>,
 }
 
@@ -33,8 +33,8 @@ impl From<StoreError> for AdmitError {
 }
 
 impl AdmitError {
-    /// Whether there may be room later.
-    pub(crate) fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::NoRoom(_) | Self::Create(CreateError::Scarce(_)))
+    /// Whether the same request may succeed later, when room is freed.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(self, Self::NoRoom(_) | Self::Create(CreateError::AdmissionRefused(_)))
     }
 }

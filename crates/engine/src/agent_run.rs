@@ -1,56 +1,61 @@
-//! One command in a sandbox of its own, tried again where that can help: queue, provision, execute, track, clean up.
-//! Nothing of it is in this process's memory: after a crash the next engine goes on, and whoever asks is told.
+//! An agent run: one command in its own sandbox, retried by policy (queue, provision, execute, track, clean
+//! up). All state is in the store, so after a crash the next engine continues the run.
 
 use pinfold_lifecycle::{
-    Attempt, Cause, ExecutionId, Life, Outcome, Policy, Receipt, SandboxId, Timestamp, Used,
+    Attempt, Cause, ExecutionId, Life, Outcome, Policy, Receipt, ResourceUsage, SandboxId, Timestamp,
 };
 
-use crate::{CreateAsk, Engine, RunAsk, RunError, WaitError, Waited};
+use crate::{CreateRequest, Engine, RunError, RunRequest, WaitError, WaitOutcome};
 
-/// What has become of a run so far.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRun {
-    /// None: it has none yet. It is written once.
+    /// None: the run has not ended. Written once.
     pub outcome: Option<Outcome>,
-    /// Every try, in order: its generation, when its process started, how it ended, and the proof that its body is gone.
-    /// The last one goes on, or waits for its start, as long as there is no outcome.
+    /// All attempts in order, each with its generation, start, outcome and the receipt of its instance. Without
+    /// an outcome the last attempt is running or waiting to start.
     pub attempts: Vec<Attempt>,
-    /// Why the sandbox has ended. None: its last body is not proven gone.
+    /// Why the sandbox ended. None: its last instance is not proven gone.
     pub cause: Option<Cause>,
-    /// The proof that the last body is gone.
+    /// Proof that the last instance is gone.
     pub receipt: Option<Box<Receipt>>,
-    /// By all tries together, as far as it was counted.
-    pub used: Used,
+    /// Summed over all attempts, as far as measured.
+    pub used: ResourceUsage,
 }
 
 impl Engine {
-    /// Asks for a run, in one transaction. Its sandbox ends with it, and is tried as its policy's `recovery` says; where
-    /// that says nothing, three times. Its maximum life is that of all tries together.
+    /// Starts a run in one transaction. The sandbox ends with the run. Attempts follow the policy's `recovery`
+    /// (default: three). The maximum life covers all attempts together.
     ///
-    /// The output of all tries is one, in order: that of a later try goes on where the earlier one broke off.
-    pub async fn run_agent(&self, ask: CreateAsk, run: RunAsk) -> Result<(SandboxId, ExecutionId), RunError> {
-        let recovery = Some(ask.policy.recovery.unwrap_or_default());
-        let policy = Policy { one_shot: true, recovery, ..ask.policy };
-        self.create_and_execute(CreateAsk { policy, ..ask }, run).await
+    /// The output of all attempts is one stream: a later attempt continues where the previous one broke off.
+    pub async fn run_agent(
+        &self,
+        request: CreateRequest,
+        run: RunRequest,
+    ) -> Result<(SandboxId, ExecutionId), RunError> {
+        let recovery = Some(request.policy.recovery.unwrap_or_default());
+        let policy = Policy { one_shot: true, recovery, ..request.policy };
+        self.create_and_execute(CreateRequest { policy, ..request }, run).await
     }
 
-    /// Waits until a run has its outcome and its last body is proven gone, or until the deadline.
+    /// Waits until the run has its outcome and its last instance is proven gone, or until the deadline.
     pub async fn wait_agent_run(
         &self,
         sandbox: SandboxId,
         execution: ExecutionId,
         until: Timestamp,
-    ) -> Result<Waited<AgentRun>, WaitError> {
+    ) -> Result<WaitOutcome<AgentRun>, WaitError> {
         let settled = self.inner.wait_for(sandbox, until, |stored| stored.sandbox.is_settled().then_some(()));
         match settled.await? {
-            Waited::Met(()) => Ok(Waited::Met(self.agent_run(sandbox, execution).await?)),
-            Waited::DeadlinePassed => Ok(Waited::DeadlinePassed),
+            WaitOutcome::Met(()) => Ok(WaitOutcome::Met(self.agent_run(sandbox, execution).await?)),
+            WaitOutcome::DeadlinePassed => Ok(WaitOutcome::DeadlinePassed),
         }
     }
 
-    /// A run as it stands.
+    /// Reads the current state of a run.
     pub async fn agent_run(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<AgentRun, WaitError> {
-        // The sandbox first: what ends in between is then told with less proof than there is, not with more.
+        // Read the sandbox first: if the run ends between the two reads, the answer lacks a proof instead of
+        // claiming one too many.
         let stored = self.inner.readable(sandbox).await?;
         let execution = self.inner.store.execution(execution).await?;
         let execution =
@@ -69,9 +74,9 @@ impl Engine {
     }
 }
 
-fn used_by(attempts: &[Attempt]) -> Used {
+fn used_by(attempts: &[Attempt]) -> ResourceUsage {
     let counted = attempts.iter().filter_map(|attempt| attempt.receipt.as_ref()?.used);
-    counted.fold(Used::default(), |all, one| Used {
+    counted.fold(ResourceUsage::default(), |all, one| ResourceUsage {
         cpu_ms: sum(all.cpu_ms, one.cpu_ms),
         memory_peak_bytes: all.memory_peak_bytes.max(one.memory_peak_bytes),
         io_read_bytes: sum(all.io_read_bytes, one.io_read_bytes),

@@ -1,4 +1,4 @@
-//! The one place where state changes: load, decide, commit, and only then act.
+//! The only place where state changes: load the row, decide with the lifecycle, commit, and only then act.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,34 +8,34 @@ use pinfold_lifecycle::{
     quarantine_unreadable, request, step,
 };
 use pinfold_store::{
-    Change, CommitError, CreateError, Created, NewExecution, NewSandbox, Row, StoreError, Stored, Unreadable,
-    Version,
+    Change, CommitError, CreateError, Created, NewExecution, NewSandbox, Row, StoreError, StoredSandbox,
+    UnreadableRow, Version,
 };
 
 use crate::WaitError;
 use crate::engine::Inner;
-use crate::questions::Answer;
-use crate::remark::{Remark, remark};
+use crate::log_message::{LogMessage, log_message};
+use crate::prefetch::CallResult;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    Ask(Request),
+    Request(Request),
     Fact(Event),
-    /// A fact of that moment, and the answer to the question that it raises, if it came at once.
-    Raised {
+    /// An event at the given time, with the result of the prefetched call if it arrived in time.
+    Prefetched {
         fact: Event,
         at: Timestamp,
-        answer: Option<Answer>,
+        result: Option<CallResult>,
     },
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("there is no such sandbox")]
+    #[error("no such sandbox")]
     Missing,
     #[error(transparent)]
     Refused(#[from] Refusal),
-    #[error("the sandbox changes too fast to keep up; try again")]
+    #[error("too many concurrent changes to this sandbox; try again")]
     Contended,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -43,38 +43,39 @@ pub enum ApplyError {
     Wait(#[from] WaitError),
 }
 
-/// A conflict means that somebody else got on, so this many in a row are not bad luck any more.
-const CONFLICTS: usize = 100;
+/// Commits that may conflict in a row before `apply` gives up. Each conflict means another writer succeeded.
+const MAX_CONFLICTS: usize = 100;
 
 impl Inner {
-    /// Feeds a wish or a fact to the lifecycle and makes the outcome durable, then sets about what follows.
+    /// Applies a request or an event to the lifecycle, commits the result, then starts the effects.
     pub(crate) async fn apply(
         self: Arc<Self>,
         id: SandboxId,
         input: Input,
         commands: Vec<NewExecution>,
     ) -> Result<(), ApplyError> {
-        let known = self.known.get(id);
-        self.apply_to(known, id, input, commands).await
+        let cached = self.row_cache.get(id);
+        self.apply_to(cached, id, input, commands).await
     }
 
-    /// The same, with the row as it was a moment ago, if that is known.
+    /// Like `apply`, starting from a cached row if there is one.
     pub(crate) async fn apply_to(
         self: Arc<Self>,
-        known: Option<Stored>,
+        cached: Option<StoredSandbox>,
         id: SandboxId,
         input: Input,
         commands: Vec<NewExecution>,
     ) -> Result<(), ApplyError> {
-        if let Some(known) = known {
-            // That nothing is to be done, or nothing can be, is for a row to say that was read.
-            if let Ok(Some(transition)) = self.decide(&known, input.clone())
-                && self.clone().commit(transition, &known, commands.clone()).await?
+        if let Some(cached) = cached {
+            // Only a row read from the store may decide that nothing is to be done or that a request is
+            // refused.
+            if let Ok(Some(transition)) = self.decide(&cached, input.clone())
+                && self.clone().commit(transition, &cached, commands.clone()).await?
             {
                 return Ok(());
             }
         }
-        for _ in 0..CONFLICTS {
+        for _ in 0..MAX_CONFLICTS {
             match self.store.load(id).await? {
                 None => return Err(ApplyError::Missing),
                 Some(Row::Unreadable(row)) => self.clone().quarantine(row).await?,
@@ -91,29 +92,29 @@ impl Inner {
         Err(ApplyError::Contended)
     }
 
-    /// None: it changes nothing.
-    pub(crate) fn decide(&self, stored: &Stored, input: Input) -> Result<Option<Transition>, Refusal> {
-        let transition = self.turn(stored, input)?;
+    /// None: the input changes nothing.
+    pub(crate) fn decide(&self, stored: &StoredSandbox, input: Input) -> Result<Option<Transition>, Refusal> {
+        let transition = self.transition(stored, input)?;
         let changes = transition.sandbox != stored.sandbox || !transition.records.is_empty();
         Ok(changes.then_some(transition))
     }
 
-    fn turn(&self, stored: &Stored, input: Input) -> Result<Transition, Refusal> {
+    fn transition(&self, stored: &StoredSandbox, input: Input) -> Result<Transition, Refusal> {
         let ctx = self.context(&stored.policy);
         match input {
-            Input::Ask(wish) => request(&stored.sandbox, wish, ctx),
+            Input::Request(wanted) => request(&stored.sandbox, wanted, ctx),
             Input::Fact(event) => Ok(step(&stored.sandbox, event, ctx)),
-            Input::Raised { fact, at, answer } => {
+            Input::Prefetched { fact, at, result } => {
                 let then = Context { now: at.min(ctx.now), ..ctx };
-                let raised = step(&stored.sandbox, fact, then);
-                // None: it did not come yet, or nobody wants to know any more.
-                let answer = answer.and_then(|answer| answer.event_for(&raised.effects));
-                Ok(match answer {
+                let first = step(&stored.sandbox, fact, then);
+                // None: the result is not there yet, or no effect needs it any more.
+                let result = result.and_then(|result| result.event_for(&first.effects));
+                Ok(match result {
                     Some(event) => {
-                        let answered = step(&raised.sandbox, event, ctx);
-                        raised.then(answered)
+                        let answered = step(&first.sandbox, event, ctx);
+                        first.then(answered)
                     }
-                    None => raised,
+                    None => first,
                 })
             }
         }
@@ -123,11 +124,11 @@ impl Inner {
         Context { now: self.clock.now(), node: self.node, policy }
     }
 
-    /// Whether it is done. If not, somebody was quicker, or what became of it must be read again.
+    /// Commits a transition. False: another writer was first and the row must be read again.
     async fn commit(
         self: Arc<Self>,
         transition: Transition,
-        before: &Stored,
+        before: &StoredSandbox,
         commands: Vec<NewExecution>,
     ) -> Result<bool, StoreError> {
         let change =
@@ -135,25 +136,25 @@ impl Inner {
         let written = match self.store.commit(change).await {
             Ok(version) => {
                 let (spec, policy) = (before.spec.clone(), before.policy.clone());
-                let stored = Stored { sandbox: transition.sandbox.clone(), spec, policy, version };
-                self.known.wrote(stored, commands);
+                let stored = StoredSandbox { sandbox: transition.sandbox.clone(), spec, policy, version };
+                self.row_cache.insert(stored, commands);
                 true
             }
             Err(CommitError::Conflict { .. } | CommitError::Missing) => false,
-            Err(CommitError::Store(StoreError::Unclear { .. })) => {
+            Err(CommitError::Store(StoreError::OutcomeUnknown { .. })) => {
                 self.was_written(&transition, before.version).await?
             }
             Err(CommitError::Store(error)) => return Err(error),
         };
         if written {
-            self.follow(transition);
+            self.after_commit(transition);
         }
         Ok(written)
     }
 
-    /// Reads again what became of a commit with an unclear outcome. Asking anew would not do: a wish that was
-    /// granted is refused the second time. Where somebody has built on it since, this cannot tell, and the
-    /// sweep finds the work it asked of this node.
+    /// Reads the row again after a commit with unknown outcome. Requesting again would not do: a granted
+    /// request is refused the second time. If another writer has built on the commit since, this answers false,
+    /// and the heartbeat resumes the effects committed for this node.
     async fn was_written(&self, transition: &Transition, before: Version) -> Result<bool, StoreError> {
         match self.store.load(transition.sandbox.id).await? {
             Some(Row::Readable(stored)) => {
@@ -164,17 +165,18 @@ impl Inner {
         }
     }
 
-    async fn quarantine(self: Arc<Self>, row: Unreadable) -> Result<(), StoreError> {
+    async fn quarantine(self: Arc<Self>, row: UnreadableRow) -> Result<(), StoreError> {
         let (spec, policy) = (Arc::default(), Arc::new(Policy::default()));
         let transition = quarantine_unreadable(row.id, row.generation, row.why, self.context(&policy));
-        let before = Stored { sandbox: transition.sandbox.clone(), spec, policy, version: row.version };
+        let before =
+            StoredSandbox { sandbox: transition.sandbox.clone(), spec, policy, version: row.version };
         self.clone().commit(transition, &before, Vec::new()).await?;
-        // What its spec says could be read may differ from what was put in its place here.
-        self.known.forget(row.id);
+        // The stored spec may differ from the default that was put in its place here.
+        self.row_cache.forget(row.id);
         Ok(())
     }
 
-    /// Writes a new sandbox, and begins its launch or its stop.
+    /// Inserts a new sandbox and starts its first effects.
     pub(crate) async fn insert(
         self: &Arc<Self>,
         new: NewSandbox,
@@ -184,101 +186,102 @@ impl Inner {
         let commands = new.commands.clone();
         let created = match self.store.create(new, limits).await {
             Ok(Created::New(version)) => {
-                let stored = Stored { sandbox: transition.sandbox.clone(), spec, policy, version };
-                self.known.wrote(stored, commands);
+                let stored = StoredSandbox { sandbox: transition.sandbox.clone(), spec, policy, version };
+                self.row_cache.insert(stored, commands);
                 Created::New(version)
             }
-            // What is read now may be what somebody else has made of it since.
-            Err(CreateError::Store(unclear @ StoreError::Unclear { .. })) => {
+            // The row read now may already include later changes of another process.
+            Err(CreateError::Store(unknown @ StoreError::OutcomeUnknown { .. })) => {
                 match self.store.load(transition.sandbox.id).await? {
                     Some(Row::Readable(stored)) => Created::New(stored.version),
-                    Some(Row::Unreadable(_)) | None => return Err(unclear.into()),
+                    Some(Row::Unreadable(_)) | None => return Err(unknown.into()),
                 }
             }
             other => other?,
         };
         if let Created::New(_) = created {
-            self.clone().follow(transition);
+            self.clone().after_commit(transition);
         }
         Ok(created)
     }
 
-    /// What a commit brings with it. It is durable now, so it may be acted on.
-    pub(crate) fn follow(self: Arc<Self>, transition: Transition) {
+    /// Everything that follows a commit: log lines, obsolete tasks, new effects, timer, notifications. The
+    /// commit is durable, so it may be acted on.
+    pub(crate) fn after_commit(self: Arc<Self>, transition: Transition) {
         let sandbox = &transition.sandbox;
-        if let Some(onlooker) = self.onlooker.get() {
-            onlooker.committed(sandbox, &transition.records);
+        if let Some(observer) = self.observer.get() {
+            observer.committed(sandbox, &transition.records);
         }
         for record in &transition.records {
             let (sandbox_id, node, fact) = (sandbox.id, self.node, &record.fact);
-            match remark(sandbox_id, fact) {
-                Some(Remark::Warning(said)) => tracing::warn!(%sandbox_id, %node, ?fact, "{said}"),
-                Some(Remark::News(said)) => tracing::info!(%sandbox_id, %node, ?fact, "{said}"),
+            match log_message(sandbox_id, fact) {
+                Some(LogMessage::Warning(text)) => tracing::warn!(%sandbox_id, %node, ?fact, "{text}"),
+                Some(LogMessage::Info(text)) => tracing::info!(%sandbox_id, %node, ?fact, "{text}"),
                 None => tracing::info!(%sandbox_id, %node, ?fact),
             }
         }
         let wanted = sandbox.effects();
-        self.errands.drop_obsolete(sandbox.id, sandbox.last_ticket, &wanted);
-        self.questions.drop_obsolete(sandbox.id, &wanted);
+        self.effect_tasks.drop_obsolete(sandbox.id, sandbox.last_fence, &wanted);
+        self.prefetches.drop_obsolete(sandbox.id, &wanted);
         for effect in transition.effects {
-            self.set_about(effect);
+            self.spawn_effect(effect);
         }
         if let Some(deadline) = transition.sandbox.next_deadline()
             && deadline.0 < self.armed_for.load(Ordering::Relaxed)
         {
             self.timer.notify_one();
         }
-        self.waiters.ring(transition.sandbox.id);
+        self.changes.notify(transition.sandbox.id);
     }
 
-    /// Does the work in a task of its own and feeds the answer back.
-    pub(crate) fn set_about(self: &Arc<Self>, effect: Effect) {
-        let errand = (effect.sandbox, effect.duty.ticket);
-        self.errands.spawn(errand, self.clone().run_errand(effect));
+    /// Runs an effect in its own task, which applies the result.
+    pub(crate) fn spawn_effect(self: &Arc<Self>, effect: Effect) {
+        let key = (effect.sandbox, effect.pending.fence);
+        self.effect_tasks.spawn(key, self.clone().run_effect(effect));
     }
 
-    /// The same for work that was read. It may have been done since, and a launch that is done again after the proof
-    /// that all is gone leaves a body that no record speaks of. So it is looked at once more when nobody else can
-    /// begin it any more.
+    /// Like `spawn_effect`, for an effect read from the store. It may have completed since it was read, and a
+    /// launch repeated after the proof of absence would leave an instance without a record. So the task reads
+    /// the row once more after it has registered itself.
     pub(crate) fn resume(self: &Arc<Self>, effect: Effect) {
-        let errand = (effect.sandbox, effect.duty.ticket);
+        let key = (effect.sandbox, effect.pending.fence);
         let inner = self.clone();
-        self.errands.spawn(errand, async move {
-            if inner.is_called_for(&effect).await {
-                inner.run_errand(effect).await;
+        self.effect_tasks.spawn(key, async move {
+            if inner.is_still_pending(&effect).await {
+                inner.run_effect(effect).await;
             } else {
-                inner.errands.done(errand);
+                inner.effect_tasks.done(key);
             }
         });
     }
 
-    async fn is_called_for(&self, effect: &Effect) -> bool {
+    async fn is_still_pending(&self, effect: &Effect) -> bool {
         match self.store.load(effect.sandbox).await {
             Ok(Some(Row::Readable(stored))) => stored.sandbox.effects().contains(effect),
-            // Whoever can read it later finds it again.
+            // A later heartbeat finds the effect again.
             Ok(Some(Row::Unreadable(_)) | None) | Err(_) => false,
         }
     }
 
-    async fn run_errand(self: Arc<Self>, effect: Effect) {
-        let errand = (effect.sandbox, effect.duty.ticket);
+    async fn run_effect(self: Arc<Self>, effect: Effect) {
+        let key = (effect.sandbox, effect.pending.fence);
         if let Some(input) = self.clone().perform(&effect).await
-            && self.errands.may_answer(errand)
+            && self.effect_tasks.may_answer(key)
         {
-            self.clone().deliver(effect.sandbox, input).await;
+            self.clone().apply_with_retry(effect.sandbox, input).await;
         }
-        self.errands.done(errand);
+        self.effect_tasks.done(key);
     }
 
-    /// Feeds a fact in. A store that fails for now is tried again: the fact stays true.
-    pub(crate) async fn deliver(self: Arc<Self>, id: SandboxId, input: Input) {
+    /// Applies an event, retrying while the store fails: the event stays true.
+    pub(crate) async fn apply_with_retry(self: Arc<Self>, id: SandboxId, input: Input) {
         let mut wait_ms = 50;
         loop {
             match self.clone().apply(id, input.clone(), Vec::new()).await {
                 Ok(()) => return,
-                Err(ApplyError::Missing) => return self.questions.drop_obsolete(id, &[]),
+                Err(ApplyError::Missing) => return self.prefetches.drop_obsolete(id, &[]),
                 Err(error) => {
-                    tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "an answer waits");
+                    tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "commit of an effect's result failed, retrying");
                 }
             }
             self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;

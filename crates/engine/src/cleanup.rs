@@ -1,29 +1,33 @@
-//! Ends what is stuck, in layers that do not rely on each other: by what is recorded, by what an old body answers, by
-//! what runs short, and by comparing records with bodies. `cleanup/turns.rs` runs them at their times,
-//! `cleanup/sweep.rs` and `cleanup/pressure.rs` find, `cleanup/ending.rs` ends, `cleanup/report.rs` tells whoever asked
-//! and `cleanup/witness.rs` whoever counts.
+//! Cleanup: ends stuck sandboxes, in independent layers (recorded state, probe of old instances, resource
+//! pressure, reconciliation, emergency).
+//!
+//! `scheduled_runs.rs` runs the layers on their schedules; `sweep.rs` and `pressure.rs` find sandboxes;
+//! `ending.rs` ends them; `report.rs` is the result; `observer.rs` passes it to metrics.
 
 mod activity;
 mod ending;
+mod observer;
 mod pressure;
 mod report;
+mod scheduled_runs;
 mod sweep;
-mod turns;
-mod witness;
 
 use std::sync::Arc;
 
 use pinfold_lifecycle::{CleanupRules, Threshold, Timestamp};
-use pinfold_store::{CameTo, Chores, Figures, NewRun, StoreError};
+use pinfold_store::{JobSchedule, RunOutcome, RunReport, StoreError, UnscheduledRun};
 
 use crate::engine::{Engine, Inner};
-use crate::{Reconcile, ReconcileError, Schedule};
+use crate::{ReconcileError, ReconcileMode, Schedule};
 
-pub use report::{CleanupReport, Ended, Failed, Found, Kept, Layer, Spared, Why};
-pub(crate) use witness::Stand;
-pub use witness::Witness;
+pub use observer::CleanupObserver;
+pub(crate) use observer::ObserverSlot;
+pub use report::{
+    CleanupLayer, CleanupReason, CleanupReport, EndedSandbox, FailedSandbox, FoundSandbox, KeepReason,
+    KeptSandbox,
+};
 
-/// When what is done, and by which measure.
+/// Schedules and thresholds of cleanup.
 #[derive(Debug, Clone)]
 pub struct CleanupConfig {
     pub rules: CleanupRules,
@@ -31,17 +35,18 @@ pub struct CleanupConfig {
     pub by_age: Schedule,
     pub pressure: Schedule,
     pub reconcile: Schedule,
-    /// So many are ended side by side.
+    /// Sandboxes ended concurrently.
     pub batch: usize,
-    /// How long each of them may take.
+    /// Time limit per sandbox.
     pub item_ms: u64,
-    /// From which share on a resource is scarce.
+    /// Utilisation from which a resource counts as scarce.
     pub threshold: Threshold,
-    /// Under pressure, whatever did nothing for so long may go.
+    /// Under pressure, sandboxes idle for this long may be ended.
     pub idle_ms: u64,
-    /// How long processor time is watched where nothing else shows a sign of life.
+    /// CPU sampling time for sandboxes without any other activity.
     pub sample_ms: u64,
-    /// How long an engine sees to deadlines before it takes a turn: most of what seems stuck at its beginning is not.
+    /// Delay after engine start before scheduled runs: most sandboxes that look stuck at start are handled by
+    /// their deadlines.
     pub settle_ms: u64,
 }
 
@@ -64,21 +69,21 @@ impl Default for CleanupConfig {
 }
 
 impl CleanupConfig {
-    /// None: it is only done where somebody asks for it.
-    fn schedule_of(&self, layer: Layer) -> Option<&Schedule> {
+    /// None: the layer runs only on request.
+    fn schedule_of(&self, layer: CleanupLayer) -> Option<&Schedule> {
         match layer {
-            Layer::Scheduled => Some(&self.scheduled),
-            Layer::ByAge => Some(&self.by_age),
-            Layer::Pressure => Some(&self.pressure),
-            Layer::Reconcile => Some(&self.reconcile),
-            Layer::Emergency => None,
+            CleanupLayer::Scheduled => Some(&self.scheduled),
+            CleanupLayer::ByAge => Some(&self.by_age),
+            CleanupLayer::Pressure => Some(&self.pressure),
+            CleanupLayer::Reconcile => Some(&self.reconcile),
+            CleanupLayer::Emergency => None,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// Only say what would be done.
+pub enum CleanupMode {
+    /// Only report what would be done.
     DryRun,
     Act,
 }
@@ -91,118 +96,126 @@ pub enum CleanupError {
     Reconcile(#[from] ReconcileError),
 }
 
-/// Cleans up, at its times and when asked to.
+/// Runs cleanup, on schedule and on request.
 pub struct Cleaner {
     pub(crate) inner: Arc<Inner>,
-    chores: Arc<dyn Chores>,
-    /// Since when this engine sees to deadlines.
+    jobs: Arc<dyn JobSchedule>,
+    /// Start of this engine, since when it enforces deadlines.
     began_at: Timestamp,
 }
 
 impl Engine {
-    /// Sets the layers of cleanup going, each at its own times, for as long as this engine lives.
-    pub fn keep_clean(&self, chores: Arc<dyn Chores>, witness: Option<Arc<dyn Witness>>) -> Arc<Cleaner> {
+    /// Starts the scheduled layers. They run as long as the engine lives.
+    pub fn start_cleanup(
+        &self,
+        jobs: Arc<dyn JobSchedule>,
+        observer: Option<Arc<dyn CleanupObserver>>,
+    ) -> Arc<Cleaner> {
         let inner = self.inner.clone();
         let began_at = inner.clock.now();
-        if let Some(witness) = witness {
-            inner.stand.call(witness);
+        if let Some(observer) = observer {
+            inner.cleanup_observer.set(observer);
         }
-        let cleaner = Arc::new(Cleaner { inner, chores, began_at });
-        for layer in Layer::IN_TURN {
-            self.inner.errands.spawn_loop(cleaner.clone().keep(layer));
+        let cleaner = Arc::new(Cleaner { inner, jobs, began_at });
+        for layer in CleanupLayer::SCHEDULED_LAYERS {
+            self.inner.effect_tasks.spawn_loop(cleaner.clone().keep(layer));
         }
         cleaner
     }
 }
 
 impl Cleaner {
-    /// Does one layer now, because somebody asks for it. That is remembered like a turn of it.
-    pub async fn clean_up(&self, layer: Layer, how: How) -> Result<CleanupReport, CleanupError> {
+    /// Runs one layer now. The run is recorded like a scheduled one.
+    pub async fn clean_up(
+        &self,
+        layer: CleanupLayer,
+        mode: CleanupMode,
+    ) -> Result<CleanupReport, CleanupError> {
         let began_at = self.inner.clock.now();
-        let report = self.run(layer, how).await;
-        if how == How::Act {
-            let run = NewRun {
-                chore: layer.chore().to_owned(),
+        let report = self.run(layer, mode).await;
+        if mode == CleanupMode::Act {
+            let run = UnscheduledRun {
+                job: layer.job_name().to_owned(),
                 node: self.inner.node,
-                began_at,
+                started_at: began_at,
                 ended_at: self.inner.clock.now(),
-                came_to: came_to(&report),
+                outcome: outcome(&report),
             };
-            self.chores.add_run(run).await?;
+            self.jobs.add_run(run).await?;
         }
         report
     }
 
-    /// Always tells in the log what it came to.
-    async fn run(&self, layer: Layer, how: How) -> Result<CleanupReport, CleanupError> {
+    /// Runs a layer and logs its result.
+    async fn run(&self, layer: CleanupLayer, mode: CleanupMode) -> Result<CleanupReport, CleanupError> {
         let began_at = self.inner.clock.now();
-        let mut report = CleanupReport::begin(layer, how, began_at);
+        let mut report = CleanupReport::begin(layer, mode, began_at);
         let done = match layer {
-            Layer::Scheduled | Layer::ByAge => self.end_what_is_stuck(&mut report).await,
-            Layer::Pressure => self.relieve(&mut report).await,
-            Layer::Reconcile => self.reconcile(&mut report).await,
-            Layer::Emergency => self.end_all(&mut report).await,
+            CleanupLayer::Scheduled | CleanupLayer::ByAge => self.end_what_is_stuck(&mut report).await,
+            CleanupLayer::Pressure => self.relieve(&mut report).await,
+            CleanupLayer::Reconcile => self.reconcile(&mut report).await,
+            CleanupLayer::Emergency => self.end_all(&mut report).await,
         };
         let took_ms = self.inner.clock.now().ms_since(began_at);
         report.took_ms = took_ms;
         match &done {
-            Ok(()) => report.tell_end(),
+            Ok(()) => report.log_end(),
             Err(error) => {
-                let told = error as &dyn std::error::Error;
-                tracing::error!(layer = layer.word(), error = told, "Cleanup job failed");
+                let error_chain = error as &dyn std::error::Error;
+                tracing::error!(layer = layer.word(), error = error_chain, "Cleanup job failed");
             }
         }
         let report = done.map(|()| report);
-        if how == How::Act {
-            self.inner.stand.ran(layer, took_ms, &came_to(&report));
+        if mode == CleanupMode::Act {
+            self.inner.cleanup_observer.ran(layer, took_ms, &outcome(&report));
         }
         report
     }
 
     async fn end_what_is_stuck(&self, report: &mut CleanupReport) -> Result<(), CleanupError> {
-        report.tell_beginning();
+        report.log_start();
         self.sweep(report).await?;
-        report.tell_found();
+        report.log_found();
         self.end_found(report).await;
-        if report.layer == Layer::Scheduled {
-            report.pruned = self.inner.prune(report.how).await?;
+        if report.layer == CleanupLayer::Scheduled {
+            report.pruned = self.inner.prune(report.mode).await?;
         }
         Ok(())
     }
 
     async fn end_all(&self, report: &mut CleanupReport) -> Result<(), CleanupError> {
-        report.tell_beginning();
+        report.log_start();
         self.sweep_all(report).await?;
-        report.tell_found();
+        report.log_found();
         self.end_found(report).await;
         Ok(())
     }
 
     async fn reconcile(&self, report: &mut CleanupReport) -> Result<(), CleanupError> {
-        report.tell_beginning();
-        let how = if report.acts() { Reconcile::Repair } else { Reconcile::DryRun };
-        let compared = self.inner.clone().reconcile(how).await?;
-        report.take_in(&compared);
-        report.take_in_disagreements(&self.inner.disagreements(how).await?);
-        report.tell_found();
+        report.log_start();
+        let mode = if report.acts() { ReconcileMode::Repair } else { ReconcileMode::DryRun };
+        let compared = self.inner.clone().reconcile(mode).await?;
+        report.add_reconcile_report(&compared);
+        report.add_status_mismatches(&self.inner.status_mismatches(mode).await?);
+        report.log_found();
         Ok(())
     }
 }
 
-fn came_to(report: &Result<CleanupReport, CleanupError>) -> CameTo {
+fn outcome(report: &Result<CleanupReport, CleanupError>) -> RunOutcome {
     match report {
-        Ok(report) => CameTo::Done(report.figures()),
-        Err(error) => CameTo::Failed { error: told(error), figures: Figures::default() },
+        Ok(report) => RunOutcome::Done(report.run_report()),
+        Err(error) => RunOutcome::Failed { error: error_chain(error), report: RunReport::default() },
     }
 }
 
-/// With its causes.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+/// An error with its chain of causes.
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut error_chain = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        told = format!("{told}: {cause}");
+        error_chain = format!("{error_chain}: {cause}");
         source = cause.source();
     }
-    told
+    error_chain
 }

@@ -1,5 +1,5 @@
-//! The engine's clock. It is set once per boot of the host and then runs on the kernel's own counter, so that
-//! neither a correction of the wall clock nor a restart of the program moves a deadline.
+//! The engine's clock: the wall clock is read once per boot of the host, then the kernel's boot counter is
+//! used. So neither a correction of the wall clock nor a restart of the program moves a deadline.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,15 +16,15 @@ pub trait Clock: Send + Sync + 'static {
     async fn sleep_until(&self, at: Timestamp);
 }
 
-/// The clock that all processes on one data directory share.
+/// The clock shared by all processes on one data directory.
 #[derive(Debug)]
 pub struct HostClock {
-    /// What the wall clock showed when the host's counter stood at zero.
+    /// Wall-clock time at counter zero.
     zero_ms: i64,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("could not {doing} the clock's anchor `{}`", path.display())]
+#[error("could not {doing} the clock anchor file `{}`", path.display())]
 pub struct AnchorError {
     doing: &'static str,
     path: PathBuf,
@@ -32,7 +32,7 @@ pub struct AnchorError {
 }
 
 impl HostClock {
-    /// Takes the anchor that another process of this boot left in the directory, or leaves one.
+    /// Reads the anchor file of this boot, or writes it.
     pub fn anchored(directory: &Path, boot_id: &str) -> Result<Self, AnchorError> {
         let path = directory.join(format!("clock.{boot_id}"));
         let read = || {
@@ -43,7 +43,7 @@ impl HostClock {
             })
         };
         if !path.exists() {
-            leave_anchor(directory, &path).map_err(|source| AnchorError {
+            write_anchor(directory, &path).map_err(|source| AnchorError {
                 doing: "write",
                 path: path.clone(),
                 source,
@@ -58,8 +58,8 @@ impl HostClock {
     }
 }
 
-/// The first of two that try at once wins, and nobody sees half an anchor.
-fn leave_anchor(directory: &Path, path: &Path) -> io::Result<()> {
+/// Writes the anchor atomically. If two processes write at once, the first one wins.
+fn write_anchor(directory: &Path, path: &Path) -> io::Result<()> {
     let zero_ms = wall_ms().saturating_sub(counter_ms());
     let draft = directory.join(format!(".clock.{}", std::process::id()));
     let mut file = fs::File::create(&draft)?;
@@ -73,13 +73,13 @@ fn leave_anchor(directory: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one home of the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "the only read of the wall clock")]
 fn wall_ms() -> i64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Goes on while the host sleeps, and is the same for every process of one boot.
+/// `CLOCK_BOOTTIME`: counts while the host is suspended, and is the same for every process of one boot.
 fn counter_ms() -> i64 {
     let counter = clock_gettime(ClockId::Boottime);
     counter.tv_sec * 1_000 + counter.tv_nsec / 1_000_000

@@ -1,6 +1,6 @@
-//! How the engine itself behaves. What concerns one sandbox is in its policy.
+//! Configuration of the engine. Settings of a single sandbox are in its policy.
 
-use pinfold_lifecycle::{AdmissionLimits, QuotaRules, Reserve};
+use pinfold_lifecycle::{AdmissionLimits, HostReserve, QuotaRules};
 
 use crate::{CleanupConfig, PoolPlan};
 
@@ -8,33 +8,32 @@ use crate::{CleanupConfig, PoolPlan};
 pub struct Config {
     pub admission: AdmissionLimits,
     pub quotas: QuotaRules,
-    /// What stays free on the host itself.
-    pub keep: Reserve,
-    /// How long another process's change may go unnoticed.
+    /// Capacity that must stay free on the host.
+    pub keep: HostReserve,
+    /// How long a change of another process may go unnoticed.
     pub poll_ms: u64,
     pub heartbeat_ms: u64,
-    /// A node on another host whose heartbeat is older counts as dead.
+    /// A node on another host with an older heartbeat counts as dead.
     pub dead_after_ms: u64,
-    /// How long an owner has to enforce its own deadlines before anybody else does.
+    /// How long an owner has to enforce its own deadlines before other nodes do.
     pub owner_slack_ms: u64,
     pub reconcile_every_ms: u64,
-    /// How long records of ended sandboxes are kept, and how long the history is.
+    /// Retention of ended sandboxes' records, and of the history.
     pub keep_records_ms: u64,
     pub keep_history_ms: u64,
-    /// Launches, stops and other calls to the provider at one time.
+    /// Concurrent launches, stops and other calls to the provider.
     pub launches: usize,
     pub stops: usize,
-    pub questions: usize,
-    /// What is done about sandboxes that are stuck, and when.
+    pub instance_calls: usize,
     pub cleanup: CleanupConfig,
-    /// What is kept ready ahead of need. Empty: nothing is.
+    /// Shapes kept in the warm pool. Empty: no pool.
     pub pool: Vec<PoolPlan>,
-    /// A body that nobody was given ends at this age.
+    /// Maximum age of an unclaimed pooled instance.
     pub pool_life_ms: u64,
     pub pool_every_ms: u64,
-    /// Bodies of one plan that are launched at one time.
+    /// Concurrent launches per pool plan.
     pub pool_launches: usize,
-    /// How long a create waits for the pool to make room.
+    /// How long a create request waits for pooled instances to be discarded.
     pub pool_yield_ms: u64,
 }
 
@@ -43,7 +42,7 @@ impl Default for Config {
         Self {
             admission: AdmissionLimits::default(),
             quotas: QuotaRules::default(),
-            keep: Reserve { disk_mb: 512, memory_mb: 64, processes: 256 },
+            keep: HostReserve { disk_mb: 512, memory_mb: 64, processes: 256 },
             poll_ms: 100,
             heartbeat_ms: 2_000,
             dead_after_ms: 10_000,
@@ -53,7 +52,7 @@ impl Default for Config {
             keep_history_ms: 7 * 24 * 3_600_000,
             launches: 16,
             stops: 1_024,
-            questions: 64,
+            instance_calls: 64,
             cleanup: CleanupConfig::default(),
             pool: Vec::new(),
             pool_life_ms: 30 * 60_000,

@@ -1,4 +1,4 @@
-//! The engine as its callers see it: wishes go in, and answers say what is proven.
+//! The engine's public interface: requests go in, and answers report what is proven.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, OnceLock};
@@ -7,37 +7,37 @@ use pinfold_lifecycle::{
     AdmissionLimits, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
     Outcome, Policy, Receipt, Request, SandboxId, Spec, Timestamp,
 };
-use pinfold_provider::{AskBodyError, InstanceId, Provider, Usage};
-use pinfold_store::{Filter, IdempotencyKey, NewExecution, Store, StoreError, Stored};
+use pinfold_provider::{InstanceError, InstanceId, Provider, Usage};
+use pinfold_store::{IdempotencyKey, NewExecution, SandboxFilter, Store, StoreError, StoredSandbox};
 use tokio::sync::Notify;
 
 use crate::apply::Input;
-use crate::claim::{First, Provided, Wanted};
-use crate::cleanup::Stand;
-use crate::errands::Errands;
-use crate::known::Known;
-use crate::lanes::Lanes;
+use crate::change_notifier::{ChangeListener, ChangeNotifier};
+use crate::cleanup::ObserverSlot;
+use crate::concurrency_limits::ConcurrencyLimits;
+use crate::create::{Admitted, FirstExecution, PreparedCreate};
+use crate::effect_tasks::EffectTasks;
+use crate::host_capacity::HostCapacityCache;
 use crate::pool::Pool;
-use crate::questions::Questions;
-use crate::queue::Line;
-use crate::room::Room;
-use crate::waiting::{Listener, Waiters};
+use crate::prefetch::Prefetches;
+use crate::queue::QueueWaiters;
+use crate::row_cache::RowCache;
 use crate::{
-    AdmitError, ApplyError, Census, Clock, Config, Ids, Onlooker, QueueAsk, Reconcile, ReconcileError,
-    ReconcileReport, WaitError, Waited,
+    AdmitError, ApplyError, Clock, Config, Ids, NodeLiveness, Observer, QueueRequest, ReconcileError,
+    ReconcileMode, ReconcileReport, WaitError, WaitOutcome,
 };
 
-/// What an engine works with. Everything it learns of the world comes through these.
+/// What an engine depends on. Everything it learns of the world comes through these.
 #[derive(Clone)]
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub provider: Arc<dyn Provider>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
-    pub census: Arc<dyn Census>,
+    pub liveness: Arc<dyn NodeLiveness>,
 }
 
-/// One node. Dropping it stops its work at once, as a crash would; what it left is in the store.
+/// One node. Dropping it aborts its tasks at once, like a crash; its state stays in the store.
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
 }
@@ -48,39 +48,39 @@ pub(crate) struct Inner {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    pub(crate) census: Arc<dyn Census>,
+    pub(crate) census: Arc<dyn NodeLiveness>,
     pub(crate) config: Config,
-    pub(crate) known: Known,
-    pub(crate) errands: Errands,
-    pub(crate) questions: Questions,
-    pub(crate) lanes: Lanes,
-    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) row_cache: RowCache,
+    pub(crate) effect_tasks: EffectTasks,
+    pub(crate) prefetches: Prefetches,
+    pub(crate) limits: ConcurrencyLimits,
+    pub(crate) changes: Arc<ChangeNotifier>,
     pub(crate) pool: Pool,
-    pub(crate) room: Room,
-    pub(crate) line: Line,
-    pub(crate) onlooker: OnceLock<Arc<dyn Onlooker>>,
-    pub(crate) stand: Stand,
-    /// What the timer sleeps until, and how to wake it for something earlier.
+    pub(crate) room: HostCapacityCache,
+    pub(crate) queue: QueueWaiters,
+    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
+    pub(crate) cleanup_observer: ObserverSlot,
+    /// The time the deadline loop sleeps until, and the notification that wakes it for an earlier one.
     pub(crate) armed_for: AtomicI64,
     pub(crate) timer: Notify,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("could not make this process known to the others")]
-pub struct BeginError(#[from] StoreError);
+#[error("could not register this node")]
+pub struct EngineStartError(#[from] StoreError);
 
 #[derive(Debug, Clone, Default)]
-pub struct CreateAsk {
+pub struct CreateRequest {
     pub spec: Spec,
     pub policy: Policy,
     pub key: Option<IdempotencyKey>,
-    /// Where there is no room, wait for it. None: be refused.
-    pub queue: Option<QueueAsk>,
+    /// Queue the request if there is no room. None: refuse it.
+    pub queue: Option<QueueRequest>,
 }
 
-/// A command for a sandbox that is asked for in the same breath.
+/// The first execution of a sandbox that is created in the same transaction.
 #[derive(Debug, Clone)]
-pub struct RunAsk {
+pub struct RunRequest {
     pub command: Command,
     pub kind: ExecutionKind,
     pub limits: ExecutionLimits,
@@ -94,42 +94,41 @@ pub enum RunError {
     Execute(#[from] ApplyError),
 }
 
-impl From<CreateAsk> for Wanted {
-    fn from(ask: CreateAsk) -> Self {
+impl From<CreateRequest> for PreparedCreate {
+    fn from(request: CreateRequest) -> Self {
         Self {
-            spec: Arc::new(ask.spec),
-            policy: Arc::new(ask.policy),
-            key: ask.key,
-            queue: ask.queue,
+            spec: Arc::new(request.spec),
+            policy: Arc::new(request.policy),
+            key: request.key,
+            queue: request.queue,
             first: None,
         }
     }
 }
 
-/// What a stop has come to so far.
+/// The progress of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
-    /// Proven gone, or attested to be: the receipt tells.
+pub enum StopProgress {
+    /// Proven gone, or attested to be: see the receipt.
     Gone { cause: Cause, receipt: Box<Receipt> },
-    /// Under way; it goes on by itself.
+    /// Not proven gone yet; the stop continues in the background.
     Pending,
 }
 
-/// What becomes of live sandboxes when their engine shuts down. Bodies in its pool, which nobody was given, end in
-/// either case.
+/// What happens to live sandboxes when their engine shuts down. Unclaimed pooled instances end in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExit {
-    /// The next engine takes them over.
+    /// The next engine adopts them.
     Keep,
     Stop,
 }
 
 impl Engine {
-    /// Makes this node known and sets its loops going.
-    pub async fn begin(parts: Parts, config: Config) -> Result<Self, BeginError> {
-        let Parts { store, provider, clock, ids, census } = parts;
+    /// Registers this node and starts its loops.
+    pub async fn start(parts: Parts, config: Config) -> Result<Self, EngineStartError> {
+        let Parts { store, provider, clock, ids, liveness: census } = parts;
         let node = NodeId(ids.fresh(clock.now()));
-        store.beat(census.me(node), clock.now()).await?;
+        store.heartbeat(census.this_node(node), clock.now()).await?;
         let inner = Arc::new(Inner {
             node,
             store,
@@ -137,33 +136,36 @@ impl Engine {
             clock,
             ids,
             census,
-            known: Known::default(),
-            errands: Errands::default(),
-            questions: Questions::default(),
-            lanes: Lanes::new(&config),
-            waiters: Arc::default(),
+            row_cache: RowCache::default(),
+            effect_tasks: EffectTasks::default(),
+            prefetches: Prefetches::default(),
+            limits: ConcurrencyLimits::new(&config),
+            changes: Arc::default(),
             pool: Pool::default(),
-            room: Room::default(),
-            line: Line::default(),
-            onlooker: OnceLock::new(),
-            stand: Stand::default(),
+            room: HostCapacityCache::default(),
+            queue: QueueWaiters::default(),
+            observer: OnceLock::new(),
+            cleanup_observer: ObserverSlot::default(),
             armed_for: AtomicI64::new(i64::MAX),
             timer: Notify::new(),
             config,
         });
-        if let Err(error) = inner.adopt_what_a_restart_left().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "what a restart left waits");
+        if let Err(error) = inner.adopt_after_reboot().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "adopting sandboxes after a reboot failed, retrying with the next heartbeat"
+            );
         }
-        inner.errands.spawn_loop(inner.clone().keep_time());
-        inner.errands.spawn_loop(inner.clone().keep_company());
-        inner.errands.spawn_loop(inner.clone().keep_reconciled());
-        inner.errands.spawn_loop(inner.clone().keep_tidy());
-        inner.errands.spawn_loop(inner.clone().keep_pooled());
-        inner.errands.spawn_loop(inner.clone().keep_queue());
+        inner.effect_tasks.spawn_loop(inner.clone().deadline_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().heartbeat_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().reconcile_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().retention_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().pool_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().queue_loop());
         Ok(Self { inner })
     }
 
-    /// What all sandboxes together may take.
+    /// Limits over all sandboxes together.
     #[must_use]
     pub fn admission(&self) -> &AdmissionLimits {
         &self.inner.config.admission
@@ -174,49 +176,50 @@ impl Engine {
         self.inner.node
     }
 
-    /// Leases a sandbox and begins its launch, or gives out a body that waits in the pool. Admission, quotas, key and
-    /// lease are one transaction.
-    pub async fn create(&self, ask: CreateAsk) -> Result<SandboxId, AdmitError> {
-        match self.inner.provide(&Wanted::from(ask)).await? {
-            Provided::New(id) | Provided::Known(id) => Ok(id),
+    /// Leases a sandbox and starts its launch, or claims a pooled instance. Admission, quotas, key and lease
+    /// are one transaction.
+    pub async fn create(&self, request: CreateRequest) -> Result<SandboxId, AdmitError> {
+        match self.inner.admit_and_create(&PreparedCreate::from(request)).await? {
+            Admitted::New(id) | Admitted::Existing(id) => Ok(id),
         }
     }
 
-    /// Creates a sandbox and asks for an execution in it, in one transaction. Where the key was used before, it is
-    /// that sandbox and its first execution.
+    /// Creates a sandbox and requests an execution in it, in one transaction. If the key was used before,
+    /// returns that sandbox and its first execution.
     pub async fn create_and_execute(
         &self,
-        ask: CreateAsk,
-        run: RunAsk,
+        request: CreateRequest,
+        run: RunRequest,
     ) -> Result<(SandboxId, ExecutionId), RunError> {
-        let RunAsk { command, kind, limits } = run;
+        let RunRequest { command, kind, limits } = run;
         let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
-        let new = NewExecution { id: execution, command: Arc::new(ask.spec.furnish(command.clone())) };
-        let first = First { new, kind, limits: limits.or(ask.spec.execution) };
-        let wanted = Wanted { first: Some(first), ..Wanted::from(ask) };
-        wanted.may_run(self.inner.context(&wanted.policy)).map_err(ApplyError::Refused)?;
-        let known = match self.inner.provide(&wanted).await? {
-            Provided::New(id) => {
-                let_it_begin().await;
+        let new =
+            NewExecution { id: execution, command: Arc::new(request.spec.with_defaults(command.clone())) };
+        let first = FirstExecution { new, kind, limits: limits.or(request.spec.execution) };
+        let prepared = PreparedCreate { first: Some(first), ..PreparedCreate::from(request) };
+        prepared.may_run(self.inner.context(&prepared.policy)).map_err(ApplyError::Refused)?;
+        let existing = match self.inner.admit_and_create(&prepared).await? {
+            Admitted::New(id) => {
+                yield_to_effect_task().await;
                 return Ok((id, execution));
             }
-            Provided::Known(id) => id,
+            Admitted::Existing(id) => id,
         };
-        let executions = self.inner.store.executions(known).await.map_err(ApplyError::Store)?;
+        let executions = self.inner.store.executions(existing).await.map_err(ApplyError::Store)?;
         let first = match executions.first() {
             Some(first) => first.execution.id,
-            None => self.execute(known, command, kind, limits, true).await?,
+            None => self.execute(existing, command, kind, limits, true).await?,
         };
-        Ok((known, first))
+        Ok((existing, first))
     }
 
-    /// Waits until the sandbox passed its probes, or has ended, or the deadline is there.
+    /// Waits until the sandbox is ready or has ended, or until the deadline.
     pub async fn wait_ready(
         &self,
         id: SandboxId,
         until: Timestamp,
-    ) -> Result<Waited<Result<(), Cause>>, WaitError> {
-        let ready = |stored: &Stored| match (&stored.sandbox.life, &stored.sandbox.lease) {
+    ) -> Result<WaitOutcome<Result<(), Cause>>, WaitError> {
+        let ready = |stored: &StoredSandbox| match (&stored.sandbox.life, &stored.sandbox.lease) {
             (Life::Ending { cause, .. } | Life::Ended { cause, .. }, _) => Some(Err(*cause)),
             (Life::Wanted, Lease::Live(_)) => Some(Ok(())),
             (Life::Wanted, _) => None,
@@ -224,16 +227,16 @@ impl Engine {
         self.inner.wait_for(id, until, ready).await
     }
 
-    /// Hears of every change to a sandbox.
+    /// Listens to changes of one sandbox.
     #[must_use]
-    pub fn listen(&self, id: SandboxId) -> Listener {
-        self.inner.waiters.listen(id)
+    pub fn listen(&self, id: SandboxId) -> ChangeListener {
+        self.inner.changes.listen(id)
     }
 
-    /// The same for all of them.
+    /// Listens to changes of all sandboxes.
     #[must_use]
-    pub fn listen_to_all(&self) -> Listener {
-        self.inner.waiters.listen_to_all()
+    pub fn listen_to_all(&self) -> ChangeListener {
+        self.inner.changes.listen_to_all()
     }
 
     pub async fn execute(
@@ -245,21 +248,21 @@ impl Engine {
         may_queue: bool,
     ) -> Result<ExecutionId, ApplyError> {
         let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
-        // Who is given what waits in the pool may be for another node to say.
-        let known = self.inner.known.get(id).filter(|it| it.sandbox.waits_in_pool_of().is_none());
-        let stored = match known {
-            Some(known) => Ok(Box::new(known)),
+        // A pooled row may be claimed by another node, so it is read from the store.
+        let existing = self.inner.row_cache.get(id).filter(|it| it.sandbox.pool_shape().is_none());
+        let stored = match existing {
+            Some(existing) => Ok(Box::new(existing)),
             None => self.inner.readable(id).await,
         };
-        // A row that cannot be read now is refused below, with the reason.
+        // If the row cannot be read, `apply` below reports the reason.
         let (command, limits) = match stored {
-            Ok(stored) => (stored.spec.furnish(command), limits.or(stored.spec.execution)),
+            Ok(stored) => (stored.spec.with_defaults(command), limits.or(stored.spec.execution)),
             Err(_) => (command, limits),
         };
-        let ask = Request::Execute { id: execution, kind, limits, may_queue };
+        let request = Request::Execute { id: execution, kind, limits, may_queue };
         let new = NewExecution { id: execution, command: Arc::new(command) };
-        self.inner.clone().apply(id, Input::Ask(ask), vec![new]).await?;
-        let_it_begin().await;
+        self.inner.clone().apply(id, Input::Request(request), vec![new]).await?;
+        yield_to_effect_task().await;
         Ok(execution)
     }
 
@@ -269,88 +272,90 @@ impl Engine {
         sandbox: SandboxId,
         execution: ExecutionId,
         until: Timestamp,
-    ) -> Result<Waited<Outcome>, WaitError> {
-        let left = |stored: &Stored| !stored.sandbox.executions.iter().any(|known| known.id == execution);
+    ) -> Result<WaitOutcome<Outcome>, WaitError> {
+        let left = |stored: &StoredSandbox| {
+            !stored.sandbox.executions.iter().any(|existing| existing.id == execution)
+        };
         match self.inner.wait_for(sandbox, until, |stored| left(stored).then_some(())).await {
-            Ok(Waited::DeadlinePassed) => return Ok(Waited::DeadlinePassed),
-            // Where the record of the sandbox is forgotten its executions are too.
-            Ok(Waited::Met(())) => {}
+            Ok(WaitOutcome::DeadlinePassed) => return Ok(WaitOutcome::DeadlinePassed),
+            // If the sandbox's record was deleted, its executions were too.
+            Ok(WaitOutcome::Met(())) => {}
             Err(error) => return Err(error),
         }
         let stored = self.inner.store.execution(execution).await?.ok_or(WaitError::Missing)?;
-        stored.execution.outcome().cloned().map(Waited::Met).ok_or(WaitError::Missing)
+        stored.execution.outcome().cloned().map(WaitOutcome::Met).ok_or(WaitError::Missing)
     }
 
     pub async fn cancel(&self, id: SandboxId, execution: ExecutionId) -> Result<(), ApplyError> {
-        self.ask(id, Request::Cancel { id: execution, cause: Cause::Cancelled }).await
+        self.request(id, Request::Cancel { id: execution, cause: Cause::Cancelled }).await
     }
 
-    /// Ends a sandbox from any state, and waits that long for the proof.
+    /// Stops a sandbox from any state, and waits up to `wait_ms` for the proof.
     pub async fn stop(
         &self,
         id: SandboxId,
         cause: Cause,
         forced: bool,
         wait_ms: u64,
-    ) -> Result<Stop, ApplyError> {
-        self.ask(id, Request::Stop { cause, forced }).await?;
+    ) -> Result<StopProgress, ApplyError> {
+        self.request(id, Request::Stop { cause, forced }).await?;
         Ok(self.wait_gone(id, wait_ms).await?)
     }
 
-    /// Waits that long for the proof that a sandbox is gone, whoever ended it.
-    pub async fn wait_gone(&self, id: SandboxId, wait_ms: u64) -> Result<Stop, WaitError> {
+    /// Waits up to `wait_ms` for the proof that a sandbox is gone, whatever ended it.
+    pub async fn wait_gone(&self, id: SandboxId, wait_ms: u64) -> Result<StopProgress, WaitError> {
         let until = self.inner.clock.now().after_ms(wait_ms);
         match self.inner.wait_for(id, until, gone).await? {
-            Waited::Met(stop) => Ok(stop),
-            Waited::DeadlinePassed => Ok(Stop::Pending),
+            WaitOutcome::Met(stop) => Ok(stop),
+            WaitOutcome::DeadlinePassed => Ok(StopProgress::Pending),
         }
     }
 
-    /// Ends a sandbox and forgets its record once its body is proven gone. The history stays.
+    /// Stops a sandbox and deletes its record once its instance is proven gone. The history stays.
     pub async fn forget(&self, id: SandboxId) -> Result<(), ApplyError> {
-        self.ask(id, Request::Forget).await
+        self.request(id, Request::Forget).await
     }
 
     pub async fn restart(&self, id: SandboxId, cause: Cause) -> Result<(), ApplyError> {
-        self.ask(id, Request::Restart { cause }).await
+        self.request(id, Request::Restart { cause }).await
     }
 
-    /// Counts idleness anew. The body's own end is not moved: that is the sandbox's maximum life.
+    /// Restarts the idle timeout. The maximum life is not extended.
     pub async fn keep_alive(&self, id: SandboxId) -> Result<(), ApplyError> {
-        self.ask(id, Request::KeepAlive).await
+        self.request(id, Request::KeepAlive).await
     }
 
-    /// Takes an operator's word that a quarantined body is gone.
+    /// Records an operator's attestation that a quarantined instance is gone.
     pub async fn attest(&self, id: SandboxId, by: String, reason: String) -> Result<(), ApplyError> {
-        self.ask(id, Request::Attest { by, reason }).await
+        self.request(id, Request::Attest { by, reason }).await
     }
 
-    /// Measured now, from the body itself.
+    /// Measures the instance now.
     pub async fn usage(&self, id: SandboxId) -> Result<Usage, UsageError> {
         let stored = self.inner.readable(id).await?;
-        let body = InstanceId { sandbox: id, generation: stored.sandbox.generation() };
-        Ok(self.inner.provider.usage(body).await?)
+        let instance = InstanceId { sandbox: id, generation: stored.sandbox.generation() };
+        Ok(self.inner.provider.usage(instance).await?)
     }
 
-    /// Compares what is recorded with what is there, and repairs the difference if told to.
-    pub async fn reconcile(&self, how: Reconcile) -> Result<ReconcileReport, ReconcileError> {
-        self.inner.clone().reconcile(how).await
+    /// Compares records with instances, and repairs differences in `Repair` mode.
+    pub async fn reconcile(&self, mode: ReconcileMode) -> Result<ReconcileReport, ReconcileError> {
+        self.inner.clone().reconcile(mode).await
     }
 
-    /// Ends this node in order. With [`OnExit::Stop`] it ends its sandboxes first, and waits that long. Says which of
-    /// them are not proven gone by then: the next engine goes on with them.
+    /// Shuts this node down. With [`OnExit::Stop`] it first stops its sandboxes, waiting up to `wait_ms`.
+    /// Returns those not proven gone, which the next engine continues to stop.
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
         let until = self.inner.clock.now().after_ms(wait_ms);
         self.inner.pool.close();
         let left = if on_exit == OnExit::Stop { self.stop_own(until).await? } else { Vec::new() };
-        self.inner.give_up_own(until).await?;
-        // Whatever is written after the good-bye would be nobody's.
-        self.inner.errands.end_all().await;
-        self.inner.say_goodbye().await?;
+        self.inner.discard_own_pooled(until).await?;
+        // A write after unregistering would belong to no node.
+        self.inner.effect_tasks.end_all().await;
+        self.inner.unregister().await?;
         Ok(left)
     }
 
-    /// Again until there is none, or no more time: some may be asked for while others end.
+    /// Repeats until none is left or time is up: requests may create sandboxes meanwhile.
     async fn stop_own(&self, until: Timestamp) -> Result<Vec<SandboxId>, ApplyError> {
         loop {
             let own = self.own().await?;
@@ -358,8 +363,8 @@ impl Engine {
                 return Ok(own);
             }
             for id in &own {
-                match self.ask(*id, Request::Stop { cause: Cause::Shutdown, forced: false }).await {
-                    // Somebody has had it forgotten meanwhile.
+                match self.request(*id, Request::Stop { cause: Cause::Shutdown, forced: false }).await {
+                    // Its record was deleted meanwhile.
                     Ok(()) | Err(ApplyError::Missing) => {}
                     Err(error) => return Err(error),
                 }
@@ -379,7 +384,7 @@ impl Engine {
     async fn own(&self) -> Result<Vec<SandboxId>, StoreError> {
         let (mut own, mut after) = (Vec::new(), None);
         loop {
-            let page = self.inner.store.list(Filter::Present, after, PAGE).await?;
+            let page = self.inner.store.list(SandboxFilter::Present, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(own) };
             after = Some(last.id());
             own.extend(
@@ -388,12 +393,12 @@ impl Engine {
         }
     }
 
-    async fn ask(&self, id: SandboxId, ask: Request) -> Result<(), ApplyError> {
-        self.inner.clone().apply(id, Input::Ask(ask), Vec::new()).await
+    async fn request(&self, id: SandboxId, request: Request) -> Result<(), ApplyError> {
+        self.inner.clone().apply(id, Input::Request(request), Vec::new()).await
     }
 }
 
-/// Rows read at a time where all of them are.
+/// Rows per page.
 pub(crate) const PAGE: usize = 500;
 
 #[derive(Debug, thiserror::Error)]
@@ -401,19 +406,18 @@ pub enum UsageError {
     #[error(transparent)]
     Wait(#[from] WaitError),
     #[error(transparent)]
-    Body(#[from] AskBodyError),
+    Instance(#[from] InstanceError),
 }
 
-/// What a commit calls for is done by a task of its own, which runs when this one pauses: that is to be before the
-/// caller sets about anything else.
-async fn let_it_begin() {
+/// Lets the effect's task, which was just spawned, run before the caller continues.
+async fn yield_to_effect_task() {
     tokio::task::yield_now().await;
 }
 
-pub(crate) fn gone(stored: &Stored) -> Option<Stop> {
+pub(crate) fn gone(stored: &StoredSandbox) -> Option<StopProgress> {
     match &stored.sandbox.life {
         Life::Ended { cause, receipt, .. } if stored.sandbox.is_settled() => {
-            Some(Stop::Gone { cause: *cause, receipt: receipt.clone() })
+            Some(StopProgress::Gone { cause: *cause, receipt: receipt.clone() })
         }
         Life::Ended { .. } | Life::Ending { .. } | Life::Wanted => None,
     }
@@ -421,6 +425,6 @@ pub(crate) fn gone(stored: &Stored) -> Option<Stop> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.inner.errands.abort_all();
+        self.inner.effect_tasks.abort_all();
     }
 }

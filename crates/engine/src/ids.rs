@@ -1,9 +1,9 @@
-//! Where fresh ids come from.
+//! Sources of fresh ids.
 
 use pinfold_lifecycle::Timestamp;
 
 pub trait Ids: Send + Sync + 'static {
-    /// 128 bits that nobody had before, and that sort by time.
+    /// A unique 128-bit number that sorts by time.
     fn fresh(&self, now: Timestamp) -> u128;
 }
 

@@ -1,52 +1,78 @@
-//! The loop: load the row, decide with a pure function, commit, act, observe, and feed what was found back in.
-//! There is no second way to change state. Start reading at [`Engine`], then `apply.rs`.
+//! The engine drives sandboxes through their lifecycle: it loads a row, lets the pure lifecycle decide, commits the
+//! result and only then acts on it. There is no other way to change state.
+//!
+//! ```text
+//!   request (HTTP, CLI)      deadline loop      result of an effect
+//!            \                     |                    /  ^
+//!             v                    v                   v   |
+//!          apply:   load row -> decide (lifecycle) -> commit|
+//!                                   | conflict: again  |    |
+//!                                   +------------------+    |
+//!                                                      v    |
+//!                               spawn one task per effect   |
+//!                                                      |    |
+//!                                        provider call +----+
+//! ```
+//!
+//! Main types:
+//! - [`Engine`]: one node. Its requests are [`CreateRequest`], [`RunRequest`] and [`QueueRequest`].
+//! - [`Parts`]: the store, provider, clock, ids and [`NodeLiveness`] an engine works with.
+//! - [`Cleaner`]: scheduled and requested cleanup of stuck sandboxes, reported as a [`CleanupReport`].
+//! - [`Observer`] and [`CleanupObserver`]: hooks for metrics and the audit log.
+//!
+//! Background loops, one task each: deadlines (`timer.rs`), heartbeats and adoption (`nodes.rs`), reconciliation
+//! (`reconcile.rs`), retention (`retention.rs`), the warm pool (`pool.rs`) and the admission queue (`queue.rs`).
+//!
+//! Start reading at [`Engine`], then `apply.rs`.
 
 mod admit_error;
 mod agent_run;
-mod agreement;
 mod apply;
-mod census;
-mod claim;
+mod change_notifier;
 mod cleanup;
 mod clock;
+mod concurrency_limits;
 mod config;
+mod consistency;
+mod create;
+mod effect_tasks;
 mod engine;
-mod errands;
+mod host_capacity;
 mod ids;
-mod known;
-mod lanes;
+mod log_message;
+mod node_liveness;
 mod nodes;
-mod onlooker;
+mod observer;
 mod perform;
 mod pool;
-mod questions;
+mod prefetch;
 mod queue;
 mod reconcile;
-mod remark;
 mod retention;
-mod room;
+mod row_cache;
 mod schedule;
 mod stale;
 mod timer;
-mod waiting;
 
-pub use admit_error::{AdmitError, NotAdmitted};
+pub use admit_error::{AdmitError, QueueWaitEnded};
 pub use agent_run::AgentRun;
-pub use agreement::Disagreement;
 pub use apply::ApplyError;
-pub use census::{Census, Fate, HostCensus, HostCensusError};
+pub use change_notifier::{ChangeListener, WaitError, WaitOutcome};
 pub use cleanup::{
-    Cleaner, CleanupConfig, CleanupError, CleanupReport, Ended, Failed, Found, How, Kept, Layer, Spared, Why,
-    Witness,
+    Cleaner, CleanupConfig, CleanupError, CleanupLayer, CleanupMode, CleanupObserver, CleanupReason,
+    CleanupReport, EndedSandbox, FailedSandbox, FoundSandbox, KeepReason, KeptSandbox,
 };
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
-pub use engine::{BeginError, CreateAsk, Engine, OnExit, Parts, RunAsk, RunError, Stop, UsageError};
+pub use consistency::StatusMismatch;
+pub use engine::{
+    CreateRequest, Engine, EngineStartError, OnExit, Parts, RunError, RunRequest, StopProgress, UsageError,
+};
 pub use ids::{Ids, RandomIds};
-pub use onlooker::Onlooker;
+pub use node_liveness::{HostLiveness, HostLivenessError, Liveness, NodeLiveness};
+pub use observer::Observer;
 pub use pool::PoolPlan;
-pub use queue::QueueAsk;
-pub use reconcile::{Reconcile, ReconcileError, ReconcileReport};
+pub use queue::QueueRequest;
+pub use reconcile::{ReconcileError, ReconcileMode, ReconcileReport};
 pub use schedule::{BadSchedule, Schedule};
 pub use stale::StaleData;
-pub use waiting::{Listener, WaitError, Waited};

@@ -1,100 +1,101 @@
-//! Heartbeats, and the adoption of what dead nodes leave behind.
+//! Heartbeats, and adoption of dead nodes' sandboxes.
 
 use std::sync::Arc;
 
 use pinfold_lifecycle::{NodeId, Request, Timestamp};
-use pinfold_store::{NodeSeen, StoreError};
+use pinfold_store::{RegisteredNode, StoreError};
 
 use crate::apply::Input;
 use crate::engine::Inner;
-use crate::{ApplyError, Fate};
+use crate::{ApplyError, Liveness};
 
-/// The heartbeat of a node that has said good-bye.
+/// Heartbeat value of a node that shut down in order.
 const GONE: Timestamp = Timestamp(i64::MIN);
 
 impl Inner {
-    pub(crate) async fn keep_company(self: Arc<Self>) {
+    pub(crate) async fn heartbeat_loop(self: Arc<Self>) {
         loop {
             if let Err(error) = self.clone().beat().await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a heartbeat was missed");
+                tracing::warn!(error = &error as &dyn std::error::Error, "heartbeat failed, retrying");
             }
             self.clock.sleep_until(self.clock.now().after_ms(self.config.heartbeat_ms)).await;
         }
     }
 
     async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
-        self.store.beat(self.census.me(self.node), self.clock.now()).await?;
-        self.resume_own().await?;
-        self.adopt_the_dead().await?;
-        self.clear_queue().await
+        self.store.heartbeat(self.census.this_node(self.node), self.clock.now()).await?;
+        self.resume_own_effects().await?;
+        self.adopt_dead_nodes().await?;
+        self.expire_queue_entries().await
     }
 
-    /// Work that was committed for this node and not begun: its commit's answer was lost, or its caller was.
-    async fn resume_own(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Resumes effects committed for this node and not started, because the commit's outcome was unknown or its
+    /// caller was dropped.
+    async fn resume_own_effects(self: &Arc<Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
-        for effect in self.store.effects_of(self.node).await? {
-            if effect.duty.deadline > now {
+        for effect in self.store.effects_of_node(self.node).await? {
+            if effect.pending.deadline > now {
                 self.resume(effect);
             }
         }
         Ok(())
     }
 
-    /// Before anybody looks for bodies: one that went with its host is not to be called lost.
-    pub(crate) async fn adopt_what_a_restart_left(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Runs before reconciliation: an instance that ended with its host must not be recorded as lost.
+    pub(crate) async fn adopt_after_reboot(self: &Arc<Self>) -> Result<(), StoreError> {
         for seen in self.store.nodes().await? {
-            if self.fate_of(&seen) == Fate::DeadByRestart {
+            if self.liveness_of(&seen) == Liveness::DeadByReboot {
                 self.adopt_all(seen.node.id, true).await?;
             }
         }
         Ok(())
     }
 
-    async fn adopt_the_dead(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn adopt_dead_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         for seen in self.store.nodes().await? {
-            match self.fate_of(&seen) {
-                Fate::Alive => {}
-                Fate::Dead => self.adopt_all(seen.node.id, false).await?,
-                Fate::DeadByRestart => self.adopt_all(seen.node.id, true).await?,
+            match self.liveness_of(&seen) {
+                Liveness::Alive => {}
+                Liveness::Dead => self.adopt_all(seen.node.id, false).await?,
+                Liveness::DeadByReboot => self.adopt_all(seen.node.id, true).await?,
             }
         }
-        // Its last write may have come after its good-bye, or while others took it for dead.
-        for forgotten in self.store.forgotten_nodes().await? {
+        // A node's last write may come after it unregistered, or after it was taken for dead.
+        for forgotten in self.store.unregistered_nodes().await? {
             self.adopt_all(forgotten, false).await?;
         }
         Ok(())
     }
 
-    fn fate_of(&self, seen: &NodeSeen) -> Fate {
+    fn liveness_of(&self, seen: &RegisteredNode) -> Liveness {
         if seen.node.id == self.node {
-            return Fate::Alive;
+            return Liveness::Alive;
         }
-        match self.census.fate_of(seen, self.clock.now(), self.config.dead_after_ms) {
-            // It has left in order, whether its process is still there or not.
-            Fate::Alive if seen.heartbeat_at == GONE => Fate::Dead,
-            fate => fate,
+        match self.census.liveness_of(seen, self.clock.now(), self.config.dead_after_ms) {
+            // It shut down in order, whether or not its process still exists.
+            Liveness::Alive if seen.heartbeat_at == GONE => Liveness::Dead,
+            liveness => liveness,
         }
     }
 
     async fn adopt_all(self: &Arc<Self>, dead: NodeId, rebooted: bool) -> Result<(), StoreError> {
-        for id in self.store.left_by(dead).await? {
-            let adopt = Input::Ask(Request::Adopt { dead, rebooted });
+        for id in self.store.sandboxes_of_node(dead).await? {
+            let adopt = Input::Request(Request::Adopt { dead, rebooted });
             match self.clone().apply(id, adopt, Vec::new()).await {
                 Ok(()) | Err(ApplyError::Missing) => {}
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(sandbox_id = %id, dead = %dead, error, "an adoption waits");
+                    tracing::warn!(sandbox_id = %id, dead = %dead, error, "adoption failed, retrying with the next heartbeat");
                 }
             }
         }
-        self.store.leave(dead).await?;
+        self.store.remove_node(dead).await?;
         Ok(())
     }
 
-    /// The others need not wait for this node's heartbeat to grow old.
-    pub(crate) async fn say_goodbye(&self) -> Result<(), StoreError> {
-        if !self.store.leave(self.node).await? {
-            self.store.beat(self.census.me(self.node), GONE).await?;
+    /// Unregisters this node, so that others need not wait for its heartbeat to expire.
+    pub(crate) async fn unregister(&self) -> Result<(), StoreError> {
+        if !self.store.remove_node(self.node).await? {
+            self.store.heartbeat(self.census.this_node(self.node), GONE).await?;
         }
         Ok(())
     }

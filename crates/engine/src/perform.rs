@@ -1,5 +1,4 @@
-//! One piece of work against the provider, from its ticket to its answer. Bounded by its deadline: past that
-//! the lifecycle has stopped waiting.
+//! Performs one effect against the provider, from its fence to its result, bounded by the effect's deadline.
 
 use std::sync::Arc;
 
@@ -8,29 +7,29 @@ use pinfold_lifecycle::{
     Command, Effect, EffectKind, Event, ExecutionId, ExecutionLimits, Fence, SandboxId, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Exec, ExecError, InstanceId, Killed, Start, StartError, StartPermit,
-    WaitError as BodyWaitError,
+    ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome, StartError, StartPermit, StartRequest,
+    WaitError as InstanceWaitError,
 };
-use pinfold_store::{Row, Store, Stored};
+use pinfold_store::{Row, Store, StoredSandbox};
 
 use crate::WaitError;
 use crate::apply::Input;
 use crate::engine::Inner;
-use crate::questions::Question;
+use crate::prefetch::InstanceCall;
 
-/// Between two tries of a call that did not tell.
-const TRY_AGAIN_MS: u64 = 500;
-/// Between two questions to a body that does not answer.
-const ASK_AGAIN_MS: u64 = 2_000;
+/// Retry delay of a call with unknown outcome.
+const RETRY_MS: u64 = 500;
+/// Retry delay of a wait on an instance that does not answer.
+const REWATCH_MS: u64 = 2_000;
 
 impl Inner {
-    /// The answer, or none: the deadline was quicker.
+    /// None: the deadline passed first.
     pub(crate) async fn perform(self: Arc<Self>, effect: &Effect) -> Option<Input> {
-        let deadline = effect.duty.deadline;
+        let deadline = effect.pending.deadline;
         let work = async {
-            let _place = self.lanes.place(effect.work).await;
+            let _permit = self.limits.acquire(effect.kind).await;
             let fact = self.clone().call(effect).await?;
-            Some(self.go_on(effect, fact).await)
+            Some(self.prefetch_next(effect, fact).await)
         };
         tokio::select! {
             biased;
@@ -39,122 +38,128 @@ impl Inner {
         }
     }
 
-    /// Asks at once what follows from the answer, and waits a little for that answer too.
-    async fn go_on(&self, effect: &Effect, fact: Event) -> Input {
-        let body = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
-        let question = match fact {
-            Event::Launched { .. } => Question::Probe,
-            Event::ExecutionStarted { execution, .. } => Question::End(execution),
+    /// Prefetches the call that the lifecycle requests next, and waits briefly for its result.
+    async fn prefetch_next(&self, effect: &Effect, fact: Event) -> Input {
+        let instance = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
+        let call = match fact {
+            Event::Launched { .. } => InstanceCall::Probe,
+            Event::ExecutionStarted { execution, .. } => InstanceCall::End(execution),
             _ => return Input::Fact(fact),
         };
-        self.raise(body, fact, question).await
+        self.prefetch(instance, fact, call).await
     }
 
     async fn call(self: Arc<Self>, effect: &Effect) -> Option<Event> {
-        let body = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
-        let ticket = effect.duty.ticket;
-        match effect.work {
-            EffectKind::Launch => self.launch(body, ticket).await,
-            EffectKind::Probe => Some(self.reply(body, Question::Probe).await.ok()?.event(ticket)),
-            EffectKind::Ping => Some(self.reply(body, Question::Ping).await.ok()?.event(ticket)),
-            EffectKind::Look => {
-                Some(Event::Looked { ticket, evidence: self.provider.observe(body.sandbox).await })
+        let instance = InstanceId { sandbox: effect.sandbox, generation: effect.generation };
+        let fence = effect.pending.fence;
+        match effect.kind {
+            EffectKind::Launch => self.launch(instance, fence).await,
+            EffectKind::Probe => {
+                Some(self.call_instance(instance, InstanceCall::Probe).await.ok()?.event(fence))
+            }
+            EffectKind::Ping => {
+                Some(self.call_instance(instance, InstanceCall::Ping).await.ok()?.event(fence))
+            }
+            EffectKind::Observe => {
+                Some(Event::Observed { fence, evidence: self.provider.observe(instance.sandbox).await })
             }
             EffectKind::Stop { grace_ms } => {
-                Some(Event::Stopped { ticket, outcome: self.provider.stop(body, grace_ms).await })
+                Some(Event::Stopped { fence, outcome: self.provider.stop(instance, grace_ms).await })
             }
-            EffectKind::Extend { ends_at } => Some(self.extend(body, ticket, ends_at).await),
-            EffectKind::Exec { execution } => self.start_execution(body, ticket, execution).await,
-            EffectKind::Watch { execution } => Some(self.watch(body, ticket, execution).await),
-            EffectKind::Kill { execution } => Some(self.kill(body, ticket, execution).await),
+            EffectKind::Extend { ends_at } => Some(self.extend(instance, fence, ends_at).await),
+            EffectKind::Exec { execution } => self.start_execution(instance, fence, execution).await,
+            EffectKind::Watch { execution } => Some(self.watch(instance, fence, execution).await),
+            EffectKind::Kill { execution } => Some(self.kill(instance, fence, execution).await),
         }
     }
 
-    async fn launch(&self, body: InstanceId, ticket: Fence) -> Option<Event> {
-        // If others have changed it since, the permit tells.
-        let stored = match self.known.get(body.sandbox) {
-            Some(known) => Ok(Box::new(known)),
-            None => self.readable(body.sandbox).await,
+    async fn launch(&self, instance: InstanceId, fence: Fence) -> Option<Event> {
+        // A stale row does no harm: the permit reads the store.
+        let stored = match self.row_cache.get(instance.sandbox) {
+            Some(cached) => Ok(Box::new(cached)),
+            None => self.readable(instance.sandbox).await,
         };
         let Ok(stored) = stored else {
-            return Some(Event::LaunchFailed { ticket, why: "its own row could not be read".into() });
+            return Some(Event::LaunchFailed { fence, why: "the sandbox's row could not be read".into() });
         };
-        let permit = LaunchPermit { store: self.store.as_ref(), sandbox: body.sandbox, ticket };
+        let permit = LaunchPermit { store: self.store.as_ref(), sandbox: instance.sandbox, fence };
         let ends_at = stored.sandbox.expires_at;
         let ends_with_caller = stored.policy.ends_with_owner;
-        let start = Start { body, spec: &stored.spec, ends_at, ends_with_caller, permit: &permit };
+        let start = StartRequest { instance, spec: &stored.spec, ends_at, ends_with_caller, permit: &permit };
         match self.provider.start(start).await {
-            Ok(()) => Some(Event::Launched { ticket }),
+            Ok(()) => Some(Event::Launched { fence }),
             Err(StartError::NoLongerWanted) => None,
-            Err(StartError::Failed { why }) => Some(Event::LaunchFailed { ticket, why }),
+            Err(StartError::Failed { why }) => Some(Event::LaunchFailed { fence, why }),
         }
     }
 
-    async fn extend(&self, body: InstanceId, ticket: Fence, ends_at: Timestamp) -> Event {
+    async fn extend(&self, instance: InstanceId, fence: Fence, ends_at: Timestamp) -> Event {
         loop {
-            match self.provider.keep_alive(body, ends_at).await {
-                Ok(()) => return Event::Extended { ticket },
-                Err(error @ AskBodyError::NoSuchBody) => {
-                    return Event::ExtendFailed { ticket, why: error.to_string() };
+            match self.provider.keep_alive(instance, ends_at).await {
+                Ok(()) => return Event::Extended { fence },
+                Err(error @ InstanceError::NoSuchInstance) => {
+                    return Event::ExtendFailed { fence, why: error.to_string() };
                 }
-                Err(AskBodyError::Unreachable { .. }) => self.pause(TRY_AGAIN_MS).await,
+                Err(InstanceError::Unreachable { .. }) => self.pause(RETRY_MS).await,
             }
         }
     }
 
     async fn start_execution(
         &self,
-        body: InstanceId,
-        ticket: Fence,
+        instance: InstanceId,
+        fence: Fence,
         execution: ExecutionId,
     ) -> Option<Event> {
         loop {
-            if let Some((command, limits)) = self.what_to_run(body.sandbox, execution).await {
-                let exec = Exec { execution, command: &command, limits };
-                match self.provider.exec(body, exec).await {
-                    Ok(()) => return Some(Event::ExecutionStarted { ticket, execution }),
+            if let Some((command, limits)) = self.command_of(instance.sandbox, execution).await {
+                let exec = ExecRequest { execution, command: &command, limits };
+                match self.provider.exec(instance, exec).await {
+                    Ok(()) => return Some(Event::ExecutionStarted { fence, execution }),
                     Err(ExecError::Refused { cause, why }) => {
-                        return Some(Event::ExecutionRefused { ticket, execution, cause, why });
+                        return Some(Event::ExecutionRefused { fence, execution, cause, why });
                     }
-                    // It may run: asking again tells, since the same execution is started at most once.
+                    // The command may be running. Repeating is safe: an execution starts at most once.
                     Err(ExecError::Unclear { .. }) => {}
                 }
             }
-            self.pause(TRY_AGAIN_MS).await;
+            self.pause(RETRY_MS).await;
         }
     }
 
-    /// None: it cannot be read now.
-    async fn what_to_run(
+    /// None: the command cannot be read now.
+    async fn command_of(
         &self,
         sandbox: SandboxId,
         execution: ExecutionId,
     ) -> Option<(Arc<Command>, ExecutionLimits)> {
-        if let Some(known) = self.known.command(sandbox, execution) {
-            return Some(known);
+        if let Some(cached) = self.row_cache.command(sandbox, execution) {
+            return Some(cached);
         }
         let stored = self.store.execution(execution).await.ok()??;
         Some((stored.command, stored.execution.limits))
     }
 
-    async fn watch(self: Arc<Self>, body: InstanceId, ticket: Fence, execution: ExecutionId) -> Event {
+    async fn watch(self: Arc<Self>, instance: InstanceId, fence: Fence, execution: ExecutionId) -> Event {
         loop {
-            let why = match self.reply(body, Question::End(execution)).await {
-                Ok(answer) => return answer.event(ticket),
-                Err(BodyWaitError::NoSuchExecution) => format!("{execution} is not known to its body"),
-                Err(BodyWaitError::Unreachable { why }) => why,
+            let why = match self.call_instance(instance, InstanceCall::End(execution)).await {
+                Ok(answer) => return answer.event(fence),
+                Err(InstanceWaitError::NoSuchExecution) => {
+                    format!("{execution} is unknown to its instance")
+                }
+                Err(InstanceWaitError::Unreachable { why }) => why,
             };
-            // Only a look at the whole body can tell what that means.
-            self.clone().deliver(body.sandbox, Input::Fact(Event::Doubted { why })).await;
-            self.pause(ASK_AGAIN_MS).await;
+            // The lifecycle decides after an observation of the whole instance.
+            self.clone().apply_with_retry(instance.sandbox, Input::Fact(Event::Doubted { why })).await;
+            self.pause(REWATCH_MS).await;
         }
     }
 
-    async fn kill(&self, body: InstanceId, ticket: Fence, execution: ExecutionId) -> Event {
+    async fn kill(&self, instance: InstanceId, fence: Fence, execution: ExecutionId) -> Event {
         loop {
-            match self.provider.kill(body, execution).await {
-                Killed::Gone => return Event::ExecutionGone { ticket, execution },
-                Killed::Unknown { .. } => self.pause(TRY_AGAIN_MS).await,
+            match self.provider.kill(instance, execution).await {
+                KillOutcome::Gone => return Event::ExecutionGone { fence, execution },
+                KillOutcome::Unknown { .. } => self.pause(RETRY_MS).await,
             }
         }
     }
@@ -163,7 +168,7 @@ impl Inner {
         self.clock.sleep_until(self.clock.now().after_ms(ms)).await;
     }
 
-    pub(crate) async fn readable(&self, id: SandboxId) -> Result<Box<Stored>, WaitError> {
+    pub(crate) async fn readable(&self, id: SandboxId) -> Result<Box<StoredSandbox>, WaitError> {
         match self.store.load(id).await? {
             Some(Row::Readable(stored)) => Ok(stored),
             Some(Row::Unreadable(row)) => Err(WaitError::Unreadable { why: row.why }),
@@ -172,18 +177,18 @@ impl Inner {
     }
 }
 
-/// Asks the store whether this very launch is still wanted. A store that does not answer says no.
+/// Asks the store whether this launch is still wanted. A store that fails counts as no.
 struct LaunchPermit<'a> {
     store: &'a dyn Store,
     sandbox: SandboxId,
-    ticket: Fence,
+    fence: Fence,
 }
 
 #[async_trait]
 impl StartPermit for LaunchPermit<'_> {
     async fn still_wanted(&self) -> bool {
         match self.store.load(self.sandbox).await {
-            Ok(Some(Row::Readable(stored))) => stored.sandbox.permits_launch(self.ticket),
+            Ok(Some(Row::Readable(stored))) => stored.sandbox.permits_launch(self.fence),
             Ok(Some(Row::Unreadable(_)) | None) | Err(_) => false,
         }
     }

@@ -1,148 +1,152 @@
-//! The warm pool: bodies that are launched and probed ahead of need. How many wait is what the store counts, so any
-//! number of engines fill one pool, and an engine sees to the bodies it owns.
+//! The warm pool: instances launched and probed ahead of need. The store counts them, so several engines fill
+//! one pool; each engine manages the instances it owns.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_lifecycle::{Cause, Lease, Life, Policy, Request, SandboxId, Shape, Timestamp, create_pooled};
-use pinfold_store::{Bid, FillError, Filter, NewSandbox, Row, StoreError, Stored};
+use pinfold_store::{AdmissionTerms, FillError, NewSandbox, Row, SandboxFilter, StoreError, StoredSandbox};
 use tokio::sync::Notify;
 
 use crate::ApplyError;
 use crate::apply::Input;
 use crate::engine::{Inner, PAGE};
 
-/// So many bodies of one shape are kept ready.
+/// Keeps `size` instances of one shape ready.
 #[derive(Debug, Clone)]
 pub struct PoolPlan {
     pub shape: Shape,
-    /// Of the bodies while they wait. Their time is [`crate::Config::pool_life_ms`].
+    /// Policy of the instances while in the pool. Their maximum life is [`crate::Config::pool_life_ms`].
     pub policy: Policy,
     pub size: u64,
 }
 
-/// What the parts of an engine that use the pool tell each other.
+/// Shared pool state of one engine.
 #[derive(Default)]
 pub(crate) struct Pool {
     closed: AtomicBool,
-    one_is_gone: Notify,
-    /// Bodies that somebody here is about to claim, so that not all of them try the same one.
+    refill_needed: Notify,
+    /// Instances being claimed by requests of this engine, so that concurrent requests try different ones.
     claiming: Mutex<BTreeSet<SandboxId>>,
 }
 
 impl Pool {
-    /// Nothing is added to it any more.
+    /// Stops filling the pool.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn refill(&self) {
-        self.one_is_gone.notify_one();
+        self.refill_needed.notify_one();
     }
 
     fn claiming(&self) -> MutexGuard<'_, BTreeSet<SandboxId>> {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None: somebody else here has reached for it.
-    pub(crate) fn reach_for(&self, id: SandboxId) -> Option<Reach<'_>> {
-        // Made only by the first, and not while the lock is held: what is made here and not given out lets go at once.
+    /// None: another request of this engine is claiming it.
+    pub(crate) fn reserve(&self, id: SandboxId) -> Option<Reservation<'_>> {
+        // Construct it only after the insert and outside the lock: dropping a `Reservation` takes the lock.
         let is_first = self.claiming().insert(id);
-        is_first.then(|| Reach { pool: self, id })
+        is_first.then(|| Reservation { pool: self, id })
     }
 }
 
-pub(crate) struct Reach<'a> {
+pub(crate) struct Reservation<'a> {
     pool: &'a Pool,
     id: SandboxId,
 }
 
-impl Drop for Reach<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.pool.claiming().remove(&self.id);
     }
 }
 
-/// How filling one plan gets on.
-struct Filling {
+/// Progress of filling one plan.
+struct FillState {
     plan: PoolPlan,
-    /// Launched here, and not yet known to have come to anything.
+    /// Launched here, result not yet found.
     launched: Vec<SandboxId>,
     failures: u32,
     not_before: Timestamp,
 }
 
-/// Between two tries after launches have failed or found no room.
-const SHORTEST_WAIT_MS: u64 = 1_000;
-const LONGEST_WAIT_MS: u64 = 60_000;
-/// Nobody has asked for so long: longer than a short command takes in a body that was waiting for it.
+/// Backoff after launches that failed or found no room.
+const MIN_BACKOFF_MS: u64 = 1_000;
+const MAX_BACKOFF_MS: u64 = 60_000;
+/// The pool counts as quiet after this long without a claim: longer than a short command takes in a pooled
+/// instance.
 const QUIET_MS: u64 = 20;
-const LONGEST_COURTESY_MS: u64 = 100;
+const MAX_QUIET_WAIT_MS: u64 = 100;
 
-impl Filling {
+impl FillState {
     fn begin(plan: PoolPlan) -> Self {
         Self { plan, launched: Vec::new(), failures: 0, not_before: Timestamp(i64::MIN) }
     }
 
-    fn went_well(&mut self) {
+    fn record_success(&mut self) {
         (self.failures, self.not_before) = (0, Timestamp(i64::MIN));
     }
 
     fn failed(&mut self, now: Timestamp) {
-        let wait_ms = SHORTEST_WAIT_MS.saturating_mul(1 << self.failures.min(10)).min(LONGEST_WAIT_MS);
+        let wait_ms = MIN_BACKOFF_MS.saturating_mul(1 << self.failures.min(10)).min(MAX_BACKOFF_MS);
         self.failures += 1;
         self.not_before = now.after_ms(wait_ms);
     }
 }
 
 impl Inner {
-    pub(crate) async fn keep_pooled(self: Arc<Self>) {
-        let mut fillings: Vec<_> = self.config.pool.iter().cloned().map(Filling::begin).collect();
-        let mut is_rush = false;
+    pub(crate) async fn pool_loop(self: Arc<Self>) {
+        let mut fill_states: Vec<_> = self.config.pool.iter().cloned().map(FillState::begin).collect();
+        let mut is_busy = false;
         loop {
-            if let Err(error) = self.tend_pool(&mut fillings).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the pool is not tended");
+            if let Err(error) = self.update_pool(&mut fill_states).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "updating the pool failed, retrying"
+                );
             }
             let next = self.clock.now().after_ms(self.config.pool_every_ms);
             tokio::select! {
                 biased;
-                () = self.pool.one_is_gone.notified() => is_rush = is_rush || !self.becomes_quiet().await,
-                () = self.clock.sleep_until(next) => is_rush = false,
+                () = self.pool.refill_needed.notified() => is_busy = is_busy || !self.wait_for_quiet().await,
+                () = self.clock.sleep_until(next) => is_busy = false,
             }
         }
     }
 
-    /// Whoever was given a body has only begun to use it, and seldom comes alone: a replacement waits until it holds up
-    /// nobody. False: they keep coming, and need it.
-    async fn becomes_quiet(&self) -> bool {
-        let latest = self.clock.now().after_ms(LONGEST_COURTESY_MS);
+    /// Delays the refill after a claim, so that a launch does not slow the command that claimed the instance.
+    /// False: claims keep coming and the pool is needed.
+    async fn wait_for_quiet(&self) -> bool {
+        let latest = self.clock.now().after_ms(MAX_QUIET_WAIT_MS);
         while self.clock.now() < latest {
             let quiet = self.clock.now().after_ms(QUIET_MS);
             tokio::select! {
                 biased;
-                () = self.pool.one_is_gone.notified() => {}
+                () = self.pool.refill_needed.notified() => {}
                 () = self.clock.sleep_until(quiet) => return true,
             }
         }
         false
     }
 
-    async fn tend_pool(self: &Arc<Self>, fillings: &mut [Filling]) -> Result<(), StoreError> {
+    async fn update_pool(self: &Arc<Self>, fill_states: &mut [FillState]) -> Result<(), StoreError> {
         let pooled = self.pooled().await?;
-        self.give_up_what_no_plan_wants(&pooled).await;
-        for filling in fillings {
-            self.judge_launches(filling, &pooled).await?;
-            self.fill(filling, &pooled).await?;
+        self.discard_unplanned(&pooled).await;
+        for fill_state in fill_states {
+            self.record_launch_results(fill_state, &pooled).await?;
+            self.fill(fill_state, &pooled).await?;
         }
         Ok(())
     }
 
-    /// Every body that was not given out and is not proven gone.
-    pub(crate) async fn pooled(&self) -> Result<Vec<Stored>, StoreError> {
+    /// All unclaimed pooled sandboxes that are not proven gone.
+    pub(crate) async fn pooled(&self) -> Result<Vec<StoredSandbox>, StoreError> {
         let (mut pooled, mut after) = (Vec::new(), None);
         loop {
-            let page = self.store.list(Filter::Pooled, after, PAGE).await?;
+            let page = self.store.list(SandboxFilter::Pooled, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(pooled) };
             after = Some(last.id());
             pooled.extend(page.into_iter().filter_map(|row| match row {
@@ -152,41 +156,43 @@ impl Inner {
         }
     }
 
-    /// Only its own: another engine may have plans that this one does not know.
-    async fn give_up_what_no_plan_wants(self: &Arc<Self>, pooled: &[Stored]) {
+    /// Discards own pooled instances that exceed every plan. Other engines may have plans unknown here.
+    async fn discard_unplanned(self: &Arc<Self>, pooled: &[StoredSandbox]) {
         for stored in pooled.iter().filter(|stored| stored.sandbox.owner == self.node) {
-            let Some(shape) = stored.sandbox.waits_in_pool_of() else {
+            let Some(shape) = stored.sandbox.pool_shape() else {
                 continue;
             };
             let plan = self.config.pool.iter().find(|plan| plan.shape == *shape);
             let alike = pooled.iter().filter(|other| {
                 let is_older = other.sandbox.id < stored.sandbox.id;
-                is_older
-                    && other.sandbox.owner == self.node
-                    && other.sandbox.waits_in_pool_of() == Some(shape)
+                is_older && other.sandbox.owner == self.node && other.sandbox.pool_shape() == Some(shape)
             });
             if plan.is_none_or(|plan| alike.count() as u64 >= plan.size) {
-                self.give_up(stored.sandbox.id, Cause::Cancelled).await;
+                self.discard_pooled(stored.sandbox.id, Cause::Cancelled).await;
             }
         }
     }
 
-    /// Ends a body that nobody was given. One that somebody was given meanwhile is left alone.
-    pub(crate) async fn give_up(self: &Arc<Self>, id: SandboxId, cause: Cause) {
-        match self.clone().apply(id, Input::Ask(Request::GiveUp { cause }), Vec::new()).await {
+    /// Ends a pooled instance, unless it was claimed meanwhile.
+    pub(crate) async fn discard_pooled(self: &Arc<Self>, id: SandboxId, cause: Cause) {
+        match self.clone().apply(id, Input::Request(Request::DiscardPooled { cause }), Vec::new()).await {
             Ok(()) | Err(ApplyError::Missing | ApplyError::Refused(_)) => {}
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(sandbox_id = %id, error, "a body in the pool stays for now");
+                tracing::warn!(sandbox_id = %id, error, "could not discard a pooled instance, retrying later");
             }
         }
     }
 
-    /// Learns from what became of the bodies launched here.
-    async fn judge_launches(&self, filling: &mut Filling, pooled: &[Stored]) -> Result<(), StoreError> {
-        for id in std::mem::take(&mut filling.launched) {
-            let known = pooled.iter().find(|stored| stored.sandbox.id == id).cloned();
-            let stored = match known {
+    /// Updates the backoff from the results of earlier launches.
+    async fn record_launch_results(
+        &self,
+        fill_state: &mut FillState,
+        pooled: &[StoredSandbox],
+    ) -> Result<(), StoreError> {
+        for id in std::mem::take(&mut fill_state.launched) {
+            let found = pooled.iter().find(|stored| stored.sandbox.id == id).cloned();
+            let stored = match found {
                 Some(stored) => stored,
                 None => match self.store.load(id).await? {
                     Some(Row::Readable(stored)) => *stored,
@@ -194,10 +200,10 @@ impl Inner {
                 },
             };
             match (&stored.sandbox.life, &stored.sandbox.lease) {
-                (Life::Wanted, Lease::Live(_)) => filling.went_well(),
-                (Life::Wanted, _) if stored.sandbox.pooled.is_some() => filling.launched.push(id),
+                (Life::Wanted, Lease::Live(_)) => fill_state.record_success(),
+                (Life::Wanted, _) if stored.sandbox.pooled.is_some() => fill_state.launched.push(id),
                 (Life::Ending { cause, .. } | Life::Ended { cause, .. }, _) if never_started(*cause) => {
-                    filling.failed(self.clock.now());
+                    fill_state.failed(self.clock.now());
                 }
                 (Life::Wanted | Life::Ending { .. } | Life::Ended { .. }, _) => {}
             }
@@ -205,28 +211,32 @@ impl Inner {
         Ok(())
     }
 
-    /// A few at a time, so that whoever asks for a body of his own is not held up.
-    async fn fill(self: &Arc<Self>, filling: &mut Filling, pooled: &[Stored]) -> Result<(), StoreError> {
-        let PoolPlan { shape, size, .. } = &filling.plan;
-        let waiting = pooled.iter().filter(|stored| stored.sandbox.waits_in_pool_of() == Some(shape));
+    /// Launches missing instances, a few at a time, so that create requests are not slowed.
+    async fn fill(
+        self: &Arc<Self>,
+        fill_state: &mut FillState,
+        pooled: &[StoredSandbox],
+    ) -> Result<(), StoreError> {
+        let PoolPlan { shape, size, .. } = &fill_state.plan;
+        let waiting = pooled.iter().filter(|stored| stored.sandbox.pool_shape() == Some(shape));
         let starting = waiting.clone().filter(|stored| !matches!(stored.sandbox.lease, Lease::Live(_)));
         let missing = size.saturating_sub(waiting.count() as u64);
-        let places = (self.config.pool_launches as u64).saturating_sub(starting.count() as u64);
-        for _ in 0..missing.min(places) {
-            if self.clock.now() < filling.not_before || self.pool.closed.load(Ordering::Relaxed) {
+        let free_slots = (self.config.pool_launches as u64).saturating_sub(starting.count() as u64);
+        for _ in 0..missing.min(free_slots) {
+            if self.clock.now() < fill_state.not_before || self.pool.closed.load(Ordering::Relaxed) {
                 return Ok(());
             }
             if let Err(no_room) = self.host_has_room().await {
-                tracing::debug!(%no_room, "the pool waits for room on the host");
-                filling.failed(self.clock.now());
+                tracing::debug!(%no_room, "pool refill postponed: no room on the host");
+                fill_state.failed(self.clock.now());
                 return Ok(());
             }
-            match self.prepare_one(&filling.plan).await {
-                Ok(id) => filling.launched.push(id),
+            match self.launch_pooled(&fill_state.plan).await {
+                Ok(id) => fill_state.launched.push(id),
                 Err(FillError::Full) => return Ok(()),
-                Err(FillError::Scarce(scarcity)) => {
-                    tracing::debug!(%scarcity, "the pool waits for room");
-                    filling.failed(self.clock.now());
+                Err(FillError::AdmissionRefused(scarcity)) => {
+                    tracing::debug!(%scarcity, "pool refill postponed: admission limit reached");
+                    fill_state.failed(self.clock.now());
                 }
                 Err(FillError::Store(error)) => return Err(error),
             }
@@ -234,7 +244,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn prepare_one(self: &Arc<Self>, plan: &PoolPlan) -> Result<SandboxId, FillError> {
+    async fn launch_pooled(self: &Arc<Self>, plan: &PoolPlan) -> Result<SandboxId, FillError> {
         let now = self.clock.now();
         let id = SandboxId(self.ids.fresh(now));
         let policy = Arc::new(Policy {
@@ -245,27 +255,28 @@ impl Inner {
         let transition = create_pooled(id, plan.shape.clone(), self.context(&policy));
         let spec = Arc::new(plan.shape.spec());
         let commands = Vec::new();
-        let bid = Bid::default();
-        let new = NewSandbox { transition: transition.clone(), spec, policy, key: None, commands, bid };
-        match self.store.fill(new, plan.size, self.config.admission).await {
+        let bid = AdmissionTerms::default();
+        let new =
+            NewSandbox { transition: transition.clone(), spec, policy, key: None, commands, admission: bid };
+        match self.store.fill_pool(new, plan.size, self.config.admission).await {
             Ok(_) => {}
-            Err(FillError::Store(unclear @ StoreError::Unclear { .. })) => {
+            Err(FillError::Store(unknown @ StoreError::OutcomeUnknown { .. })) => {
                 if self.store.load(id).await?.is_none() {
-                    return Err(unclear.into());
+                    return Err(unknown.into());
                 }
             }
             Err(error) => return Err(error),
         }
-        self.clone().follow(transition);
+        self.clone().after_commit(transition);
         Ok(id)
     }
 
-    /// Nobody has promised that another engine will need what waits here.
-    pub(crate) async fn give_up_own(self: &Arc<Self>, until: Timestamp) -> Result<(), StoreError> {
+    /// Discards this engine's pooled instances at shutdown: another engine may not need them.
+    pub(crate) async fn discard_own_pooled(self: &Arc<Self>, until: Timestamp) -> Result<(), StoreError> {
         let pooled = self.pooled().await?;
         let own: Vec<_> = pooled.iter().filter(|stored| stored.sandbox.owner == self.node).collect();
         for stored in &own {
-            self.give_up(stored.sandbox.id, Cause::Shutdown).await;
+            self.discard_pooled(stored.sandbox.id, Cause::Shutdown).await;
         }
         for stored in own {
             self.wait_until_out_of_pool(stored.sandbox.id, until).await;
@@ -273,11 +284,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Proven gone, given to somebody, or not to be waited for any longer.
+    /// Waits until a sandbox has left the pool (gone or claimed), or until the deadline.
     pub(crate) async fn wait_until_out_of_pool(&self, id: SandboxId, until: Timestamp) {
-        let is_out = |stored: &Stored| (!stored.sandbox.is_in_pool()).then_some(());
+        let is_out = |stored: &StoredSandbox| (!stored.sandbox.is_in_pool()).then_some(());
         if let Err(error) = self.wait_for(id, until, is_out).await {
-            tracing::debug!(sandbox_id = %id, error = &error as &dyn std::error::Error, "not waited for");
+            tracing::debug!(sandbox_id = %id, error = &error as &dyn std::error::Error, "waiting for a pooled instance to leave failed");
         }
     }
 }
@@ -294,24 +305,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_reaches_second_for_a_body_goes_without_at_once_and_takes_nothing_from_the_first() {
+    fn a_second_reservation_fails_at_once_and_leaves_the_first_intact() {
         let pool = Arc::new(Pool::default());
-        let first = pool.reach_for(SandboxId(1));
+        let first = pool.reserve(SandboxId(1));
         let (answers, answer) = channel();
         let others = pool.clone();
 
         std::thread::spawn(move || {
-            let refused = [1, 2].map(|_| others.reach_for(SandboxId(1)).is_none());
+            let refused = [1, 2].map(|_| others.reserve(SandboxId(1)).is_none());
             answers.send(refused)
         });
 
         let Ok(refused) = answer.recv_timeout(Duration::from_secs(10)) else {
-            // Whoever waits for itself has the lock, and so nobody can let go.
+            // The thread deadlocked on the pool's lock, so dropping `first` would block too.
             std::mem::forget(first);
-            panic!("it waits for itself");
+            panic!("reserve deadlocked");
         };
         assert_eq!(refused, [true, true]);
         drop(first);
-        assert!(pool.reach_for(SandboxId(1)).is_some());
+        assert!(pool.reserve(SandboxId(1)).is_some());
     }
 }

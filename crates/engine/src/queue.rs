@@ -1,223 +1,235 @@
-//! Waiting for room instead of being refused: a place in the store's queue, seen to by the node that was asked. One
-//! loop reads who is next and tells those who wait here; whoever fits tries, and the transaction decides.
+//! The admission queue: requests wait for room instead of being refused. Entries are rows in the store, each
+//! owned by the node that took the request. One loop per node reads the positions and wakes the guard
+//! requests; a request whose turn it is tries again, and the transaction decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pinfold_lifecycle::{PlaceId, Timestamp};
-use pinfold_store::{CreateError, JoinError, NewPlace, Place, PlaceEnd, Standing, StoreError};
+use pinfold_lifecycle::{QueueId, Timestamp};
+use pinfold_store::{
+    CreateError, EnqueueError, NewQueueEntry, QueueOutcome, QueuePosition, QueueRow, StoreError,
+};
 use tokio::sync::{Notify, watch};
 
-use crate::claim::{Provided, Wanted};
+use crate::create::{Admitted, PreparedCreate};
 use crate::engine::{Engine, Inner};
-use crate::{AdmitError, NotAdmitted};
+use crate::{AdmitError, QueueWaitEnded};
 
-/// However much changes, those who wait are told so many milliseconds apart at the soonest.
-const BETWEEN_READS_MS: u64 = 20;
+/// Minimum interval between two reads of the queue, however often the store changes.
+const MIN_READ_INTERVAL_MS: u64 = 20;
 
-/// How long somebody would wait, and under which id.
+/// The queue id and deadline of a guard request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueAsk {
-    pub id: PlaceId,
+pub struct QueueRequest {
+    pub id: QueueId,
     pub until: Timestamp,
 }
 
-/// Those who wait here, and what they are told.
+/// Waiting requests of this node, and the positions last read.
 #[derive(Default)]
-pub(crate) struct Line {
-    here: AtomicUsize,
-    arrived: Notify,
-    told: watch::Sender<Arc<Vec<Standing>>>,
+pub(crate) struct QueueWaiters {
+    waiting_here: AtomicUsize,
+    wakeup: Notify,
+    positions_feed: watch::Sender<Arc<Vec<QueuePosition>>>,
 }
 
 impl Engine {
-    /// Those who wait for room, in their order, with what each waits for.
-    pub async fn line(&self) -> Result<Vec<Standing>, StoreError> {
-        self.inner.store.line(self.inner.config.admission, self.inner.clock.now()).await
+    /// All queue entries in order, each with what it waits for.
+    pub async fn queue_positions(&self) -> Result<Vec<QueuePosition>, StoreError> {
+        self.inner.store.queue_positions(self.inner.config.admission, self.inner.clock.now()).await
     }
 
-    /// One who waits or has waited. None: nobody knows of it any more.
-    pub async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError> {
-        self.inner.store.place(id).await
+    /// One entry, guard or ended. None: no such entry is recorded.
+    pub async fn queue_entry(&self, id: QueueId) -> Result<Option<QueueRow>, StoreError> {
+        self.inner.store.queue_entry(id).await
     }
 
-    /// Takes somebody out of the queue; says whether it waited.
-    pub async fn leave_queue(&self, id: PlaceId) -> Result<bool, StoreError> {
-        let ended = self.inner.store.end_place(id, PlaceEnd::Cancelled, self.inner.clock.now()).await?;
-        self.inner.line.arrived.notify_one();
+    /// Cancels a queue entry. False: it was ended guard.
+    pub async fn leave_queue(&self, id: QueueId) -> Result<bool, StoreError> {
+        let ended =
+            self.inner.store.end_queue_entry(id, QueueOutcome::Cancelled, self.inner.clock.now()).await?;
+        self.inner.queue.wakeup.notify_one();
         Ok(ended)
     }
 }
 
-/// Whoever stops waiting before it is let in leaves the queue.
-struct Waiting {
+/// Cancels the queue entry when a guard request is dropped.
+struct QueueGuard {
     inner: Arc<Inner>,
-    id: PlaceId,
-    is_over: bool,
+    id: QueueId,
+    is_done: bool,
 }
 
-impl Waiting {
-    fn begin(inner: &Arc<Inner>, id: PlaceId) -> Self {
-        inner.line.here.fetch_add(1, Ordering::Relaxed);
-        Self { inner: inner.clone(), id, is_over: false }
+impl QueueGuard {
+    fn begin(inner: &Arc<Inner>, id: QueueId) -> Self {
+        inner.queue.waiting_here.fetch_add(1, Ordering::Relaxed);
+        Self { inner: inner.clone(), id, is_done: false }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
-        self.inner.line.here.fetch_sub(1, Ordering::Relaxed);
-        if self.is_over {
+        self.inner.queue.waiting_here.fetch_sub(1, Ordering::Relaxed);
+        if self.is_done {
             return;
         }
         let (inner, id) = (self.inner.clone(), self.id);
-        // Without a runtime the process is about to end, and its node with it.
+        // Without a runtime the process is exiting, and the entry expires with its node.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { inner.end_place(id, PlaceEnd::Cancelled).await });
+            runtime.spawn(async move { inner.end_entry(id, QueueOutcome::Cancelled).await });
         }
     }
 }
 
 impl Inner {
-    /// Tells those who wait here how they stand, whenever something changes and a few times in a second.
-    pub(crate) async fn keep_queue(self: Arc<Self>) {
-        let mut changes = self.waiters.listen_to_all();
+    /// Reads queue positions after every change and at the poll interval, while any request waits waiting_here.
+    pub(crate) async fn queue_loop(self: Arc<Self>) {
+        let mut changes = self.changes.listen_to_all();
         loop {
-            if self.line.here.load(Ordering::Relaxed) == 0 {
-                self.line.arrived.notified().await;
+            if self.queue.waiting_here.load(Ordering::Relaxed) == 0 {
+                self.queue.wakeup.notified().await;
             }
             changes.catch_up();
             let read_at = self.clock.now();
-            match self.store.line(self.config.admission, self.clock.now()).await {
-                Ok(line) => drop(self.line.told.send_replace(Arc::new(line))),
+            match self.store.queue_positions(self.config.admission, self.clock.now()).await {
+                Ok(positions) => drop(self.queue.positions_feed.send_replace(Arc::new(positions))),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the queue is not read");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "reading the queue failed, retrying"
+                    );
                 }
             }
             let again = self.clock.now().after_ms(self.config.poll_ms);
             tokio::select! {
                 biased;
-                () = self.line.arrived.notified() => {}
-                () = changes.changed() => self.clock.sleep_until(read_at.after_ms(BETWEEN_READS_MS)).await,
+                () = self.queue.wakeup.notified() => {}
+                () = changes.changed() => self.clock.sleep_until(read_at.after_ms(MIN_READ_INTERVAL_MS)).await,
                 () = self.clock.sleep_until(again) => {}
             }
         }
     }
 
-    /// Waits for room, and takes it when it is there. `first` is why it was not let in at once.
+    /// Waits for room and takes it. `first` is the reason the request was ended admitted at once.
     pub(crate) async fn wait_in_queue(
         self: &Arc<Self>,
-        wanted: &Wanted,
-        queue: QueueAsk,
+        prepared: &PreparedCreate,
+        queue: QueueRequest,
         first: AdmitError,
-    ) -> Result<Provided, AdmitError> {
-        let asked_at = self.clock.now();
-        let mut told = self.line.told.subscribe();
-        // From here on: whoever gives up while its place is written has one all the same.
-        let mut waiting = Waiting::begin(self, queue.id);
-        if let Err(error) = self.join(wanted, queue, asked_at).await {
-            waiting.is_over = !matches!(error, AdmitError::Create(CreateError::Store(_)));
+    ) -> Result<Admitted, AdmitError> {
+        let requested_at = self.clock.now();
+        let mut positions_feed = self.queue.positions_feed.subscribe();
+        // Before `enqueue`: a request dropped during that write may still have an entry.
+        let mut guard = QueueGuard::begin(self, queue.id);
+        if let Err(error) = self.enqueue_request(prepared, queue, requested_at).await {
+            guard.is_done = !matches!(error, AdmitError::Create(CreateError::Store(_)));
             return Err(error);
         }
-        self.line.arrived.notify_one();
-        let (mut why, mut position, mut look_at) = (first, None, queue.until);
+        self.queue.wakeup.notify_one();
+        let (mut why, mut position, mut wake_at) = (first, None, queue.until);
         loop {
             tokio::select! {
                 biased;
-                _ = told.changed() => {}
-                () = self.clock.sleep_until(look_at) => {}
+                _ = positions_feed.changed() => {}
+                () = self.clock.sleep_until(wake_at) => {}
             }
-            let mut still_waits = false;
+            let mut keep_waiting = false;
             if self.clock.now() < queue.until {
-                let line = told.borrow_and_update().clone();
-                match line.iter().find(|one| one.place.new.id == queue.id) {
-                    Some(one) if one.held.is_none() => {
-                        position = Some(one.position);
-                        match self.provide_now(wanted, Some(queue)).await {
-                            Err(error) if error.is_for_want_of_room() => {
-                                (why, still_waits) = (error, true);
+                let positions = positions_feed.borrow_and_update().clone();
+                match positions.iter().find(|own| own.entry.new.id == queue.id) {
+                    Some(own) if own.wait_reason.is_none() => {
+                        position = Some(own.position);
+                        match self.create_or_claim(prepared, Some(queue)).await {
+                            Err(error) if error.is_no_room() => {
+                                (why, keep_waiting) = (error, true);
                             }
-                            Err(AdmitError::Create(CreateError::NotWaiting { .. })) => {}
+                            Err(AdmitError::Create(CreateError::NotQueued { .. })) => {}
                             Err(error) => {
-                                self.end_place(queue.id, PlaceEnd::Refused).await;
-                                waiting.is_over = true;
+                                self.end_entry(queue.id, QueueOutcome::Refused).await;
+                                guard.is_done = true;
                                 return Err(error);
                             }
-                            Ok(provided) => {
-                                // One that was known by its key has left its place behind.
-                                if let Provided::Known(id) = provided {
-                                    self.end_place(queue.id, PlaceEnd::Admitted(id)).await;
+                            Ok(admitted) => {
+                                // A request answered by its idempotency key still has its queue entry.
+                                if let Admitted::Existing(id) = admitted {
+                                    self.end_entry(queue.id, QueueOutcome::Admitted(id)).await;
                                 }
-                                waiting.is_over = true;
-                                return Ok(provided);
+                                guard.is_done = true;
+                                return Ok(admitted);
                             }
                         }
                     }
-                    Some(one) => (position, still_waits) = (Some(one.position), true),
+                    Some(own) => (position, keep_waiting) = (Some(own.position), true),
                     None => {}
                 }
             } else {
-                self.end_place(queue.id, PlaceEnd::Expired).await;
-                // A store that cannot be written for now is asked again, and not without end at this very moment.
-                look_at = self.clock.now().after_ms(self.config.poll_ms);
+                self.end_entry(queue.id, QueueOutcome::Expired).await;
+                // If the store cannot be written, retry after the poll interval.
+                wake_at = self.clock.now().after_ms(self.config.poll_ms);
             }
-            if still_waits {
+            if keep_waiting {
                 continue;
             }
-            if let Some(end) = self.end_of(queue.id).await? {
-                waiting.is_over = true;
-                let waited_ms = self.clock.now().ms_since(asked_at);
-                let not = NotAdmitted { end, waited_ms, position, why: Box::new(why) };
-                return Err(AdmitError::Waited(not));
+            if let Some(end) = self.outcome_of(queue.id).await? {
+                guard.is_done = true;
+                let waited_ms = self.clock.now().ms_since(requested_at);
+                let ended = QueueWaitEnded { end, waited_ms, position, why: Box::new(why) };
+                return Err(AdmitError::Waited(ended));
             }
         }
     }
 
-    async fn join(&self, wanted: &Wanted, queue: QueueAsk, asked_at: Timestamp) -> Result<(), AdmitError> {
-        let new = NewPlace {
+    async fn enqueue_request(
+        &self,
+        prepared: &PreparedCreate,
+        queue: QueueRequest,
+        requested_at: Timestamp,
+    ) -> Result<(), AdmitError> {
+        let new = NewQueueEntry {
             id: queue.id,
-            node: self.node,
-            asked_at,
-            until: queue.until,
-            demand: wanted.spec.demand(),
-            quotas: self.config.quotas.of(&wanted.spec),
-            asked_by: wanted.spec.asked_by.as_ref().map(|asker| asker.token),
-            name: wanted.spec.name.clone(),
+            owner_node: self.node,
+            requested_at: requested_at,
+            deadline: queue.until,
+            demand: prepared.spec.demand(),
+            quotas: self.config.quotas.of(&prepared.spec),
+            requested_by: prepared.spec.requested_by.as_ref().map(|requester| requester.token),
+            name: prepared.spec.name.clone(),
         };
-        match self.store.join(new, self.config.admission).await {
+        match self.store.enqueue(new, self.config.admission).await {
             Ok(()) => Ok(()),
-            Err(JoinError::NeverFits(scarcity)) => Err(CreateError::Scarce(scarcity).into()),
-            Err(JoinError::Store(unclear @ StoreError::Unclear { .. })) => {
-                match self.store.place(queue.id).await.map_err(CreateError::Store)? {
+            Err(EnqueueError::NeverFits(scarcity)) => Err(CreateError::AdmissionRefused(scarcity).into()),
+            Err(EnqueueError::Store(unknown @ StoreError::OutcomeUnknown { .. })) => {
+                match self.store.queue_entry(queue.id).await.map_err(CreateError::Store)? {
                     Some(_) => Ok(()),
-                    None => Err(CreateError::Store(unclear).into()),
+                    None => Err(CreateError::Store(unknown).into()),
                 }
             }
-            Err(JoinError::Store(error)) => Err(CreateError::Store(error).into()),
-            Err(JoinError::Exists { id }) => Err(AdmitError::PlaceExists { id }),
+            Err(EnqueueError::Store(error)) => Err(CreateError::Store(error).into()),
+            Err(EnqueueError::Exists { id }) => Err(AdmitError::QueueIdExists { id }),
         }
     }
 
-    /// None: it still waits. Where nobody can tell, it is asked again.
-    async fn end_of(&self, id: PlaceId) -> Result<Option<PlaceEnd>, AdmitError> {
-        match self.store.place(id).await {
-            Ok(Some(place)) => Ok(place.end.map(|(_, end)| end)),
-            Ok(None) => Ok(Some(PlaceEnd::Cancelled)),
+    /// None: still guard.
+    async fn outcome_of(&self, id: QueueId) -> Result<Option<QueueOutcome>, AdmitError> {
+        match self.store.queue_entry(id).await {
+            Ok(Some(entry)) => Ok(entry.outcome.map(|(_, end)| end)),
+            Ok(None) => Ok(Some(QueueOutcome::Cancelled)),
             Err(error) => Err(CreateError::Store(error).into()),
         }
     }
 
-    /// Its deadline ends it in any case.
-    async fn end_place(&self, id: PlaceId, end: PlaceEnd) {
-        if let Err(error) = self.store.end_place(id, end, self.clock.now()).await {
+    /// If this fails, the entry ends by its deadline.
+    async fn end_entry(&self, id: QueueId, end: QueueOutcome) {
+        if let Err(error) = self.store.end_queue_entry(id, end, self.clock.now()).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(place = %id, error, "a place in the queue ends by its deadline");
+            tracing::warn!(entry = %id, error, "could ended end a queue entry, it expires at its deadline");
         }
     }
 
-    /// Those whose time is up or whose node is gone.
-    pub(crate) async fn clear_queue(&self) -> Result<(), StoreError> {
+    /// Expires entries past their deadline or of dead nodes.
+    pub(crate) async fn expire_queue_entries(&self) -> Result<(), StoreError> {
         if !self.store.is_queue_empty().await? {
-            self.store.end_overdue(self.clock.now()).await?;
+            self.store.expire_queue_entries(self.clock.now()).await?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! Compares every physical thing that carries our mark with the leases, and feeds the difference to the
-//! lifecycle. It decides nothing by itself: a snapshot is old when it is read, so it only raises questions.
+//! Reconciliation: compares all instances on the host with the leases and applies the differences to the
+//! lifecycle. Its snapshot is outdated when it is read, so it decides nothing itself; it only triggers
+//! observations and stops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,31 +9,31 @@ use pinfold_lifecycle::{
     AdmissionLimits, Event, Evidence, Generation, Lease, Policy, Request, SandboxId, Spec, lease_orphan,
 };
 use pinfold_provider::{DiscoverError, Discovered, Found, InstanceId};
-use pinfold_store::{Bid, CreateError, Filter, NewSandbox, Row, StoreError, Stored};
+use pinfold_store::{AdmissionTerms, CreateError, NewSandbox, Row, SandboxFilter, StoreError, StoredSandbox};
 
 use crate::ApplyError;
 use crate::apply::Input;
 use crate::engine::{Inner, PAGE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reconcile {
-    /// Only say what would be done.
+pub enum ReconcileMode {
+    /// Only report what would be done.
     DryRun,
     Repair,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReconcileReport {
-    pub bodies: usize,
+    pub instances: usize,
     pub records: usize,
-    /// Bodies without a lease: they are leased, to be stopped.
-    pub bodies_without_record: Vec<InstanceId>,
-    /// Live records without a whole body of their own: they are looked at closely.
-    pub records_without_body: Vec<SandboxId>,
-    /// Rows that cannot be read: they are quarantined.
+    /// Instances without a lease. On repair they are leased and stopped.
+    pub instances_without_record: Vec<InstanceId>,
+    /// Live records without a complete instance. On repair they are observed.
+    pub records_without_instance: Vec<SandboxId>,
+    /// Rows that cannot be read. On repair they are quarantined.
     pub unreadable_records: Vec<SandboxId>,
-    /// Marks that cannot be read: they are left alone.
-    pub unreadable_marks: Vec<String>,
+    /// Instance names that cannot be parsed. They are reported and never touched.
+    pub unreadable_names: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -41,17 +42,20 @@ pub enum ReconcileError {
     Discover(#[from] DiscoverError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("could not lease an orphan")]
+    #[error("could not lease an orphaned instance")]
     Lease(#[from] CreateError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
 impl Inner {
-    pub(crate) async fn keep_reconciled(self: Arc<Self>) {
+    pub(crate) async fn reconcile_loop(self: Arc<Self>) {
         loop {
-            if let Err(error) = self.clone().reconcile(Reconcile::Repair).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "reconciling failed");
+            if let Err(error) = self.clone().reconcile(ReconcileMode::Repair).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "reconciliation failed, retrying at the next interval"
+                );
             }
             self.clock.sleep_until(self.clock.now().after_ms(self.config.reconcile_every_ms)).await;
         }
@@ -59,80 +63,80 @@ impl Inner {
 
     pub(crate) async fn reconcile(
         self: Arc<Self>,
-        how: Reconcile,
+        mode: ReconcileMode,
     ) -> Result<ReconcileReport, ReconcileError> {
         let began_at = self.clock.now();
-        let report = self.compare(how).await;
-        if let Some(onlooker) = self.onlooker.get() {
-            onlooker.compared(how, self.clock.now().ms_since(began_at), report.as_ref());
+        let report = self.compare(mode).await;
+        if let Some(observer) = self.observer.get() {
+            observer.compared(mode, self.clock.now().ms_since(began_at), report.as_ref());
         }
         report
     }
 
-    async fn compare(self: &Arc<Self>, how: Reconcile) -> Result<ReconcileReport, ReconcileError> {
+    async fn compare(self: &Arc<Self>, mode: ReconcileMode) -> Result<ReconcileReport, ReconcileError> {
         let Discovered { found, unreadable } = self.provider.discover().await?;
         let mut report = ReconcileReport {
-            bodies: found.len(),
-            unreadable_marks: unreadable,
+            instances: found.len(),
+            unreadable_names: unreadable,
             ..ReconcileReport::default()
         };
         let whole: BTreeSet<InstanceId> =
-            found.iter().filter(|found| found.whole).map(|found| found.body).collect();
-        // The records first: strays that are leased below are none of them.
-        self.reconcile_records(&whole, how, &mut report).await?;
-        for Found { body, .. } in &found {
-            self.reconcile_body(*body, how, &mut report).await?;
+            found.iter().filter(|found| found.whole).map(|found| found.instance).collect();
+        // Records first: the orphans leased below must not be among them.
+        self.reconcile_records(&whole, mode, &mut report).await?;
+        for Found { instance, .. } in &found {
+            self.reconcile_instance(*instance, mode, &mut report).await?;
         }
         Ok(report)
     }
 
-    async fn reconcile_body(
+    async fn reconcile_instance(
         self: &Arc<Self>,
-        body: InstanceId,
-        how: Reconcile,
+        instance: InstanceId,
+        mode: ReconcileMode,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
-        let leased = match self.store.load(body.sandbox).await? {
-            Some(Row::Readable(stored)) => stored.sandbox.lease.may_have_a_body(),
+        let leased = match self.store.load(instance.sandbox).await? {
+            Some(Row::Readable(stored)) => stored.sandbox.lease.may_have_instance(),
             Some(Row::Unreadable(_)) => true,
             None => false,
         };
-        // A leased sandbox's own deadlines, looks and stops cover all its generations.
-        if leased || !self.is_there(body).await {
+        // The deadlines, observations and stops of a leased sandbox cover all its generations.
+        if leased || !self.is_present(instance).await {
             return Ok(());
         }
-        report.bodies_without_record.push(body);
-        if how == Reconcile::Repair {
-            tracing::warn!(sandbox_id = %body.sandbox, generation = body.generation.0, "orphaned sandbox");
-            self.lease_stray(body).await?;
+        report.instances_without_record.push(instance);
+        if mode == ReconcileMode::Repair {
+            tracing::warn!(sandbox_id = %instance.sandbox, generation = instance.generation.0, "orphaned sandbox");
+            self.lease_orphan_instance(instance).await?;
         }
         Ok(())
     }
 
-    /// A fresh look: the snapshot may be older than the lease's end.
-    async fn is_there(&self, body: InstanceId) -> bool {
-        let is_it = |generation: Generation| generation == body.generation;
-        match self.provider.observe(body.sandbox).await {
-            Evidence::Present(bodies) => bodies.iter().any(|seen| is_it(seen.generation)),
+    /// Observes again: the snapshot may be older than the end of the lease.
+    async fn is_present(&self, instance: InstanceId) -> bool {
+        let is_it = |generation: Generation| generation == instance.generation;
+        match self.provider.observe(instance.sandbox).await {
+            Evidence::Present(instances) => instances.iter().any(|seen| is_it(seen.generation)),
             Evidence::Absent(_) | Evidence::Unknown { .. } => false,
         }
     }
 
-    async fn lease_stray(self: &Arc<Self>, body: InstanceId) -> Result<(), ReconcileError> {
-        let stray = Input::Ask(Request::LeaseStray { generation: body.generation });
-        match self.clone().apply(body.sandbox, stray, Vec::new()).await {
+    async fn lease_orphan_instance(self: &Arc<Self>, instance: InstanceId) -> Result<(), ReconcileError> {
+        let orphan = Input::Request(Request::LeaseStray { generation: instance.generation });
+        match self.clone().apply(instance.sandbox, orphan, Vec::new()).await {
             Ok(()) | Err(ApplyError::Refused(_)) => return Ok(()),
             Err(ApplyError::Missing) => {}
             Err(error) => return Err(error.into()),
         }
         let policy = Arc::new(Policy::default());
-        let transition = lease_orphan(body.sandbox, body.generation, self.context(&policy));
+        let transition = lease_orphan(instance.sandbox, instance.generation, self.context(&policy));
         let new = NewSandbox {
             transition,
             spec: Arc::new(Spec::default()),
             policy,
             key: None,
-            bid: Bid::default(),
+            admission: AdmissionTerms::default(),
             commands: Vec::new(),
         };
         match self.insert(new, AdmissionLimits::default()).await {
@@ -141,21 +145,21 @@ impl Inner {
         }
     }
 
-    /// In pages, to the end: what was not read is not missing.
+    /// Reads all pages: a row not read is not missing.
     async fn reconcile_records(
         self: &Arc<Self>,
         whole: &BTreeSet<InstanceId>,
-        how: Reconcile,
+        mode: ReconcileMode,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
         let mut after = None;
         loop {
-            let page = self.store.list(Filter::Leased, after, PAGE).await?;
+            let page = self.store.list(SandboxFilter::Leased, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id());
             report.records += page.len();
             for row in page {
-                self.reconcile_record(&row, whole, how, report).await?;
+                self.reconcile_record(&row, whole, mode, report).await?;
             }
         }
     }
@@ -164,7 +168,7 @@ impl Inner {
         self: &Arc<Self>,
         row: &Row,
         whole: &BTreeSet<InstanceId>,
-        how: Reconcile,
+        mode: ReconcileMode,
         report: &mut ReconcileReport,
     ) -> Result<(), ReconcileError> {
         let event = match row {
@@ -172,13 +176,13 @@ impl Inner {
                 report.unreadable_records.push(unreadable.id);
                 Event::TimePassed
             }
-            Row::Readable(stored) if lacks_body(stored, whole) => {
-                report.records_without_body.push(stored.sandbox.id);
-                Event::Doubted { why: "no whole body of its generation was discovered".into() }
+            Row::Readable(stored) if lacks_instance(stored, whole) => {
+                report.records_without_instance.push(stored.sandbox.id);
+                Event::Doubted { why: "no complete instance of its generation was discovered".into() }
             }
             Row::Readable(_) => return Ok(()),
         };
-        if how == Reconcile::Repair {
+        if mode == ReconcileMode::Repair {
             match self.clone().apply(row.id(), Input::Fact(event), Vec::new()).await {
                 Ok(()) | Err(ApplyError::Missing) => {}
                 Err(error) => return Err(error.into()),
@@ -188,7 +192,7 @@ impl Inner {
     }
 }
 
-fn lacks_body(stored: &Stored, whole: &BTreeSet<InstanceId>) -> bool {
+fn lacks_instance(stored: &StoredSandbox, whole: &BTreeSet<InstanceId>) -> bool {
     let sandbox = &stored.sandbox;
     let own = InstanceId { sandbox: sandbox.id, generation: sandbox.generation() };
     matches!(sandbox.lease, Lease::Live(_)) && !whole.contains(&own)

@@ -1,4 +1,4 @@
-//! Records and history go when they are old enough, and a record only after the proof that its body is gone.
+//! Retention: deletes old records and history; a record only after the proof that its instance is gone.
 
 use std::sync::Arc;
 
@@ -6,34 +6,39 @@ use pinfold_lifecycle::Timestamp;
 use pinfold_store::{Pruned, Retention, StoreError};
 
 use crate::engine::Inner;
-use crate::{Config, How};
+use crate::{CleanupMode, Config};
 
-/// How many records go in one transaction, so that nobody waits long behind it.
+/// Records deleted in one transaction, so that other writers do not wait long.
 const BATCH: usize = 50;
-/// And how many such transactions follow one another where all that is old is to go now.
+/// Maximum number of such transactions in one `prune`.
 const BATCHES: usize = 200;
-const LOOKS_WITHIN_RETENTION: u64 = 4;
+const CHECKS_PER_RETENTION: u64 = 4;
 
 impl Inner {
-    pub(crate) async fn keep_tidy(self: Arc<Self>) {
+    pub(crate) async fn retention_loop(self: Arc<Self>) {
         loop {
             let more_is_old = match self.prune_some().await {
                 Ok(pruned) => pruned.more,
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "old records stay for now");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "deleting old records failed, retrying later"
+                    );
                     false
                 }
             };
-            let wait_ms = if more_is_old { self.config.poll_ms } else { tidy_every_ms(&self.config) };
+            let wait_ms = if more_is_old { self.config.poll_ms } else { retention_interval_ms(&self.config) };
             self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
         }
     }
 
-    /// All that is past retention, each record only after the proof that its body is gone. Says how many records.
-    pub(crate) async fn prune(&self, how: How) -> Result<u64, StoreError> {
-        match how {
-            How::Act => self.prune_all().await,
-            How::DryRun => Ok(self.store.prunable(self.retention()).await?.min((BATCH * BATCHES) as u64)),
+    /// Deletes, or in a dry run counts, all records past retention. Returns their number.
+    pub(crate) async fn prune(&self, mode: CleanupMode) -> Result<u64, StoreError> {
+        match mode {
+            CleanupMode::Act => self.prune_all().await,
+            CleanupMode::DryRun => {
+                Ok(self.store.count_prunable(self.retention()).await?.min((BATCH * BATCHES) as u64))
+            }
         }
     }
 
@@ -49,10 +54,10 @@ impl Inner {
         Ok(pruned)
     }
 
-    /// The one place where old records go, so that each is told once.
+    /// The only place that deletes records, so that each is reported once.
     async fn prune_some(&self) -> Result<Pruned, StoreError> {
         let pruned = self.store.prune(self.retention(), BATCH).await?;
-        self.stand.forgot(pruned.sandboxes as u64);
+        self.cleanup_observer.pruned_records(pruned.sandboxes as u64);
         Ok(pruned)
     }
 
@@ -67,10 +72,10 @@ impl Inner {
     }
 }
 
-/// What is kept for a short time only is looked at more often, so that it is not kept for much longer.
-fn tidy_every_ms(config: &Config) -> u64 {
+/// A short retention is checked more often, so that records do not outlive it by much.
+fn retention_interval_ms(config: &Config) -> u64 {
     let shortest = config.keep_records_ms.min(config.keep_history_ms);
-    config.reconcile_every_ms.min(shortest / LOOKS_WITHIN_RETENTION).max(config.poll_ms)
+    config.reconcile_every_ms.min(shortest / CHECKS_PER_RETENTION).max(config.poll_ms)
 }
 
 #[cfg(test)]
@@ -78,9 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_for_a_short_time_is_looked_at_more_often() {
+    fn a_short_retention_is_checked_more_often() {
         let kept_for = |records: u64, history: u64| {
-            tidy_every_ms(&Config { keep_records_ms: records, keep_history_ms: history, ..Config::default() })
+            retention_interval_ms(&Config {
+                keep_records_ms: records,
+                keep_history_ms: history,
+                ..Config::default()
+            })
         };
 
         assert_eq!(kept_for(86_400_000, 7 * 86_400_000), 60_000);

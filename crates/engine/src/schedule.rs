@@ -1,23 +1,23 @@
-//! Times at which something is due, written as in a crontab and read in UTC.
+//! Cron schedules, in UTC.
 
 use std::borrow::Cow;
 
 use pinfold_lifecycle::Timestamp;
 
-/// `*/5 * * * *`: minute, hour, day of the month, month, day of the week.
+/// Five fields as in `*/5 * * * *`: minute, hour, day of month, month, day of week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule(Cow<'static, str>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{given}` is no schedule; write minute, hour, day, month and day of the week, as in `*/5 * * * *`: {why}"
+    "`{given}` is not a schedule; write minute, hour, day, month and day of the week, as in `*/5 * * * *`: {why}"
 )]
 pub struct BadSchedule {
     given: String,
     why: String,
 }
 
-/// When nobody can say when it is due next.
+/// Fallback interval when the next time cannot be computed.
 const ONE_DAY_MS: u64 = 86_400_000;
 
 impl Schedule {
@@ -26,7 +26,7 @@ impl Schedule {
     pub const EVERY_15_MINUTES: Self = Self(Cow::Borrowed("*/15 * * * *"));
     pub const HOURLY: Self = Self(Cow::Borrowed("0 * * * *"));
 
-    /// Refuses what is never due, too.
+    /// Also refuses schedules that are never due.
     pub fn parse(given: &str) -> Result<Self, BadSchedule> {
         let schedule = Self(Cow::Owned(given.to_owned()));
         schedule.find(Timestamp(0)).map_err(|why| BadSchedule { given: given.to_owned(), why })?;
@@ -45,13 +45,13 @@ impl Schedule {
     }
 
     fn find(&self, moment: Timestamp) -> Result<Timestamp, String> {
-        let told = |error: cronexpr::Error| error.to_string().replace('\n', " ");
+        let reported = |error: cronexpr::Error| error.to_string().replace('\n', " ");
         let mut options = cronexpr::ParseOptions::default();
-        // By no name: a small host has no list of time zones, not even of this one.
+        // UTC by option, not by name: a small host may have no time zone database.
         options.fallback_timezone_option = cronexpr::FallbackTimezoneOption::UTC;
-        let times = cronexpr::parse_crontab_with(&self.0, options).map_err(told)?;
-        let moment = cronexpr::MakeTimestamp::from_millisecond(moment.0).map_err(told)?;
-        Ok(Timestamp(times.find_next(moment).map_err(told)?.timestamp().as_millisecond()))
+        let times = cronexpr::parse_crontab_with(&self.0, options).map_err(reported)?;
+        let moment = cronexpr::MakeTimestamp::from_millisecond(moment.0).map_err(reported)?;
+        Ok(Timestamp(times.find_next(moment).map_err(reported)?.timestamp().as_millisecond()))
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_or_never_due_is_refused_with_what_was_given() {
+    fn an_invalid_or_never_due_schedule_is_refused_with_its_text() {
         for given in ["", "every day", "*/5 * * *", "61 * * * *", "* * * * * *", "0 0 30 2 *"] {
             let refused = Schedule::parse(given).unwrap_err().to_string();
 

@@ -1,36 +1,36 @@
-//! What lies around past its time, for whoever needs room now. Nothing that may still be in use is ever touched.
+//! Stale data that can be removed when disk space is needed. Data that may still be in use is never touched.
 
 use async_trait::async_trait;
-use pinfold_lifecycle::Cleared;
+use pinfold_lifecycle::StaleDataCleanup;
 
-use crate::How;
+use crate::CleanupMode;
 use crate::engine::Inner;
 
-/// Stale data beside the records of the store.
+/// Stale data outside the store.
 #[async_trait]
 pub trait StaleData: Send + Sync + 'static {
-    /// Removes what is old enough and belongs to nothing that lives, or only says what that is. Where it cannot be
-    /// listed nothing is removed, and one thing that cannot be removed does not keep the rest.
-    async fn clear_stale(&self, how: How) -> Cleared;
+    /// Removes stale data, or in a dry run reports it. If listing fails nothing is removed; one item that
+    /// cannot be removed does not keep the others.
+    async fn clear_stale(&self, mode: CleanupMode) -> StaleDataCleanup;
 }
 
 impl Inner {
-    /// Records that are past retention, and whatever else is known to be stale.
-    pub(crate) async fn clear_stale(&self, how: How) -> Cleared {
-        let records = self.clear_records(how).await;
+    /// Removes records past retention and registered stale data.
+    pub(crate) async fn clear_stale(&self, mode: CleanupMode) -> StaleDataCleanup {
+        let records = self.clear_records(mode).await;
         match self.room.stale() {
-            Some(stale) => records.plus(stale.clear_stale(how).await),
+            Some(stale) => records.plus(stale.clear_stale(mode).await),
             None => records,
         }
     }
 
-    async fn clear_records(&self, how: How) -> Cleared {
-        match self.prune(how).await {
-            Ok(pruned) => Cleared { cleaned: pruned, ..Cleared::default() },
+    async fn clear_records(&self, mode: CleanupMode) -> StaleDataCleanup {
+        match self.prune(mode).await {
+            Ok(pruned) => StaleDataCleanup { cleaned: pruned, ..StaleDataCleanup::default() },
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "old records stay, although room is needed");
-                Cleared { skipped: 1, ..Cleared::default() }
+                tracing::warn!(error, "could not delete old records to free disk space");
+                StaleDataCleanup { skipped: 1, ..StaleDataCleanup::default() }
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Images as other programs write them, in a directory: an OCI layout, or what `docker save` wrote.
-//! All of it is text of strangers. Files are found without leaving the directory, and read up to a bound.
+//! Reads images in a directory as other tools write them: an OCI layout, or the output of `docker save`.
+//! All of it is untrusted. Paths are resolved beneath the directory, and files are read up to a size limit.
 //!
-//! The few fields that are needed have structs of their own here: what is not named is not parsed, and a crate for
-//! the whole format would bring far more code to where hostile text is read.
+//! This module declares structs for the few fields it needs. Other fields are not parsed: a crate for the whole format
+//! would add far more code that reads hostile input.
 
 mod config;
 mod docker;
@@ -18,26 +18,26 @@ use serde::de::DeserializeOwned;
 
 use crate::{Digest, ImageId, LayerId, Settings};
 
-/// Manifests and configurations are small.
+/// Size limit of manifests and configurations, which are small.
 const LONGEST_TEXT: u64 = 4 << 20;
 
-/// What is to be unpacked, and what it is to become.
+/// An image found in a directory: its layer files and its settings.
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub(crate) id: ImageId,
     pub(crate) created: Option<String>,
     pub(crate) settings: Settings,
-    /// Lowest first, as they were made.
+    /// Bottom layer first, in build order.
     pub(crate) layers: Vec<LayerFile>,
 }
 
 #[derive(Debug)]
 pub(crate) struct LayerFile {
     pub(crate) path: String,
-    /// Of the file, if the manifest says.
+    /// Digest of the file, if the manifest gives one.
     pub(crate) digest: Option<LayerId>,
     pub(crate) size: Option<u64>,
-    /// Of what is in it, decompressed.
+    /// Digest of the decompressed file.
     pub(crate) content: Digest,
 }
 
@@ -51,39 +51,39 @@ pub enum BundleError {
     NotAFile { path: String },
     #[error("`{path}` is larger than the {LONGEST_TEXT} bytes that are allowed")]
     TooLong { path: String },
-    #[error("`{path}` is not what it should be")]
+    #[error("`{path}` does not have the expected format")]
     Format { path: String, source: serde_json::Error },
     #[error("`{path}` has the digest {found} instead of {wanted}")]
     Digest { path: String, wanted: Digest, found: Digest },
     #[error("`{path}` has {found} bytes instead of {wanted}")]
     Size { path: String, wanted: u64, found: u64 },
-    #[error("it has no image for {wanted}, only for {found}")]
+    #[error("there is no image for {wanted}, only for {found}")]
     OtherPlatform { wanted: String, found: String },
-    #[error("it holds {count} images: save one at a time")]
+    #[error("the source holds {count} images: save one at a time")]
     Several { count: usize },
-    #[error("it holds no image")]
+    #[error("the source holds no image")]
     Empty,
-    #[error("its indexes are nested deeper than {most}")]
+    #[error("indexes are nested deeper than {most} levels")]
     Nested { most: usize },
-    #[error("its configuration names {named} layers and its manifest {listed}")]
+    #[error("the configuration names {named} layers but the manifest {listed}")]
     LayerCount { named: usize, listed: usize },
-    #[error("it has {count} layers, {most} are allowed")]
+    #[error("the image has {count} layers, at most {most} are allowed")]
     TooManyLayers { count: usize, most: usize },
-    #[error("the {field} of its configuration is not allowed: {why}")]
+    #[error("the {field} of its configuration is invalid: {why}")]
     Setting { field: &'static str, why: &'static str },
 }
 
-/// A directory whose paths cannot lead out of it.
-pub(crate) struct Confines {
+/// A directory in which paths are resolved without leaving it.
+pub(crate) struct BundleDirectory {
     directory: OwnedFd,
 }
 
-impl Confines {
+impl BundleDirectory {
     pub(crate) fn new(directory: OwnedFd) -> Self {
         Self { directory }
     }
 
-    /// The image in it, or none if it is not one of these formats but a plain directory.
+    /// Reads the image in it. `None`: a plain directory, in neither format.
     pub(crate) fn bundle(&self, most_layers: usize) -> Result<Option<Bundle>, BundleError> {
         let bundle = match oci::read(self)? {
             Some(bundle) => Some(bundle),
@@ -97,9 +97,10 @@ impl Confines {
         }
     }
 
-    /// Opens a file. Links are followed as long as they stay inside: `docker save` makes such.
+    /// Opens a file and returns its size. Symbolic links are followed beneath the directory: `docker save` writes such.
     pub(crate) fn open(&self, path: &str) -> Result<(File, u64), BundleError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        // Refuse every path component that leads out of the directory.
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let file = match openat2(&self.directory, path, flags, Mode::empty(), inside) {
             Ok(file) => file,
@@ -125,8 +126,8 @@ impl Confines {
         Ok(text)
     }
 
-    /// The same, or nothing if there is no such file.
-    fn text_if_there(&self, path: &str) -> Result<Option<Vec<u8>>, BundleError> {
+    /// Like `text`, with `None` if there is no such file.
+    fn text_if_present(&self, path: &str) -> Result<Option<Vec<u8>>, BundleError> {
         match self.text(path) {
             Ok(text) => Ok(Some(text)),
             Err(BundleError::Missing { .. } | BundleError::NotAFile { .. }) => Ok(None),
@@ -139,7 +140,7 @@ fn parse<T: DeserializeOwned>(path: &str, text: &[u8]) -> Result<T, BundleError>
     serde_json::from_slice(text).map_err(|source| BundleError::Format { path: path.to_owned(), source })
 }
 
-/// Refuses text that is not what it is called.
+/// Refuses a file whose content does not have the digest that names it.
 fn verify(path: &str, text: &[u8], wanted: &Digest) -> Result<(), BundleError> {
     let found = Digest::of(text);
     if found == *wanted {

@@ -1,4 +1,4 @@
-//! What content is called: its SHA-256, as `sha256:` and 64 digits.
+//! Content digests: SHA-256, written as `sha256:` and 64 hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ pub struct Digest {
     hex: String,
 }
 
-/// An image: the digest of its configuration, or of its one layer if it has none.
+/// Id of an image: the digest of its configuration, or of its single layer if it has no configuration.
 pub type ImageId = Digest;
-/// A layer: the digest of the archive that it was unpacked from, as it came.
+/// Id of a layer: the digest of the archive it was unpacked from, compressed as it came.
 pub type LayerId = Digest;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,12 +36,12 @@ impl Digest {
         Self { hex: hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect() }
     }
 
-    /// The digits alone. They are fit for a file name.
+    /// The hexadecimal digits alone. Safe as a file name.
     pub fn hex(&self) -> &str {
         &self.hex
     }
 
-    /// Enough digits for people.
+    /// The first digits, for display.
     pub fn short(&self) -> &str {
         &self.hex[..SHORT]
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_that_would_be_a_path_is_none() {
+    fn a_digest_that_would_be_a_path_is_refused() {
         for text in ["sha256:../../etc", "sha512:00", "sha256:", &format!("sha256:{}", "A".repeat(64))] {
             assert!(text.parse::<Digest>().is_err(), "{text}");
         }

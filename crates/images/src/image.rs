@@ -1,4 +1,4 @@
-//! An image as it is listed, and as it is written down.
+//! The record of an image: shown in listings and stored as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,24 @@ use crate::{ImageId, ImageName, LayerId};
 pub struct Image {
     pub name: ImageName,
     pub id: ImageId,
-    /// Topmost first.
+    /// Top layer first.
     pub layers: Vec<LayerId>,
-    /// Of the files of all layers.
+    /// Total size of the files in all layers.
     pub bytes: u64,
-    /// As the image itself says.
+    /// Creation time as the image states it.
     pub created: Option<String>,
-    /// When the import was complete, in milliseconds of Unix time. The file's own time, not written in it.
+    /// When the import completed, in Unix milliseconds. Taken from the record file's mtime, not stored in it.
     #[serde(skip)]
     pub imported_ms: u64,
     pub settings: Settings,
-    /// Devices, FIFOs and sockets, and links or files where a directory must be.
+    /// How many entries were skipped: devices, FIFOs, sockets, and links or files in place of a required directory.
     pub left_out: u64,
 }
 
-/// What the image asks for when it is run. All of it is text of strangers.
+/// Run settings from the image's configuration. Untrusted text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Each is a name, `=` and a value.
+    /// Each is `NAME=value`.
     pub env: Vec<String>,
     /// Absolute.
     pub working_directory: Option<String>,

@@ -1,22 +1,22 @@
-//! Brings an image in. Everything is made in a place of its own first, and becomes visible in one step.
+//! Imports an image. Layers are built in a staging directory and renamed into place at the end.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::bundle::{Bundle, BundleError, Confines, LayerFile};
-use crate::feed::{Feed, FeedError, unpack_into};
-use crate::pack::pack;
-use crate::shelf::{Layer, ShelfError, Workplace};
+use crate::bundle::{Bundle, BundleDirectory, BundleError, LayerFile};
+use crate::layer_store::{LayerRecord, LayerStoreError, StagingDirectory};
+use crate::tar_writer::write_tar;
 use crate::unpack::{LAYER_IDS_FIRST, Unpacked};
+use crate::unpacker_process::{ArchiveWriter, UnpackError, unpack_into};
 use crate::{Digest, Image, ImageId, ImageName, Images, LayerId, Limits, NameError, Refusal, Settings};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("image `{name}` is there already with other content ({}); remove it first", id.short())]
+    #[error("image `{name}` already exists with other content ({}); remove it first", id.short())]
     NameTaken { name: ImageName, id: ImageId },
     #[error("could not open `{}`", source_path.display())]
     Open { source_path: PathBuf, source: io::Error },
@@ -28,126 +28,134 @@ pub enum ImportError {
     Refused { what: String, source: Refusal },
     #[error("refused the image")]
     Bundle(#[source] BundleError),
-    #[error("refused {what}: its content has the digest {found} instead of {wanted}")]
+    #[error("refused {what}: the content has the digest {found} instead of {wanted}")]
     Content { what: String, wanted: Digest, found: Digest },
     #[error("unpacking {what} took longer than {seconds} seconds")]
     TooSlow { what: String, seconds: u64 },
     #[error("could not start the unpacker")]
     Unpacker { source: io::Error },
-    #[error("the unpacker of {what} ended without a word ({status}): out of memory or time, or worse")]
+    #[error(
+        "the unpacker of {what} exited without a report ({status}); it may have run out of memory or CPU time"
+    )]
     UnpackerDied { what: String, status: String },
-    #[error("could not keep the image")]
-    Shelf(#[from] ShelfError),
+    #[error("could not store the image")]
+    Store(#[from] LayerStoreError),
 }
 
 pub(crate) fn import(images: &Images, source: &Path, name: &str) -> Result<Image, ImportError> {
     let name: ImageName = name.parse()?;
     let opened = |source_error| ImportError::Open { source_path: source.to_owned(), source: source_error };
-    // A FIFO would hold us up.
+    // Opening a FIFO would block.
     let kind = std::fs::metadata(source).map_err(opened)?;
     if !kind.is_file() && !kind.is_dir() {
         return Err(ImportError::NeitherFileNorDirectory { source_path: source.to_owned() });
     }
     let file = File::open(source).map_err(opened)?;
-    images.shelf.sweep()?;
-    let workplace = images.shelf.hold()?.workplace()?;
-    let importing = Importing { images, workplace: &workplace };
-    let imported = if kind.is_dir() { importing.directory(file.into()) } else { importing.archive(file) };
-    let published = imported.and_then(|imported| importing.publish(&name, imported));
-    // What was not taken from there is rubbish, whatever came of it; the next sweep would find it, too.
-    let cleared = workplace.clear();
+    images.store.sweep()?;
+    let staging = images.store.lock()?.new_staging()?;
+    let run = ImportRun { images, staging: &staging };
+    let prepared = if kind.is_dir() { run.directory(file.into()) } else { run.archive(file) };
+    let published = prepared.and_then(|prepared| run.publish(&name, prepared));
+    // Delete the rest of the staging directory, also after a failure. If this fails, the next sweep deletes it.
+    let deleted = staging.delete();
     let image = published?;
-    cleared?;
+    deleted?;
     Ok(image)
 }
 
-struct Importing<'a> {
+struct ImportRun<'a> {
     images: &'a Images,
-    workplace: &'a Workplace,
+    staging: &'a StagingDirectory,
 }
 
-/// An image that is complete, and not visible yet.
-struct Imported {
+/// A complete image that is not published yet.
+struct PreparedImage {
     id: ImageId,
     created: Option<String>,
     settings: Settings,
-    /// Lowest first.
-    layers: Vec<Ready>,
-    /// Where layers that are not there come from again, if another process takes them away meanwhile.
-    again: Option<(Confines, Bundle)>,
+    /// Bottom layer first.
+    layers: Vec<PreparedLayer>,
+    /// Source for unpacking layers again, if another process removes shared ones before the image is published.
+    bundle_source: Option<(BundleDirectory, Bundle)>,
 }
 
-struct Ready {
+struct PreparedLayer {
     id: LayerId,
-    known: Layer,
-    /// Where it was unpacked, if it was not there already.
-    fresh: Option<PathBuf>,
+    record: LayerRecord,
+    /// Its staging directory. `None`: the store already had the layer.
+    staged: Option<PathBuf>,
 }
 
-impl Importing<'_> {
+impl ImportRun<'_> {
     fn limits(&self) -> &Limits {
         &self.images.limits
     }
 
-    fn directory(&self, directory: OwnedFd) -> Result<Imported, ImportError> {
+    fn directory(&self, directory: OwnedFd) -> Result<PreparedImage, ImportError> {
         let read = |error: io::Error| ImportError::Read { what: "the directory".to_owned(), source: error };
-        let confines = Confines::new(directory.try_clone().map_err(read)?);
-        if let Some(bundle) = confines.bundle(self.limits().layers).map_err(ImportError::Bundle)? {
-            return self.bundle(confines, bundle);
+        let bundle_directory = BundleDirectory::new(directory.try_clone().map_err(read)?);
+        if let Some(bundle) = bundle_directory.bundle(self.limits().layers).map_err(ImportError::Bundle)? {
+            return self.bundle(bundle_directory, bundle);
         }
         let depth = self.limits().depth;
-        let layer =
-            self.unpack("directory", "the directory", self.limits(), |feed| pack(&directory, depth, feed))?;
-        Ok(plain(layer))
+        let layer = self.unpack("directory", "the directory", self.limits(), |archive| {
+            write_tar(&directory, depth, archive)
+        })?;
+        Ok(single_layer_image(layer))
     }
 
-    /// Unpacked first, and looked at then: what is in it decides whether it is a root or a bundle of layers.
-    fn archive(&self, mut file: File) -> Result<Imported, ImportError> {
-        let layer =
-            self.unpack("archive", "the archive", self.limits(), |feed| io::copy(&mut file, feed).map(drop))?;
-        let root = layer.fresh.as_ref().map(|layer| layer.join("root")).unwrap_or_default();
+    /// Unpacks the archive, then looks inside: the content decides whether it is a root filesystem or a bundle of layers.
+    fn archive(&self, mut file: File) -> Result<PreparedImage, ImportError> {
+        let layer = self.unpack("archive", "the archive", self.limits(), |archive| {
+            io::copy(&mut file, archive).map(drop)
+        })?;
+        let root = layer.staged.as_ref().map(|layer| layer.join("root")).unwrap_or_default();
         let opened = File::open(&root);
         let opened = opened.map_err(|source| ImportError::Read { what: "the archive".to_owned(), source })?;
-        let confines = Confines::new(opened.into());
-        match confines.bundle(self.limits().layers).map_err(ImportError::Bundle)? {
-            Some(bundle) => self.bundle(confines, bundle),
-            None => Ok(plain(layer)),
+        let bundle_directory = BundleDirectory::new(opened.into());
+        match bundle_directory.bundle(self.limits().layers).map_err(ImportError::Bundle)? {
+            Some(bundle) => self.bundle(bundle_directory, bundle),
+            None => Ok(single_layer_image(layer)),
         }
     }
 
-    fn bundle(&self, confines: Confines, bundle: Bundle) -> Result<Imported, ImportError> {
-        let layers = self.layers(&confines, &bundle, 0)?;
+    fn bundle(
+        &self,
+        bundle_directory: BundleDirectory,
+        bundle: Bundle,
+    ) -> Result<PreparedImage, ImportError> {
+        let layers = self.layers(&bundle_directory, &bundle, 0)?;
         let (id, created, settings) = (bundle.id.clone(), bundle.created.clone(), bundle.settings.clone());
-        Ok(Imported { id, created, settings, layers, again: Some((confines, bundle)) })
+        Ok(PreparedImage { id, created, settings, layers, bundle_source: Some((bundle_directory, bundle)) })
     }
 
-    /// All layers, lowest first. Those that are there already are not unpacked again.
+    /// Prepares all layers, bottom first. Layers that the store has are not unpacked again.
     fn layers(
         &self,
-        confines: &Confines,
+        bundle_directory: &BundleDirectory,
         bundle: &Bundle,
         attempt: usize,
-    ) -> Result<Vec<Ready>, ImportError> {
+    ) -> Result<Vec<PreparedLayer>, ImportError> {
         let mut left = self.limits().total_bytes;
-        let mut layers: Vec<Ready> = Vec::new();
+        let mut layers: Vec<PreparedLayer> = Vec::new();
         for (number, file) in bundle.layers.iter().enumerate() {
             let there = match &file.digest {
-                Some(id) => self.images.shelf.layer(id)?.map(|known| (id.clone(), known)),
+                Some(id) => self.images.store.layer(id)?.map(|record| (id.clone(), record)),
                 None => None,
             };
             let ready = match there {
-                Some((id, known)) => Ready { id, known, fresh: None },
-                None => self.layer(confines, file, &format!("layer-{attempt}-{number}"), left)?,
+                Some((id, record)) => PreparedLayer { id, record, staged: None },
+                None => self.layer(bundle_directory, file, &format!("layer-{attempt}-{number}"), left)?,
             };
-            if ready.known.content != file.content {
-                let (wanted, found) = (file.content.clone(), ready.known.content);
+            if ready.record.content != file.content {
+                let (wanted, found) = (file.content.clone(), ready.record.content);
                 return Err(ImportError::Content { what: file.path.clone(), wanted, found });
             }
-            left = left.checked_sub(ready.known.archive_bytes).ok_or_else(|| ImportError::Refused {
+            left = left.checked_sub(ready.record.archive_bytes).ok_or_else(|| ImportError::Refused {
                 what: "the image".to_owned(),
                 source: Refusal::TooManyBytes { most: self.limits().total_bytes },
             })?;
-            if ready.known.hides_all_below {
+            if ready.record.hides_all_below {
                 layers.clear();
             }
             layers.push(ready);
@@ -157,20 +165,21 @@ impl Importing<'_> {
 
     fn layer(
         &self,
-        confines: &Confines,
+        bundle_directory: &BundleDirectory,
         file: &LayerFile,
         name: &str,
         left: u64,
-    ) -> Result<Ready, ImportError> {
-        let (mut opened, size) = confines.open(&file.path).map_err(ImportError::Bundle)?;
+    ) -> Result<PreparedLayer, ImportError> {
+        let (mut opened, size) = bundle_directory.open(&file.path).map_err(ImportError::Bundle)?;
         if let Some(wanted) = file.size.filter(|wanted| *wanted != size) {
             let path = file.path.clone();
             return Err(ImportError::Bundle(BundleError::Size { path, wanted, found: size }));
         }
         let limits = Limits { total_bytes: left, ..self.limits().clone() };
-        let ready = self.unpack(name, &format!("layer `{}`", file.path.escape_debug()), &limits, |feed| {
-            io::copy(&mut opened, feed).map(drop)
-        })?;
+        let ready =
+            self.unpack(name, &format!("layer `{}`", file.path.escape_debug()), &limits, |archive| {
+                io::copy(&mut opened, archive).map(drop)
+            })?;
         match &file.digest {
             Some(wanted) if *wanted != ready.id => Err(ImportError::Bundle(BundleError::Digest {
                 path: file.path.clone(),
@@ -181,88 +190,94 @@ impl Importing<'_> {
         }
     }
 
-    /// Unpacks one archive into a layer of its own.
+    /// Unpacks one archive into a new layer.
     fn unpack(
         &self,
         name: &str,
         what: &str,
         limits: &Limits,
-        write: impl FnOnce(&mut Feed) -> io::Result<()>,
-    ) -> Result<Ready, ImportError> {
-        let (layer, root) = self.workplace.new_layer(name)?;
-        give_away(&root).map_err(|source| ImportError::Unpacker { source })?;
-        let unpacked = unpack_into(&root, &self.workplace.lock, &self.images.unpacker, limits, write);
-        let (unpacked, id) = unpacked.map_err(|error| explain(error, what))?;
+        write: impl FnOnce(&mut ArchiveWriter) -> io::Result<()>,
+    ) -> Result<PreparedLayer, ImportError> {
+        let (layer, root) = self.staging.new_layer(name)?;
+        chown_to_layer_ids(&root).map_err(|source| ImportError::Unpacker { source })?;
+        let unpacked = unpack_into(&root, &self.staging.lock, &self.images.unpacker, limits, write);
+        let (unpacked, id) = unpacked.map_err(|error| import_error(error, what))?;
         let Unpacked { content, archive_bytes, bytes, left_out, hides_all_below } = unpacked;
-        let known = Layer { content, archive_bytes, bytes, left_out, hides_all_below };
-        self.workplace.complete(&layer, &known)?;
-        Ok(Ready { id, known, fresh: Some(layer) })
+        let record = LayerRecord { content, archive_bytes, bytes, left_out, hides_all_below };
+        self.staging.write_record(&layer, &record)?;
+        Ok(PreparedLayer { id, record, staged: Some(layer) })
     }
 
-    fn publish(&self, name: &ImageName, mut imported: Imported) -> Result<Image, ImportError> {
+    fn publish(&self, name: &ImageName, mut prepared: PreparedImage) -> Result<Image, ImportError> {
         let mut attempt = 0;
         loop {
-            let held = self.images.shelf.hold()?;
-            match self.images.shelf.image(name)? {
-                Some(there) if there.id == imported.id => return Ok(there),
+            let locked = self.images.store.lock()?;
+            match self.images.store.image(name)? {
+                Some(there) if there.id == prepared.id => return Ok(there),
                 Some(there) => return Err(ImportError::NameTaken { name: name.clone(), id: there.id }),
                 None => {}
             }
             let mut missing = false;
-            for layer in &imported.layers {
-                match &layer.fresh {
-                    Some(fresh) => held.shelve(&layer.id, fresh)?,
-                    None => missing |= self.images.shelf.layer(&layer.id)?.is_none(),
+            for layer in &prepared.layers {
+                match &layer.staged {
+                    Some(staged) => locked.publish_layer(&layer.id, staged)?,
+                    None => missing |= self.images.store.layer(&layer.id)?.is_none(),
                 }
             }
-            match &imported.again {
-                // Its last other image was removed while this one was made.
-                Some((confines, bundle)) if missing => {
-                    drop(held);
+            match &prepared.bundle_source {
+                // Another process removed a shared layer while this import ran: unpack it from the bundle.
+                Some((bundle_directory, bundle)) if missing => {
+                    drop(locked);
                     attempt += 1;
-                    imported.layers = self.layers(confines, bundle, attempt)?;
+                    prepared.layers = self.layers(bundle_directory, bundle, attempt)?;
                 }
-                _ => return Ok(held.name(&image(name, &imported), self.workplace)?),
+                _ => return Ok(locked.publish_image(&image(name, &prepared), self.staging)?),
             }
         }
     }
 }
 
-fn image(name: &ImageName, imported: &Imported) -> Image {
-    let known = || imported.layers.iter().map(|layer| &layer.known);
+fn image(name: &ImageName, prepared: &PreparedImage) -> Image {
+    let record = || prepared.layers.iter().map(|layer| &layer.record);
     Image {
         name: name.clone(),
-        id: imported.id.clone(),
-        layers: imported.layers.iter().rev().map(|layer| layer.id.clone()).collect(),
-        bytes: known().map(|known| known.bytes).sum(),
-        created: imported.created.clone(),
+        id: prepared.id.clone(),
+        layers: prepared.layers.iter().rev().map(|layer| layer.id.clone()).collect(),
+        bytes: record().map(|record| record.bytes).sum(),
+        created: prepared.created.clone(),
         imported_ms: 0,
-        settings: imported.settings.clone(),
-        left_out: known().map(|known| known.left_out).sum(),
+        settings: prepared.settings.clone(),
+        left_out: record().map(|record| record.left_out).sum(),
     }
 }
 
-/// An image of one layer and nothing else.
-fn plain(layer: Ready) -> Imported {
+/// An image with a single layer and no settings.
+fn single_layer_image(layer: PreparedLayer) -> PreparedImage {
     let id = layer.id.clone();
-    Imported { id, created: None, settings: Settings::default(), layers: vec![layer], again: None }
+    PreparedImage {
+        id,
+        created: None,
+        settings: Settings::default(),
+        layers: vec![layer],
+        bundle_source: None,
+    }
 }
 
-/// As root the directory belongs to the root of the image.
-fn give_away(root: &Path) -> io::Result<()> {
+/// As root: gives the directory to the layer id range, so that uid 0 in the unpacker owns it.
+fn chown_to_layer_ids(root: &Path) -> io::Result<()> {
     if !rustix::process::getuid().is_root() {
         return Ok(());
     }
     std::os::unix::fs::chown(root, Some(LAYER_IDS_FIRST), Some(LAYER_IDS_FIRST))
 }
 
-fn explain(error: FeedError, what: &str) -> ImportError {
+fn import_error(error: UnpackError, what: &str) -> ImportError {
     let what = what.to_owned();
     match error {
-        FeedError::Start { source } => ImportError::Unpacker { source },
-        FeedError::Read { source } => ImportError::Read { what, source },
-        FeedError::Refused { refusal } => ImportError::Refused { what, source: refusal },
-        FeedError::TooSlow { seconds } => ImportError::TooSlow { what, seconds },
-        FeedError::NoReport { status } => ImportError::UnpackerDied { what, status },
+        UnpackError::Start { source } => ImportError::Unpacker { source },
+        UnpackError::Read { source } => ImportError::Read { what, source },
+        UnpackError::Refused { refusal } => ImportError::Refused { what, source: refusal },
+        UnpackError::TooSlow { seconds } => ImportError::TooSlow { what, seconds },
+        UnpackError::NoReport { status } => ImportError::UnpackerDied { what, status },
     }
 }

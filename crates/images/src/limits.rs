@@ -1,26 +1,26 @@
-//! How much an import may take. An archive that wants more is refused, and nothing of it is kept.
+//! Limits of an import. An archive that exceeds one is refused, and nothing of it is kept.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Of all layers of an image together, decompressed, with the archives' own headers.
+    /// Total decompressed bytes of all layers of an image, tar headers included.
     pub total_bytes: u64,
-    /// Of one file. It must fit in an archive's oldest size field, so that there is only one size to believe.
+    /// Bytes of one file. Must fit in the ustar size field, so that no second size is ever consulted.
     pub file_bytes: u64,
-    /// Of one layer: files, directories and links, also directories that are only named on the way.
+    /// Files, directories and links in one layer, including implied parent directories.
     pub entries: u64,
     pub path_bytes: usize,
-    /// Directories within each other.
+    /// Nesting depth of directories.
     pub depth: usize,
-    /// How many bytes may come out of one, once more than `ratio_begins_bytes` have.
+    /// Maximum decompressed bytes per compressed byte, checked above `ratio_begins_bytes` of output.
     pub compression_ratio: u64,
     pub ratio_begins_bytes: u64,
     pub layers: usize,
-    /// For the unpacking of one archive or layer.
+    /// Time limit for unpacking one archive or layer.
     pub seconds: u64,
-    /// Memory of the unpacker.
+    /// Address space of the unpacker.
     pub memory_bytes: u64,
 }
 

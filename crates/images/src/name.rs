@@ -1,4 +1,4 @@
-//! What images may be called: lowercase words such as `python`, `team/app` or `team/app:1.2`.
+//! Image names: lowercase words such as `python`, `team/app` or `team/app:1.2`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +14,9 @@ pub struct ImageName(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("image name: it is empty")]
+    #[error("image name is empty")]
     Empty,
-    #[error("image name: it has {length} characters, {LONGEST} are allowed")]
+    #[error("image name has {length} characters, at most {LONGEST} are allowed")]
     TooLong { length: usize },
     #[error("image name `{name}`: `{HOST}` is the built-in image")]
     Reserved { name: String },
@@ -37,7 +37,7 @@ impl ImageName {
         &self.0
     }
 
-    /// No name has a `+`, so each has a file name of its own.
+    /// Maps `/` to `+`, which no name contains, so that every name has a unique file name.
     pub(crate) fn file_name(&self) -> String {
         format!("{}.json", self.0.replace('/', "+"))
     }
@@ -53,7 +53,7 @@ impl FromStr for ImageName {
         if name.len() > LONGEST {
             return Err(NameError::TooLong { length: name.len() });
         }
-        // Safe to show, whatever it was.
+        // Escaped for display.
         let shown = name.escape_debug().to_string();
         let (words, tag) = name.split_once(':').map_or((name, None), |(words, tag)| (words, Some(tag)));
         if words == HOST {
@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_with_the_part_that_is_wrong() {
+    fn an_invalid_name_is_refused_and_the_error_shows_the_invalid_part() {
         let refused = |name: &str| name.parse::<ImageName>().unwrap_err().to_string();
 
-        assert_eq!(refused(""), "image name: it is empty");
+        assert_eq!(refused(""), "image name is empty");
         assert!(refused(&"a".repeat(129)).contains("129 characters"));
         assert!(refused("host").contains("built-in"));
         assert!(refused("host:1").contains("built-in"));

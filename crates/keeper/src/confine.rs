@@ -1,12 +1,12 @@
-//! What a process gives up for good before hostile code runs in it: capabilities, new privileges, the kernel's
-//! rarely needed doors, limits. Everything is prepared ahead, so that a forked child has only to apply it.
+//! Confinement of a process before it runs hostile code: resource limits, capabilities, no_new_privs and a seccomp
+//! filter. All of it is irrevocable. It is prepared in advance, so that a forked child only has to apply it.
 
-mod calls;
+mod allowed_calls;
 mod capabilities;
-mod doors;
 mod install;
 mod limits;
 mod program;
+mod syscall_groups;
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,29 @@ pub use rustix::thread::CapabilitySet;
 use rustix::thread::set_no_new_privs;
 
 pub use capabilities::WORKLOAD as WORKLOAD_CAPABILITIES;
-pub use doors::Door;
 pub use limits::Limits;
+pub(crate) use limits::name as limit_name;
+pub use syscall_groups::SyscallGroup;
 
-use doors::Shut;
 use program::{ForeignCalls, Program, Verdict};
+use syscall_groups::DenyRule;
 
-/// How a workload is confined. The default is what every sandbox gets.
+/// How a workload is confined. The default applies to every sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// What root inside may do, see [`WORKLOAD_CAPABILITIES`].
+    /// Capabilities of root inside, see [`WORKLOAD_CAPABILITIES`].
     pub capabilities: CapabilitySet,
     pub new_privileges: NewPrivileges,
     pub limits: Limits,
-    /// Doors that are not shut.
-    pub open_doors: Vec<Door>,
+    /// System call groups that are allowed in full. All others are denied.
+    pub allowed_groups: Vec<SyscallGroup>,
 }
 
-/// Whether an exec may give more than the process had: by set-user-id files or file capabilities.
+/// Whether an exec may gain privileges through set-user-id files or file capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewPrivileges {
     Refused,
-    /// Without no_new_privs a filter costs `sys_admin`, so that the keeper can start executions as root only.
+    /// Without no_new_privs, seccomp requires `sys_admin`: the keeper can then start executions as root only.
     Granted,
 }
 
@@ -47,56 +48,56 @@ impl Default for Profile {
             capabilities: capabilities::WORKLOAD,
             new_privileges: NewPrivileges::Refused,
             limits: Limits::default(),
-            open_doors: vec![Door::Tracing],
+            allowed_groups: vec![SyscallGroup::Tracing],
         }
     }
 }
 
 impl Profile {
-    /// The same with one door open.
+    /// Allows one more group.
     #[must_use]
-    pub fn with_open(mut self, door: Door) -> Self {
-        self.open_doors.push(door);
+    pub fn with_allowed(mut self, group: SyscallGroup) -> Self {
+        self.allowed_groups.push(group);
         self
     }
 
-    /// The same with one door shut that is open by default.
+    /// Denies a group that is allowed by default.
     #[must_use]
-    pub fn with_shut(mut self, door: Door) -> Self {
-        self.open_doors.retain(|open| *open != door);
+    pub fn with_denied(mut self, group: SyscallGroup) -> Self {
+        self.allowed_groups.retain(|open| *open != group);
         self
     }
 
-    pub fn is_open(&self, door: Door) -> bool {
-        self.open_doors.contains(&door)
+    pub fn allows(&self, group: SyscallGroup) -> bool {
+        self.allowed_groups.contains(&group)
     }
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     #[error(
-        "a limit of {open_files} open files lets no program start: at least {} are needed",
+        "the limit of {open_files} open files is too low for any program to start: at least {} are needed",
         Limits::FEWEST_OPEN_FILES
     )]
     TooFewOpenFiles { open_files: u64 },
     #[error("the seccomp program has {length} instructions, more than the kernel takes")]
     TooLong { length: usize },
-    #[error("the seccomp program jumps over {distance} instructions, farther than it can")]
+    #[error("the seccomp program jumps over {distance} instructions, more than 255")]
     JumpTooFar { distance: usize },
 }
 
-/// A step that failed. Nothing may be executed after it: the process is confined in part.
+/// A failed step. The process is only partly confined and must not execute anything.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("could not hide the keeper's memory")]
+    #[error("could not make the keeper's memory undumpable")]
     Hide { source: Errno },
-    #[error("could not lower the limit {resource:?}")]
+    #[error("could not lower the resource limit {}", limit_name(*resource))]
     Limit { resource: Resource, source: Errno },
     #[error("could not drop capabilities from the bounding set")]
     Bound { source: Errno },
     #[error("could not forbid ambient capabilities")]
     Ambient { source: Errno },
-    #[error("could not refuse new privileges")]
+    #[error("could not set no_new_privs")]
     NewPrivileges { source: Errno },
     #[error("could not install the seccomp program")]
     Seccomp { source: Errno },
@@ -104,24 +105,24 @@ pub enum ApplyError {
     Capabilities { source: Errno },
 }
 
-/// By what the keeper finds all processes of an execution.
+/// How the keeper finds all processes of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldBy {
-    Groups,
-    /// The views of control groups that processes have, which only `sys_ptrace` can read.
-    Marks,
+pub enum ProcessTracking {
+    Cgroups,
+    /// By the cgroup namespace of each process in `/proc`, which requires `sys_ptrace`.
+    CgroupNamespaces,
 }
 
-/// A profile made ready: applying it allocates nothing and needs no other thread.
+/// A prepared profile. Applying it allocates nothing and needs no other thread, so it is safe between fork and exec.
 ///
 /// ```text
 /// keeper   prepare ── set up mounts, network ── apply_to_keeper ── serve ──┬── fork ──►
 /// child                                          (pipes, setgroups, setgid, setuid) ── apply ── exec
 /// ```
 ///
-/// The keeper's program is the workload's, and `clone3` to put an execution straight into its cgroup, and `unshare`
-/// for its view of cgroups. A child inherits it and adds only what shuts these two, which is cheaper than a whole
-/// program for each execution and leaves no moment in which a child is less confined than its parent.
+/// The keeper's seccomp program is the workload's plus `clone3`, to start an execution directly in its cgroup, and
+/// `unshare` of cgroup namespaces. A child inherits it and adds a small filter that denies these two. That is cheaper
+/// than a full program per execution, and at no moment is a child less confined than its parent.
 #[derive(Debug)]
 pub struct Confinement {
     capabilities: CapabilitySet,
@@ -129,7 +130,7 @@ pub struct Confinement {
     limits: Limits,
     for_keeper: Program,
     for_child_of_keeper: Option<Program>,
-    for_anyone: Program,
+    for_workload: Program,
     keeper_is_confined: bool,
 }
 
@@ -140,22 +141,22 @@ impl Confinement {
             return Err(PrepareError::TooFewOpenFiles { open_files });
         }
         let foreign =
-            if profile.is_open(Door::ForeignCalls) { ForeignCalls::Allow } else { ForeignCalls::Kill };
-        let unknown = Verdict::Refuse(Errno::NOSYS);
+            if profile.allows(SyscallGroup::ForeignCalls) { ForeignCalls::Allow } else { ForeignCalls::Kill };
+        let unknown = Verdict::Deny(Errno::NOSYS);
         let clone3 = call_number(libc::SYS_clone3);
         let unshare = call_number(libc::SYS_unshare);
 
         let mut verdicts = verdicts(profile);
-        let for_anyone = Program::assemble(&verdicts, &unknown, foreign)?;
+        let for_workload = Program::assemble(&verdicts, &unknown, foreign)?;
         verdicts.insert(clone3, Verdict::Allow);
-        let shut = !profile.is_open(Door::Namespaces);
-        if shut {
-            verdicts.insert(unshare, Verdict::Inspect(doors::NAMESPACES_OF_KEEPER.to_vec()));
+        let denied = !profile.allows(SyscallGroup::Namespaces);
+        if denied {
+            verdicts.insert(unshare, Verdict::CheckArguments(syscall_groups::KEEPER_UNSHARE.to_vec()));
         }
         let for_keeper = Program::assemble(&verdicts, &unknown, foreign)?;
-        let for_child_of_keeper = if shut {
-            let views = Verdict::Inspect(doors::VIEWS_OF_GROUPS.to_vec());
-            let rest = BTreeMap::from([(clone3, unknown), (unshare, views)]);
+        let for_child_of_keeper = if denied {
+            let no_cgroup_namespaces = Verdict::CheckArguments(syscall_groups::CHILD_UNSHARE.to_vec());
+            let rest = BTreeMap::from([(clone3, unknown), (unshare, no_cgroup_namespaces)]);
             Some(Program::assemble(&rest, &Verdict::Allow, foreign)?)
         } else {
             None
@@ -166,74 +167,88 @@ impl Confinement {
             limits: profile.limits,
             for_keeper,
             for_child_of_keeper,
-            for_anyone,
+            for_workload,
             keeper_is_confined: false,
         })
     }
 
-    /// Confines the calling process as a workload: the last thing a child does before exec, after it has
-    /// changed to its user. Descriptors and the working directory are the caller's to close and choose.
+    /// Confines the calling process as a workload: the last step of a child before exec, after it has changed to its
+    /// user. The caller closes descriptors and chooses the working directory.
     pub fn apply(&self) -> Result<(), ApplyError> {
-        limits::lower(&self.limits).map_err(|(resource, source)| ApplyError::Limit { resource, source })?;
-        let program =
-            if self.keeper_is_confined { self.for_child_of_keeper.as_ref() } else { Some(&self.for_anyone) };
-        self.give_up(self.capabilities, program)
+        limits::lower_all(&self.limits)
+            .map_err(|(resource, source)| ApplyError::Limit { resource, source })?;
+        let program = if self.keeper_is_confined {
+            self.for_child_of_keeper.as_ref()
+        } else {
+            Some(&self.for_workload)
+        };
+        self.drop_privileges(self.capabilities, program)
     }
 
-    /// Confines the keeper itself, once it has nothing more to mount or configure. Children that it forks from
-    /// then on are as confined as it is, and `apply` adds the rest.
+    /// Confines the keeper itself, once all mounts and the network are set up. Children inherit this confinement, and
+    /// `apply` adds the rest.
     ///
-    /// From here on nobody inside, root included, reads its memory, environment or descriptors under `/proc`.
-    pub fn apply_to_keeper(&mut self, held_by: HeldBy) -> Result<(), ApplyError> {
+    /// From here on no process inside, root included, can read the keeper's memory, environment or descriptors
+    /// under `/proc`.
+    pub fn apply_to_keeper(&mut self, tracking: ProcessTracking) -> Result<(), ApplyError> {
+        // Make the process undumpable (prctl PR_SET_DUMPABLE): other processes cannot read it in /proc or trace it.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|source| ApplyError::Hide { source })?;
         limits::no_core_files().map_err(|(resource, source)| ApplyError::Limit { resource, source })?;
-        let kept = match held_by {
-            HeldBy::Groups => capabilities::KEEPER,
-            HeldBy::Marks => capabilities::KEEPER | capabilities::READ_MARKS,
+        let kept = match tracking {
+            ProcessTracking::Cgroups => capabilities::KEEPER,
+            ProcessTracking::CgroupNamespaces => capabilities::KEEPER | capabilities::READ_NAMESPACES,
         };
-        self.give_up(self.capabilities | kept, Some(&self.for_keeper))?;
+        self.drop_privileges(self.capabilities | kept, Some(&self.for_keeper))?;
         self.keeper_is_confined = true;
         Ok(())
     }
 
-    /// The program is installed before capabilities go, in case new privileges are granted and it needs one.
-    fn give_up(&self, kept: CapabilitySet, program: Option<&Program>) -> Result<(), ApplyError> {
-        // Nothing ever comes back into a bounding set, and a child of the keeper begins with the keeper's.
+    /// Gives up everything but `kept`. The seccomp program is installed before capabilities are dropped, because without
+    /// no_new_privs the installation needs `sys_admin`.
+    fn drop_privileges(&self, kept: CapabilitySet, program: Option<&Program>) -> Result<(), ApplyError> {
+        // Drop capabilities from the bounding set. A child of the keeper inherits the reduced set; nothing can be added.
         if !self.keeper_is_confined {
-            capabilities::bound(self.capabilities).map_err(|source| ApplyError::Bound { source })?;
+            capabilities::drop_from_bounding_set(self.capabilities)
+                .map_err(|source| ApplyError::Bound { source })?;
         }
         capabilities::forbid_ambient().map_err(|source| ApplyError::Ambient { source })?;
         if self.new_privileges == NewPrivileges::Refused {
+            // Forbid gaining privileges by exec (prctl PR_SET_NO_NEW_PRIVS).
             set_no_new_privs(true).map_err(|source| ApplyError::NewPrivileges { source })?;
         }
         if let Some(program) = program {
             install::install(program).map_err(|source| ApplyError::Seccomp { source })?;
         }
-        capabilities::keep(kept).map_err(|source| ApplyError::Capabilities { source })
+        capabilities::drop_all_but(kept).map_err(|source| ApplyError::Capabilities { source })
     }
 }
 
-/// What becomes of each call that is known: allowed, unless a shut door says otherwise.
+/// The verdict for each known call: allowed, unless a denied group has a rule for it.
 fn verdicts(profile: &Profile) -> BTreeMap<u32, Verdict> {
     let mut verdicts: BTreeMap<u32, Verdict> =
-        calls::allowed().map(|call| (call_number(call), Verdict::Allow)).collect();
-    for &door in Door::ALL {
-        let open = profile.is_open(door);
-        for shut in door.shuts() {
-            let (call, verdict) = match shut {
-                Shut::Call(call) | Shut::Missing(call) | Shut::Unfit(call) | Shut::Feigned(call) if open => {
+        allowed_calls::allowed().map(|call| (call_number(call), Verdict::Allow)).collect();
+    for &group in SyscallGroup::ALL {
+        let allowed = profile.allows(group);
+        for rule in group.deny_rules() {
+            let (call, verdict) = match rule {
+                DenyRule::Eperm(call)
+                | DenyRule::Enosys(call)
+                | DenyRule::Einval(call)
+                | DenyRule::ReturnZero(call)
+                    if allowed =>
+                {
                     (call, Verdict::Allow)
                 }
-                Shut::Call(call) => (call, Verdict::Refuse(Errno::PERM)),
-                Shut::Missing(call) => (call, Verdict::Refuse(Errno::NOSYS)),
-                Shut::Unfit(call) => (call, Verdict::Refuse(Errno::INVAL)),
-                Shut::Feigned(call) => (call, Verdict::Feign),
-                Shut::When(_, _) if open => continue,
-                Shut::When(call, clauses) => (call, Verdict::Inspect(clauses.to_vec())),
+                DenyRule::Eperm(call) => (call, Verdict::Deny(Errno::PERM)),
+                DenyRule::Enosys(call) => (call, Verdict::Deny(Errno::NOSYS)),
+                DenyRule::Einval(call) => (call, Verdict::Deny(Errno::INVAL)),
+                DenyRule::ReturnZero(call) => (call, Verdict::ReturnZero),
+                DenyRule::IfArguments(_, _) if allowed => continue,
+                DenyRule::IfArguments(call, rules) => (call, Verdict::CheckArguments(rules.to_vec())),
             };
             match (verdicts.get_mut(&call_number(*call)), verdict) {
-                // Several doors look at one call: each may refuse it.
-                (Some(Verdict::Inspect(all)), Verdict::Inspect(more)) => all.extend(more),
+                // Several groups check arguments of the same call: any of them may deny it.
+                (Some(Verdict::CheckArguments(all)), Verdict::CheckArguments(more)) => all.extend(more),
                 (_, verdict) => {
                     verdicts.insert(call_number(*call), verdict);
                 }

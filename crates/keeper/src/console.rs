@@ -1,4 +1,4 @@
-//! What an execution reads from and writes to: pipes, or a terminal of its own. The ends of the keeper never block.
+//! Standard streams of an execution: pipes, or a pseudo-terminal. The keeper's ends never block.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,16 +14,18 @@ use crate::input::Input;
 use crate::log::Stream;
 use crate::wire::{Console, TerminalSize};
 
-/// What consoles are made of, opened before anything untrusted ran here: no path is followed later.
-pub(crate) struct Devices {
+/// Devices for consoles, opened before untrusted code runs in the sandbox: no path is resolved later.
+pub(crate) struct ConsoleDevices {
     null: OwnedFd,
     terminals: OwnedFd,
 }
 
-impl Devices {
+impl ConsoleDevices {
     pub(crate) fn open() -> io::Result<Self> {
+        // Open /dev/null for executions without input.
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let null = rustix::fs::open("/dev/null", flags, Mode::empty())?;
+        // Open the devpts directory; terminals are opened relative to it.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let terminals = rustix::fs::open("/dev/pts", flags, Mode::empty())?;
         Ok(Self { null, terminals })
@@ -35,27 +37,27 @@ impl Devices {
 }
 
 /// The keeper's ends.
-pub(crate) struct Here {
+pub(crate) struct KeeperEnds {
     pub(crate) outputs: Vec<(Stream, OwnedFd)>,
     pub(crate) input: Option<Input>,
     pub(crate) terminal: Option<OwnedFd>,
 }
 
 /// The execution's ends.
-pub(crate) struct There {
+pub(crate) struct ExecutionEnds {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
-    /// All three are the terminal that is to be its own.
+    /// All three are a terminal, which becomes its controlling terminal.
     pub(crate) is_terminal: bool,
 }
 
-pub(crate) fn make(console: Console, devices: &Devices) -> io::Result<(Here, There)> {
+pub(crate) fn make(console: Console, devices: &ConsoleDevices) -> io::Result<(KeeperEnds, ExecutionEnds)> {
     match console {
         Console::Terminal(size) => make_terminal(size, devices),
-        Console::Quiet => make_pipes(None, devices.null.try_clone()?),
+        Console::NoInput => make_pipes(None, devices.null.try_clone()?),
         Console::Piped => {
-            // Only this end: what reads blocks as programs expect.
+            // Only the keeper's end is non-blocking: programs expect a blocking standard input.
             let (there, here) = pipe_with(PipeFlags::CLOEXEC)?;
             rustix::io::ioctl_fionbio(&here, true)?;
             make_pipes(Some(Input::into_pipe(here)), there)
@@ -63,38 +65,43 @@ pub(crate) fn make(console: Console, devices: &Devices) -> io::Result<(Here, The
     }
 }
 
-fn make_pipes(input: Option<Input>, stdin: OwnedFd) -> io::Result<(Here, There)> {
-    let (stdout_here, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr_here, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    // What runs inside may take back what it wrote: a read must never wait for it.
-    for end in [&stdout_here, &stderr_here] {
-        read_without_waiting(end)?;
+fn make_pipes(input: Option<Input>, stdin: OwnedFd) -> io::Result<(KeeperEnds, ExecutionEnds)> {
+    let (stdout_reader, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr_reader, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Non-blocking: a process inside can read its own output back out of the pipe after poll reported data.
+    for end in [&stdout_reader, &stderr_reader] {
+        set_nonblocking_reads(end)?;
     }
-    let outputs = vec![(Stream::Stdout, stdout_here), (Stream::Stderr, stderr_here)];
-    Ok((Here { outputs, input, terminal: None }, There { stdin, stdout, stderr, is_terminal: false }))
+    let outputs = vec![(Stream::Stdout, stdout_reader), (Stream::Stderr, stderr_reader)];
+    Ok((
+        KeeperEnds { outputs, input, terminal: None },
+        ExecutionEnds { stdin, stdout, stderr, is_terminal: false },
+    ))
 }
 
-fn read_without_waiting(end: &OwnedFd) -> io::Result<()> {
+fn set_nonblocking_reads(end: &OwnedFd) -> io::Result<()> {
     #[cfg(feature = "weakened")]
-    if crate::weakness::has(&crate::weakness::Weakness::OutputReadBlindly) {
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::BlockingOutputReads) {
         return Ok(());
     }
     Ok(rustix::io::ioctl_fionbio(end, true)?)
 }
 
-fn make_terminal(size: TerminalSize, devices: &Devices) -> io::Result<(Here, There)> {
+fn make_terminal(size: TerminalSize, devices: &ConsoleDevices) -> io::Result<(KeeperEnds, ExecutionEnds)> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // Open a new pseudo-terminal master.
     let here = openat(&devices.terminals, "ptmx", flags, Mode::empty())?;
+    // Unlock its slave.
     unlockpt(&here)?;
     resize(&here, size)?;
-    // By the descriptor: a name in the sandbox could be anybody's.
+    // Open the slave by descriptor (TIOCGPTPEER): a path inside could have been replaced.
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let there = ioctl_tiocgptpeer(&here, flags)?;
     let input = Input::into_terminal(here.try_clone()?);
     let outputs = vec![(Stream::Stdout, here.try_clone()?)];
     let (stdout, stderr) = (there.try_clone()?, there.try_clone()?);
-    let there = There { stdin: there, stdout, stderr, is_terminal: true };
-    Ok((Here { outputs, input: Some(input), terminal: Some(here) }, there))
+    let there = ExecutionEnds { stdin: there, stdout, stderr, is_terminal: true };
+    Ok((KeeperEnds { outputs, input: Some(input), terminal: Some(here) }, there))
 }
 
 pub(crate) fn resize(terminal: &OwnedFd, TerminalSize { columns, rows }: TerminalSize) -> io::Result<()> {
@@ -102,22 +109,22 @@ pub(crate) fn resize(terminal: &OwnedFd, TerminalSize { columns, rows }: Termina
     Ok(tcsetwinsize(terminal, size)?)
 }
 
-/// What came of reading an output.
-pub(crate) enum Read<'a> {
+/// Result of reading an output.
+pub(crate) enum ReadResult<'a> {
     Bytes(&'a [u8]),
     Nothing,
     End,
 }
 
-/// Into the room that the chunk has, whose bytes nobody has written: after each fork the first one in a page costs a copy
-/// of it.
-pub(crate) fn read<'a>(output: &OwnedFd, chunk: &'a mut Vec<u8>) -> io::Result<Read<'a>> {
+/// Reads into the spare capacity of the chunk. The buffer is not zeroed: after each fork, the first write to a page
+/// copies it.
+pub(crate) fn read<'a>(output: &OwnedFd, chunk: &'a mut Vec<u8>) -> io::Result<ReadResult<'a>> {
     chunk.clear();
     match rustix::io::read(output, spare_capacity(chunk)) {
-        Ok(read) if read > 0 => Ok(Read::Bytes(chunk)),
-        // A terminal that nobody has open any more.
-        Ok(_) | Err(Errno::IO) => Ok(Read::End),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Nothing),
+        Ok(read) if read > 0 => Ok(ReadResult::Bytes(chunk)),
+        // EIO: all slaves of the terminal are closed.
+        Ok(_) | Err(Errno::IO) => Ok(ReadResult::End),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(ReadResult::Nothing),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,10 +1,9 @@
-//! Files inside, for whoever asks from outside: a child of the keeper serves one request, seeing what code inside
-//! sees and able to do no more. The connection is handed to it, so that a file of any size, or one that never
-//! answers, holds up nobody else.
+//! Serves files inside the sandbox to the control plane. A child of the keeper serves one request, confined like an
+//! execution. It takes over the connection, so that a large or blocking file delays no other request.
 
 pub(crate) mod children;
 mod content;
-mod place;
+mod paths;
 mod tree;
 mod watch;
 pub mod wire;
@@ -13,35 +12,35 @@ use std::io;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
 
-use self::place::Refusal;
+use self::paths::Refusal;
 use self::wire::{FileAnswer, FileRequest};
 use crate::confine::Confinement;
-use crate::kernel;
-use crate::precedence;
+use crate::priority;
+use crate::syscalls;
 use crate::wire::send;
 
-/// In the child: serves the request over the connection and ends. Whoever asked sees the connection close.
+/// In the child: serves the request over the connection and exits, which closes the connection.
 pub(crate) fn serve(request: &FileRequest, connection: UnixStream, confinement: &Confinement) -> ! {
-    let served = get_ready(connection, confinement).and_then(|mut connection| {
+    let served = prepare_child(connection, confinement).and_then(|mut connection| {
         let answer = answer(request, &mut connection);
         send(&mut connection, &answer)
     });
-    kernel::vanish(i32::from(served.is_err()))
+    syscalls::exit_now(i32::from(served.is_err()))
 }
 
-/// Holds nothing of the keeper's but the one connection, and nothing that code inside does not have.
-fn get_ready(connection: UnixStream, confinement: &Confinement) -> io::Result<UnixStream> {
+/// Drops everything inherited from the keeper but the connection, and applies the confinement of executions.
+fn prepare_child(connection: UnixStream, confinement: &Confinement) -> io::Result<UnixStream> {
     connection.set_nonblocking(false)?;
-    precedence::give_up()?;
-    kernel::reset_signals();
-    kernel::duplicate_as(&connection, 0)?;
-    kernel::close_from(1)?;
-    // Its number is closed already.
+    priority::reset_in_new_session()?;
+    syscalls::reset_signals();
+    syscalls::dup_to(&connection, 0)?;
+    syscalls::close_from(1)?;
+    // close_from has closed its descriptor: do not close it again.
     let _ = connection.into_raw_fd();
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     confinement.apply().map_err(io::Error::other)?;
-    Ok(kernel::inherited(0)?.into())
+    Ok(syscalls::take_inherited(0)?.into())
 }
 
 fn answer(request: &FileRequest, connection: &mut UnixStream) -> FileAnswer {

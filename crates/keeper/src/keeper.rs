@@ -1,5 +1,5 @@
-//! The keeper at work: one loop over its control socket, what runs and what that writes, ended children and deadlines.
-//! Nothing in it waits for anything else, and no turn does more than a bounded piece of work for each.
+//! The keeper's event loop over its control socket, executions and their output, exited children and deadlines.
+//! No step blocks, and each iteration does a bounded amount of work per source.
 
 mod operations;
 mod requests;
@@ -14,51 +14,53 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::breach::Counters;
-use crate::confine::{Confinement, HeldBy, Limits, Profile};
-use crate::console::Devices;
+use crate::confine::{Confinement, Limits, ProcessTracking, Profile};
+use crate::connection::{AwaitedEnd, Connection};
+use crate::console::ConsoleDevices;
 use crate::disk::DiskWatch;
-use crate::execution::{Execution, LATEST_LOOK_MS};
+use crate::execution::{Execution, MAX_EXIT_CHECK_MS};
 use crate::files::children::{self, FileChildren};
 use crate::files::wire::{FileReason, FileRequest};
-use crate::kernel;
-use crate::log::Spare;
-use crate::peers::{Awaited, Peer};
-use crate::probe::Probing;
-use crate::tree::Tree;
-use crate::wire::{BodyLimits, Ended, EndedBy, ProbeFailed, Reason, Request, Response, WorkGroup};
+use crate::limit_counters::LimitCounters;
+use crate::log::SpareLog;
+use crate::probe::PendingProbe;
+use crate::process_tree::ProcessTree;
+use crate::syscalls;
+use crate::wire::{
+    Ended, EndedBy, InstanceLimits, ProbeFailure, RefusalReason, Request, Response, WorkloadCgroup,
+};
 
-/// What a keeper is born with.
-pub(crate) struct Inheritance {
+/// What a new keeper gets from the spawner.
+pub(crate) struct KeeperInit {
     pub(crate) listener: UnixListener,
     pub(crate) output: OwnedFd,
-    pub(crate) work_groups: Vec<OwnedFd>,
-    pub(crate) work: WorkDescriptors,
-    pub(crate) limits: BodyLimits,
-    /// What of the host is seen inside.
+    pub(crate) workload_cgroups: Vec<OwnedFd>,
+    pub(crate) workload: WorkloadDescriptors,
+    pub(crate) limits: InstanceLimits,
+    /// Directories of the host that are mounted inside.
     pub(crate) shared: Vec<PathBuf>,
     pub(crate) secret: String,
-    pub(crate) left_ms: u64,
-    /// Becomes readable when whoever this sandbox belongs to is gone.
+    pub(crate) lifetime_ms: u64,
+    /// Becomes readable when the process that this sandbox belongs to exits.
     pub(crate) caller: Option<OwnedFd>,
-    /// Whether its world could be built, or why not.
-    pub(crate) built: Result<(), String>,
+    /// Result of the setup: mounts and network.
+    pub(crate) setup_result: Result<(), String>,
 }
 
-/// The group of all executions.
+/// Descriptors of the cgroup of all executions.
 #[derive(Default)]
-pub(crate) struct WorkDescriptors {
+pub(crate) struct WorkloadDescriptors {
     directory: Option<OwnedFd>,
-    counters: Counters,
+    counters: LimitCounters,
 }
 
-impl WorkDescriptors {
-    pub(crate) fn of(which: WorkGroup, descriptors: Vec<OwnedFd>) -> Self {
+impl WorkloadDescriptors {
+    pub(crate) fn of(which: WorkloadCgroup, descriptors: Vec<OwnedFd>) -> Self {
         let mut descriptors = descriptors.into_iter();
-        let mut next = |wanted: bool| if wanted { descriptors.next() } else { None };
+        let mut next = |present: bool| if present { descriptors.next() } else { None };
         Self {
             directory: next(which.directory),
-            counters: Counters {
+            counters: LimitCounters {
                 memory: next(which.memory_events).map(Into::into),
                 processes: next(which.process_events).map(Into::into),
             },
@@ -66,102 +68,106 @@ impl WorkDescriptors {
     }
 }
 
-/// How long it waits to be told that it is wanted.
-const BIRTH_MS: i64 = 10_000;
+/// How long a new keeper waits for `Confirm` before it exits.
+const CONFIRM_WITHIN_MS: i64 = 10_000;
 
 struct Keeper {
-    inheritance: Inheritance,
-    /// For what it runs.
+    init: KeeperInit,
+    /// Confinement of executions.
     confinement: Confinement,
-    /// None where the world could not be built.
-    devices: Option<Devices>,
+    /// None if the setup failed.
+    devices: Option<ConsoleDevices>,
     signals: OwnedFd,
-    wanted: bool,
+    confirmed: bool,
     ends_at_ms: i64,
     running: BTreeMap<String, Execution>,
     ended: BTreeMap<String, Ended>,
-    /// Ids that will never be started here, and why: killed, or refused once.
-    void: BTreeMap<String, (Reason, String)>,
-    /// What is left of those that were not started, and of probes.
-    leaving: Vec<Tree>,
-    probing: Vec<Probing>,
-    /// How many there were.
+    /// Execution ids that are never started here: killed or refused before.
+    refused_ids: BTreeMap<String, (RefusalReason, String)>,
+    /// Process trees of failed starts and of probes, until they are gone.
+    dying_trees: Vec<ProcessTree>,
+    pending_probes: Vec<PendingProbe>,
+    /// Number of probes so far.
     probes: u64,
-    peers: Vec<Peer>,
+    connections: Vec<Connection>,
     files: FileChildren,
-    /// Children have ended that were not reaped in their turn.
-    more_have_ended: bool,
-    /// Executions started, and pieces of output of what has ended.
+    /// More exited children are left to reap.
+    more_to_reap: bool,
+    /// Executions started, plus output chunks of ended executions.
     operations: u64,
     last_busy_ms: i64,
     disk: DiskWatch,
-    spare_log: Spare,
+    spare_log: SpareLog,
 }
 
-/// Serves until the end of its time. When process 1 ends, the kernel ends everything else inside.
-pub(crate) fn run(mut inheritance: Inheritance) -> io::Result<()> {
+/// Serves until the deadline. When process 1 exits, the kernel kills everything else inside.
+pub(crate) fn run(mut init: KeeperInit) -> io::Result<()> {
     let now = now_ms();
-    inheritance.listener.set_nonblocking(true)?;
-    // Before anything untrusted is here that could take their places.
-    let devices = Devices::open();
-    let confined = confinement(inheritance.limits);
-    let trouble = [devices.as_ref().err().map(ToString::to_string), confined.as_ref().err().cloned()];
-    if let (Ok(()), Some(why)) = (&inheritance.built, trouble.into_iter().flatten().next()) {
-        inheritance.built = Err(why);
+    init.listener.set_nonblocking(true)?;
+    // Open the devices before untrusted code can replace them.
+    let devices = ConsoleDevices::open();
+    let confined = confinement(init.limits);
+    let failure = [devices.as_ref().err().map(ToString::to_string), confined.as_ref().err().cloned()];
+    if let (Ok(()), Some(why)) = (&init.setup_result, failure.into_iter().flatten().next()) {
+        init.setup_result = Err(why);
     }
-    // It is told apart from a sandbox that works by refusing to go, and until then it is confined all the same.
+    // With a bad profile the keeper refuses `Confirm`. Until it exits it is confined by the default profile.
     let mut confinement = match confined {
         Ok(confinement) => confinement,
         Err(_) => Confinement::prepare(&Profile::default()).map_err(io::Error::other)?,
     };
-    let held_by = if inheritance.work.directory.is_some() { HeldBy::Groups } else { HeldBy::Marks };
-    // Code inside has the same ids: from here on it cannot look into this process or reach for what it holds.
-    confinement.apply_to_keeper(held_by).map_err(io::Error::other)?;
+    let tracking = if init.workload.directory.is_some() {
+        ProcessTracking::Cgroups
+    } else {
+        ProcessTracking::CgroupNamespaces
+    };
+    // Code inside has the keeper's ids. From here on it cannot read this process's memory or descriptors.
+    confinement.apply_to_keeper(tracking).map_err(io::Error::other)?;
     #[cfg(feature = "weakened")]
-    crate::weakness::uncover_keeper()?;
+    crate::disabled_guards::make_keeper_dumpable()?;
     let mut keeper = Keeper {
         confinement,
         devices: devices.ok(),
-        signals: kernel::signals_as_descriptor(&[libc::SIGCHLD])?,
-        wanted: false,
-        ends_at_ms: now.saturating_add(BIRTH_MS),
-        inheritance,
+        signals: syscalls::signal_fd(&[libc::SIGCHLD])?,
+        confirmed: false,
+        ends_at_ms: now.saturating_add(CONFIRM_WITHIN_MS),
+        init,
         running: BTreeMap::new(),
         ended: BTreeMap::new(),
-        void: BTreeMap::new(),
-        leaving: Vec::new(),
-        probing: Vec::new(),
+        refused_ids: BTreeMap::new(),
+        dying_trees: Vec::new(),
+        pending_probes: Vec::new(),
         probes: 0,
-        peers: Vec::new(),
+        connections: Vec::new(),
         files: FileChildren::default(),
-        more_have_ended: false,
+        more_to_reap: false,
         operations: 0,
         last_busy_ms: now,
         disk: DiskWatch::default(),
-        spare_log: Spare::default(),
+        spare_log: SpareLog::default(),
     };
     while now_ms() < keeper.ends_at_ms {
-        keeper.turn()?;
+        keeper.run_once()?;
     }
     Ok(())
 }
 
-fn confinement(limits: BodyLimits) -> Result<Confinement, String> {
+fn confinement(limits: InstanceLimits) -> Result<Confinement, String> {
     let usual = Limits::default();
     let limits = Limits { open_files: limits.open_files.unwrap_or(usual.open_files), ..usual };
     let profile = Profile { limits, ..Profile::default() };
     #[cfg(feature = "weakened")]
-    let profile = crate::weakness::profile(profile);
+    let profile = crate::disabled_guards::profile(profile);
     Confinement::prepare(&profile).map_err(|error| error.to_string())
 }
 
-/// How long after a command the file for the next one's log is made.
+/// Delay after a command before the spare log file for the next one is made.
 const SPARE_LOG_AFTER_MS: i64 = 1;
 
-/// How many children are reaped before everything else has its turn: what runs inside can make them without end.
-const REAPED_AT_ONCE: usize = 64;
+/// Children reaped per iteration: code inside can create them without end.
+const MAX_REAPED_AT_ONCE: usize = 64;
 
-/// The kernel's counter: no change of the clock makes a sandbox live longer.
+/// Monotonic time since boot: changing the wall clock does not extend a sandbox's life.
 fn now_ms() -> i64 {
     milliseconds(ClockId::Boottime)
 }
@@ -175,72 +181,72 @@ fn milliseconds(clock: ClockId) -> i64 {
     time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
 }
 
-/// What woke the keeper up.
-enum Woken {
+/// A ready event source.
+enum Event {
     Signal,
-    Visitor,
+    NewConnection,
     CallerGone,
-    Peer(usize),
+    Connection(usize),
     Output(String, usize),
     Input(String),
 }
 
 impl Keeper {
-    fn turn(&mut self) -> io::Result<()> {
-        // From the back, so that what is removed does not move what is still to come.
-        for woken in self.sleep()?.into_iter().rev() {
-            match woken {
-                Woken::Signal => self.reap(),
-                Woken::Visitor => self.welcome(),
-                // Process 1 ends, and with it everything inside.
-                Woken::CallerGone => self.ends_at_ms = now_ms(),
-                Woken::Peer(index) => self.listen(index),
-                Woken::Output(id, index) => self.drain(&id, index),
-                Woken::Input(id) => self.pass_on(&id),
+    fn run_once(&mut self) -> io::Result<()> {
+        // In reverse, so that removing a connection does not shift the indexes still to be handled.
+        for event in self.wait_for_events()?.into_iter().rev() {
+            match event {
+                Event::Signal => self.reap(),
+                Event::NewConnection => self.accept_connections(),
+                // End process 1, and with it everything inside.
+                Event::CallerGone => self.ends_at_ms = now_ms(),
+                Event::Connection(index) => self.handle_requests(index),
+                Event::Output(id, index) => self.drain(&id, index),
+                Event::Input(id) => self.flush_input(&id),
             }
         }
-        if self.more_have_ended {
+        if self.more_to_reap {
             self.reap();
         }
         let now = now_ms();
         self.running.values_mut().for_each(|execution| execution.enforce(now));
         self.enforce_operations();
         self.files.end_overdue(now);
-        self.disk.look(now, self.running.is_empty());
-        self.spare_log.look(now, &self.inheritance.output);
-        self.settle_ended();
-        self.settle_probes(now);
-        self.leaving.retain(|tree| !tree.is_gone());
+        self.disk.check(now, self.running.is_empty());
+        self.spare_log.create_if_due(now, &self.init.output);
+        self.finish_ended();
+        self.expire_probes(now);
+        self.dying_trees.retain(|tree| !tree.is_gone());
         Ok(())
     }
 
-    fn sleep(&self) -> io::Result<Vec<Woken>> {
-        let mut sources = vec![Woken::Signal, Woken::Visitor];
-        let mut descriptors = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::new(&self.inheritance.listener, PollFlags::IN),
-        ];
-        if let Some(caller) = &self.inheritance.caller {
-            sources.push(Woken::CallerGone);
+    fn wait_for_events(&self) -> io::Result<Vec<Event>> {
+        let mut sources = vec![Event::Signal, Event::NewConnection];
+        let mut descriptors =
+            vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.init.listener, PollFlags::IN)];
+        if let Some(caller) = &self.init.caller {
+            sources.push(Event::CallerGone);
             descriptors.push(PollFd::new(caller, PollFlags::IN));
         }
-        for (index, peer) in self.peers.iter().enumerate() {
-            sources.push(Woken::Peer(index));
-            let readiness = if peer.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            descriptors.push(PollFd::new(&peer.stream, readiness));
+        for (index, connection) in self.connections.iter().enumerate() {
+            sources.push(Event::Connection(index));
+            let readiness =
+                if connection.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            descriptors.push(PollFd::new(&connection.stream, readiness));
         }
         for execution in self.running.values() {
             for (index, (_, output)) in execution.outputs.iter().enumerate() {
-                sources.push(Woken::Output(execution.id.clone(), index));
+                sources.push(Event::Output(execution.id.clone(), index));
                 descriptors.push(PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN));
             }
-            if let Some(input) = execution.input.as_ref().and_then(|input| input.waits_for()) {
-                sources.push(Woken::Input(execution.id.clone()));
+            if let Some(input) = execution.input.as_ref().and_then(|input| input.poll_for_write()) {
+                sources.push(Event::Input(execution.id.clone()));
                 descriptors.push(PollFd::from_borrowed_fd(input.as_fd(), PollFlags::OUT));
             }
         }
-        let left = if self.more_have_ended { 0 } else { self.next_look().saturating_sub(now_ms()).max(0) };
+        let left = if self.more_to_reap { 0 } else { self.next_check().saturating_sub(now_ms()).max(0) };
         let timeout = Timespec { tv_sec: left / 1_000, tv_nsec: (left % 1_000) * 1_000_000 };
+        // Wait for events (poll).
         match poll(&mut descriptors, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -249,43 +255,45 @@ impl Keeper {
         Ok(sources.into_iter().zip(ready).filter_map(|(source, ready)| ready.then_some(source)).collect())
     }
 
-    /// When time alone calls for a turn.
-    fn next_look(&self) -> i64 {
-        let executions = self.running.values().filter_map(Execution::next_look);
-        let probes = self.probing.iter().map(|probing| probing.ends_at_ms);
-        let leaving = (!self.leaving.is_empty()).then(|| now_ms().saturating_add(LATEST_LOOK_MS));
+    /// Time of the next scheduled check.
+    fn next_check(&self) -> i64 {
+        let executions = self.running.values().filter_map(Execution::next_check);
+        let probes = self.pending_probes.iter().map(|probe| probe.ends_at_ms);
+        let dying_trees = (!self.dying_trees.is_empty()).then(|| now_ms().saturating_add(MAX_EXIT_CHECK_MS));
         let own = [self.ends_at_ms];
         executions
             .chain(probes)
             .chain(self.files.next_deadline())
-            .chain(self.disk.next_look_ms())
-            .chain(self.spare_log.next_look_ms())
-            .chain(leaving)
+            .chain(self.disk.next_check_ms())
+            .chain(self.spare_log.next_check_ms())
+            .chain(dying_trees)
             .chain(own)
             .min()
             .unwrap_or(self.ends_at_ms)
     }
 
-    /// Ended children, ours and those whose parents have left them to process 1.
+    /// Reaps exited children: the keeper's own and orphans that the kernel reparented to process 1.
     fn reap(&mut self) {
-        let mut told = [0; 128];
-        let _ = rustix::io::read(&self.signals, &mut told);
+        // Clear the pending SIGCHLD (read of the signalfd).
+        let mut buffer = [0; 128];
+        let _ = rustix::io::read(&self.signals, &mut buffer);
         let now = now_ms();
-        for _ in 0..REAPED_AT_ONCE {
+        for _ in 0..MAX_REAPED_AT_ONCE {
+            // Reap one exited child without blocking (waitpid WNOHANG).
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
-                self.more_have_ended = false;
+                self.more_to_reap = false;
                 return;
             };
-            // A child that has itself traced by its parent is told of when it stops, too.
+            // wait also reports stops of a child that asked to be traced by its parent.
             if !status.exited() && !status.signaled() {
                 continue;
             }
             if self.files.reaped(pid) {
                 continue;
             }
-            if let Some(index) = self.probing.iter().position(|probing| probing.pid == pid) {
-                let probing = self.probing.swap_remove(index);
-                self.tell_probed(probing, Probing::ended(status));
+            if let Some(index) = self.pending_probes.iter().position(|probe| probe.pid == pid) {
+                let probe = self.pending_probes.swap_remove(index);
+                self.answer_probe(probe, PendingProbe::failure(status));
                 continue;
             }
             for execution in self.running.values_mut() {
@@ -294,23 +302,23 @@ impl Keeper {
                 }
             }
         }
-        self.more_have_ended = true;
+        self.more_to_reap = true;
     }
 
-    /// Whoever comes has mostly said what it wants by now.
-    fn welcome(&mut self) {
-        while let Ok((stream, _)) = self.inheritance.listener.accept() {
-            if let Ok(peer) = Peer::new(stream) {
-                self.peers.push(peer);
-                self.listen(self.peers.len() - 1);
+    /// Accepts connections. Their first request has usually arrived by now.
+    fn accept_connections(&mut self) {
+        while let Ok((stream, _)) = self.init.listener.accept() {
+            if let Ok(connection) = Connection::new(stream) {
+                self.connections.push(connection);
+                self.handle_requests(self.connections.len() - 1);
             }
         }
     }
 
-    fn listen(&mut self, index: usize) {
-        let peer = &mut self.peers[index];
-        let Ok(requests) = peer.send_on().and_then(|()| peer.read()) else {
-            self.peers.remove(index);
+    fn handle_requests(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let Ok(requests) = connection.flush().and_then(|()| connection.read()) else {
+            self.connections.remove(index);
             return;
         };
         for request in requests {
@@ -319,22 +327,22 @@ impl Keeper {
             }
             let response = self.respond(index, request);
             if let Some(response) = response
-                && self.peers[index].answer(&response).is_err()
+                && self.connections[index].respond(&response).is_err()
             {
-                self.peers.remove(index);
+                self.connections.remove(index);
                 return;
             }
         }
     }
 
-    /// Files are served by a child, which goes on with the connection.
-    fn hand_over(&mut self, peer: usize, request: &FileRequest) {
-        let connection = self.peers.remove(peer).into_stream();
-        if self.wanted {
+    /// Hands the connection of a file request to a child process.
+    fn hand_over(&mut self, connection: usize, request: &FileRequest) {
+        let connection = self.connections.remove(connection).into_stream();
+        if self.confirmed {
             self.last_busy_ms = now_ms();
             self.files.hand_over(request, connection, &self.confinement, now_ms());
         } else {
-            children::refuse(connection, FileReason::Failed, "it was not told to go");
+            children::refuse(connection, FileReason::Failed, "the launch was not confirmed");
         }
     }
 
@@ -343,61 +351,61 @@ impl Keeper {
         if let Some(execution) = self.running.get_mut(id) {
             self.last_busy_ms = now;
             if execution.drain(index, now, wall_ms()).is_err() {
-                // Output that cannot be kept is not lost in silence: the execution ends with it.
+                // Output that cannot be stored must not be lost silently: end the execution.
                 execution.end(EndedBy::OutputLimit);
                 execution.outputs.clear();
             }
         }
     }
 
-    fn pass_on(&mut self, id: &str) {
+    fn flush_input(&mut self, id: &str) {
         if let Some(input) = self.running.get_mut(id).and_then(|execution| execution.input.as_mut()) {
-            input.pass_on();
+            input.flush();
         }
     }
 
-    fn settle_ended(&mut self) {
+    fn finish_ended(&mut self) {
         let (now, wall) = (now_ms(), wall_ms());
-        let counters = &self.inheritance.work.counters;
-        let settled = self.running.values_mut().filter_map(|execution| {
-            let ended = self.disk.explain(execution.settle(counters, now, wall)?, execution.began_ms);
-            Some((execution.id.clone(), ended, execution.pieces()))
+        let counters = &self.init.workload.counters;
+        let finished = self.running.values_mut().filter_map(|execution| {
+            let ended = self.disk.explain(execution.finish(counters, now, wall)?, execution.started_ms);
+            Some((execution.id.clone(), ended, execution.chunks()))
         });
-        for (id, ended, pieces) in settled.collect::<Vec<_>>() {
+        for (id, ended, chunks) in finished.collect::<Vec<_>>() {
             self.running.remove(&id);
-            self.operations += pieces;
+            self.operations += chunks;
             let ended = self.explain_by_operations(ended);
-            self.tell(&Awaited::Execution(id.clone()), &Response::Ended(ended));
+            self.answer_waiting(&AwaitedEnd::Execution(id.clone()), &Response::Ended(ended));
             self.ended.insert(id, ended);
-            // The end of its last command is for many a sandbox its own.
-            self.spare_log.is_needed(now.saturating_add(SPARE_LOG_AFTER_MS));
+            // Delayed: many sandboxes end right after their last command and need no further log.
+            self.spare_log.schedule(now.saturating_add(SPARE_LOG_AFTER_MS));
         }
     }
 
-    fn settle_probes(&mut self, now: i64) {
-        let late: Vec<_> = self.probing.extract_if(.., |probing| probing.ends_at_ms <= now).collect();
-        for probing in late {
-            let failed = probing.give_up();
-            self.tell_probed(probing, Some(failed));
+    fn expire_probes(&mut self, now: i64) {
+        let expired: Vec<_> = self.pending_probes.extract_if(.., |probe| probe.ends_at_ms <= now).collect();
+        for probe in expired {
+            let failed = probe.kill();
+            self.answer_probe(probe, Some(failed));
         }
     }
 
-    fn tell_probed(&mut self, probing: Probing, failed: Option<ProbeFailed>) {
-        let response = self.probed(probing.nonce, failed);
-        self.tell(&Awaited::Probe(probing.pid), &response);
-        self.leaving.extend(probing.tree);
-        // While whoever asked writes down that it is ready.
-        self.spare_log.is_needed(now_ms());
+    fn answer_probe(&mut self, probe: PendingProbe, failed: Option<ProbeFailure>) {
+        let response = self.probe_response(probe.nonce, failed);
+        self.answer_waiting(&AwaitedEnd::Probe(probe.pid), &response);
+        self.dying_trees.extend(probe.tree);
+        // Make the spare log file while the control plane records that the sandbox is ready.
+        self.spare_log.schedule(now_ms());
     }
 
-    /// A peer that cannot be told is let go.
-    fn tell(&mut self, about: &Awaited, response: &Response) {
-        self.peers.retain_mut(|peer| {
-            if peer.waits_for.as_ref() != Some(about) {
+    /// Answers all connections that wait for this. One that cannot be answered is closed.
+    fn answer_waiting(&mut self, about: &AwaitedEnd, response: &Response) {
+        self.connections.retain_mut(|connection| {
+            if connection.waits_for.as_ref() != Some(about) {
                 return true;
             }
-            peer.waits_for = None;
-            peer.answer(response).is_ok()
+            connection.waits_for = None;
+            connection.respond(response).is_ok()
         });
     }
 }

@@ -1,33 +1,58 @@
-//! Process 1 of a Linux sandbox: starts, watches and ends what runs in it, by itself if it must.
-//! The nursery ([`nursery`]) is a small process that gives birth to keepers; a keeper builds its own world
-//! ([`world`]) and then serves its control socket ([`wire`]) until its end.
+//! The keeper: process 1 of a Linux sandbox. It starts commands, watches them, enforces their limits and ends them.
+//!
+//! ```text
+//!  control plane (crate `linux`; many threads)
+//!    |  SpawnRequest + file descriptors over a Unix socket (standard input of the spawner)
+//!    v
+//!  spawner            one small single-threaded process per control plane          [`spawner`]
+//!    |  clone3: new user, pid, mount, network, IPC and UTS namespaces, in the sandbox's cgroup
+//!    v
+//!  keeper             process 1 of one sandbox; outlives the spawner                `keeper`
+//!    |    1. mounts its root, /dev, /proc, /sys, changes root                      [`sandbox_setup`]
+//!    |    2. gives up capabilities, installs seccomp                               [`confine`]
+//!    |    3. serves its control socket until its deadline                          [`wire`]
+//!    |
+//!    +--> execution   one command, confined further, in a process tree of its own   `execution`, `process_tree`
+//!    +--> probe       runs `true` to prove that the sandbox works                   `probe`
+//!    +--> file child  serves one file request, confined like an execution          [`files`]
+//! ```
+//!
+//! When the keeper ends, the kernel kills everything in its pid namespace. It ends by itself when its deadline passes
+//! without a keep-alive, so a sandbox never outlives its lease even if the control plane is gone.
+//!
+//! Main types: [`wire::SpawnRequest`], [`wire::Request`] and [`wire::Response`] (control socket),
+//! [`sandbox_setup::SandboxSetup`] (root filesystem, shared directories), [`confine::Profile`] and
+//! [`confine::Confinement`] (seccomp, capabilities, limits), [`log::LogWriter`] and [`log::LogReader`] (output of
+//! executions), [`jail::run`] (a confined process over one directory, used to unpack images).
+//!
+//! All `unsafe` code is in `syscalls` and `confine::install`.
 
-mod breach;
-pub mod cell;
+mod cgroup_namespace;
 pub mod confine;
+mod connection;
 mod console;
+#[cfg(feature = "weakened")]
+pub mod disabled_guards;
 pub mod disk;
 mod execution;
 pub mod files;
 mod input;
+pub mod jail;
 mod keeper;
-mod kernel;
+mod launch;
+mod limit_counters;
 pub mod log;
 mod loop_device;
-mod marked;
-pub mod nursery;
-mod peers;
-mod plan;
-pub mod precedence;
+pub mod priority;
 mod probe;
 pub mod process;
-mod sealed;
-mod tree;
-pub mod used;
-#[cfg(feature = "weakened")]
-pub mod weakness;
+mod process_tree;
+pub mod sandbox_setup;
+mod sealed_exe;
+pub mod spawner;
+mod syscalls;
+pub mod usage;
 pub mod wire;
-pub mod world;
 
-/// Whether guards can be taken out of this build. A program that runs anybody's sandboxes must not be one.
+/// True in builds of the attack suite, whose guards can be disabled. The `pinfold` program refuses to compile with it.
 pub const IS_WEAKENED: bool = cfg!(feature = "weakened");

@@ -1,6 +1,6 @@
-//! What an execution writes, in files outside the sandbox's reach: numbered pieces with their time and stream, in a
-//! ring of segments whose oldest make room. The keeper appends ([`Writer`]); whoever reads ([`Reader`]) follows at its
-//! own pace, also after the end, and is told where it came too late.
+//! Output logs of executions, in files that the sandbox cannot reach: numbered chunks with time and stream, in a ring of
+//! segment files whose oldest are deleted. The keeper appends ([`LogWriter`]). Readers ([`LogReader`]) follow at their
+//! own pace, also after the execution ended, and see a [`Gap`] where chunks were deleted before they were read.
 
 mod reader;
 mod spare;
@@ -16,19 +16,19 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub use reader::Reader;
-pub(crate) use spare::Spare;
+pub use reader::LogReader;
+pub(crate) use spare::SpareLog;
 
-/// One piece of output.
+/// One chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct OutputChunk {
     pub seq: u64,
     pub at_ms: i64,
     pub stream: Stream,
     pub bytes: Vec<u8>,
 }
 
-/// Pieces that had to make room before they were read, the first and the last of them included.
+/// Chunks that were deleted before they were read, from the first to the last inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
     pub from_seq: u64,
@@ -37,75 +37,80 @@ pub struct Gap {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
-    Piece(Piece),
+pub enum LogEntry {
+    Chunk(OutputChunk),
     Gap(Gap),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Also all that is written to a terminal.
+    /// Also all output to a terminal.
     Stdout,
     Stderr,
 }
 
-/// Where a writer begins: at the beginning, or after what an earlier body has kept of the same execution. That is the
-/// oldest in its ring.
+/// Where a writer starts: at the beginning, or after the output that an earlier instance kept of the same execution.
+/// Earlier segments are the oldest in the new writer's ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Onset {
-    /// The oldest segment that is left.
+pub struct LogPosition {
+    /// Number of the oldest remaining segment.
     pub oldest: u64,
     pub segment: u64,
     pub seq: u64,
-    /// All bytes of all pieces before.
+    /// Total bytes of all earlier chunks.
     pub bytes: u64,
 }
 
-impl Default for Onset {
+impl Default for LogPosition {
     fn default() -> Self {
         Self { oldest: 0, segment: 0, seq: 1, bytes: 0 }
     }
 }
 
-/// How much is kept of one execution: so many segments of so many bytes, the one being written among them.
+/// How much output is kept of one execution: the number of segments, including the current one, and their size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ring {
+pub struct RingSize {
     pub segments: usize,
     pub segment_bytes: u64,
 }
 
-impl Ring {
+impl RingSize {
     pub const DEFAULT: Self = Self { segments: 8, segment_bytes: 1 << 20 };
 }
 
-/// A segment begins with the number of its first piece and the count of all bytes before it.
+/// A segment starts with the number of its first chunk and the count of all bytes before it.
 const SEGMENT_HEADER: usize = 16;
-/// A piece begins with its length, stream, number and time.
-const HEADER: usize = 21;
-const LONGEST: usize = 1 << 20;
+/// A chunk starts with its length, stream, number and time.
+const CHUNK_HEADER: usize = 21;
+const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 fn segment_name(execution: &str, number: u64) -> String {
     format!("{execution}.{number}.log")
 }
 
-pub struct Writer {
+pub struct LogWriter {
     directory: OwnedFd,
     execution: String,
-    ring: Ring,
+    ring: RingSize,
     file: File,
-    in_file: u64,
+    segment_bytes_written: u64,
     segments: VecDeque<u64>,
     next: u64,
-    onset: Onset,
-    /// All bytes of all its pieces, those that made room too.
+    position: LogPosition,
+    /// Total bytes of all chunks of this writer, including deleted ones.
     pub(crate) written: u64,
 }
 
-impl Writer {
-    pub fn begin(directory: OwnedFd, execution: &str, ring: Ring, onset: Onset) -> io::Result<Self> {
-        let Onset { oldest, segment, seq, bytes } = onset;
+impl LogWriter {
+    pub fn begin(
+        directory: OwnedFd,
+        execution: &str,
+        ring: RingSize,
+        position: LogPosition,
+    ) -> io::Result<Self> {
+        let LogPosition { oldest, segment, seq, bytes } = position;
         let file = begin_segment(&directory, &segment_name(execution, segment), seq, bytes)?;
-        // However many are said to be left, there is room for so many.
+        // The position comes from outside: take no more segments from it than the ring holds.
         let oldest = oldest.max(segment.saturating_sub(ring.segments as u64));
         let segments = (oldest..=segment).collect();
         let mut writer = Self {
@@ -113,43 +118,43 @@ impl Writer {
             execution: execution.to_owned(),
             ring,
             file,
-            in_file: 0,
+            segment_bytes_written: 0,
             segments,
             next: seq,
-            onset,
+            position,
             written: 0,
         };
-        writer.make_room(ring.segments)?;
+        writer.delete_oldest(ring.segments)?;
         Ok(writer)
     }
 
-    /// In one write, so that a reader sees a piece whole or not at all.
+    /// Appends a chunk in one write, so that readers see it complete or not at all.
     pub fn append(&mut self, stream: Stream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
-        if self.in_file >= self.ring.segment_bytes {
-            self.turn_over()?;
+        if self.segment_bytes_written >= self.ring.segment_bytes {
+            self.rotate()?;
         }
-        let mut piece = Vec::with_capacity(HEADER + bytes.len());
-        piece.extend(u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_le_bytes());
-        piece.push(match stream {
+        let mut chunk = Vec::with_capacity(CHUNK_HEADER + bytes.len());
+        chunk.extend(u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_le_bytes());
+        chunk.push(match stream {
             Stream::Stdout => 1,
             Stream::Stderr => 2,
         });
-        piece.extend(self.next.to_le_bytes());
-        piece.extend(at_ms.to_le_bytes());
-        piece.extend(bytes);
-        self.file.write_all(&piece)?;
+        chunk.extend(self.next.to_le_bytes());
+        chunk.extend(at_ms.to_le_bytes());
+        chunk.extend(bytes);
+        self.file.write_all(&chunk)?;
         self.next += 1;
-        self.in_file += piece.len() as u64;
+        self.segment_bytes_written += chunk.len() as u64;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    pub(crate) fn pieces(&self) -> u64 {
-        self.next - self.onset.seq
+    pub(crate) fn chunks(&self) -> u64 {
+        self.next - self.position.seq
     }
 
-    /// No more than so many stay.
-    fn make_room(&mut self, stay: usize) -> io::Result<()> {
+    /// Deletes the oldest segments until `stay` are left.
+    fn delete_oldest(&mut self, stay: usize) -> io::Result<()> {
         while self.segments.len() > stay
             && let Some(oldest) = self.segments.pop_front()
         {
@@ -161,15 +166,15 @@ impl Writer {
         Ok(())
     }
 
-    /// The oldest goes before the next comes, so that there are never more than the ring has.
-    fn turn_over(&mut self) -> io::Result<()> {
-        self.make_room(self.ring.segments.saturating_sub(1))?;
+    /// Starts the next segment. Deletes the oldest first, so that there are never more than the ring holds.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.delete_oldest(self.ring.segments.saturating_sub(1))?;
         let number = self.segments.back().map_or(0, |last| last + 1);
         let name = segment_name(&self.execution, number);
-        let bytes_before = self.onset.bytes.saturating_add(self.written);
+        let bytes_before = self.position.bytes.saturating_add(self.written);
         self.file = begin_segment(&self.directory, &name, self.next, bytes_before)?;
         self.segments.push_back(number);
-        self.in_file = 0;
+        self.segment_bytes_written = 0;
         Ok(())
     }
 }

@@ -1,19 +1,19 @@
-//! A file as a block device. The device frees itself when nobody has it open or mounted any more, and until then
-//! the kernel says which file is behind it.
+//! Attaches a file to a loop device. The kernel frees the device when it is no longer open or mounted, and until then
+//! shows which file is attached.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kernel;
+use crate::syscalls;
 
-/// An open device with a file behind it. Once it is mounted, it may be dropped.
+/// An open loop device with its file. May be dropped once it is mounted.
 pub(crate) struct LoopDevice {
     pub(crate) path: PathBuf,
     _open: File,
 }
 
-/// Others look for a free device at the same time.
+/// Attempts to get a free device, for which other processes compete.
 const ATTEMPTS: usize = 64;
 
 pub(crate) fn attach(file: &Path) -> io::Result<LoopDevice> {
@@ -21,9 +21,9 @@ pub(crate) fn attach(file: &Path) -> io::Result<LoopDevice> {
     let backing = read_write(file)?;
     let control = read_write(Path::new("/dev/loop-control"))?;
     for _ in 0..ATTEMPTS {
-        let path = PathBuf::from(format!("/dev/loop{}", kernel::free_loop_device(&control)?));
+        let path = PathBuf::from(format!("/dev/loop{}", syscalls::free_loop_device(&control)?));
         let device = read_write(&path)?;
-        match kernel::configure_loop_device(&device, &backing, file) {
+        match syscalls::configure_loop_device(&device, &backing, file) {
             Ok(()) => return Ok(LoopDevice { path, _open: device }),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) => return Err(error),

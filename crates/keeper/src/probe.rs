@@ -1,5 +1,5 @@
-//! Whether work can be done here, really tried: the places that the world is made of, a round trip through a file, and
-//! a program that is forked, confined, executed and waited for where executions run.
+//! The readiness probe, which exercises the sandbox end to end: checks its mounts and directories, writes and reads a
+//! file, and starts a confined program the way executions are started.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,68 +13,70 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::console::{Devices, There};
-use crate::kernel::{self, Cloned};
-use crate::plan::{Launched, NotStarted, Place, Plan};
-use crate::tree::{Grouped, Tree};
-use crate::wire::ProbeFailed;
+use crate::console::{ConsoleDevices, ExecutionEnds};
+use crate::launch::{LaunchContext, LaunchError, LaunchPlan, Launched};
+use crate::process_tree::{ExecutionCgroup, ProcessTree};
+use crate::syscalls::{self, Cloned};
+use crate::wire::ProbeFailure;
 
-/// Every image has it, and it does nothing.
+/// Present in every image, and does nothing.
 const PROGRAM: &str = "true";
 const WORKSPACE: &str = "/workspace";
-/// Places that must be mounts of our own, and others that must be there.
+/// Paths that must be mount points, and directories that must exist.
 const MOUNTS: [&str; 5] = ["/proc", "/sys", "/dev", "/dev/pts", "/dev/shm"];
 const DIRECTORIES: [&str; 2] = ["/tmp", WORKSPACE];
 
 /// A probe whose program has not ended yet.
-pub(crate) struct Probing {
+pub(crate) struct PendingProbe {
     pub(crate) pid: Pid,
     pub(crate) nonce: String,
     pub(crate) ends_at_ms: i64,
-    /// All that its program may leave behind.
-    pub(crate) tree: Option<Tree>,
+    /// The process tree of its program.
+    pub(crate) tree: Option<ProcessTree>,
 }
 
-/// All that needs no process.
-pub(crate) fn places_and_files(shared: &[PathBuf]) -> Result<(), ProbeFailed> {
+/// The checks that need no process.
+pub(crate) fn check_files(shared: &[PathBuf]) -> Result<(), ProbeFailure> {
     let directories = || -> Result<(), String> {
         for path in DIRECTORIES.map(Path::new) {
-            look_at(path, false).map_err(|why| named(path, &why))?;
+            check_path(path, false).map_err(|why| with_path(path, &why))?;
         }
-        round_trip().map_err(|why| named(Path::new(WORKSPACE), &why))
+        round_trip().map_err(|why| with_path(Path::new(WORKSPACE), &why))
     };
-    mounts(shared).and_then(|()| directories()).map_err(ProbeFailed::Files)
+    check_mounts(shared).and_then(|()| directories()).map_err(ProbeFailure::Files)
 }
 
-/// What nothing inside can take away, looked at in some microseconds. The first that is missing is named.
-pub(crate) fn mounts(shared: &[PathBuf]) -> Result<(), String> {
-    let mut mounts = MOUNTS.iter().map(Path::new).chain(shared.iter().map(PathBuf::as_path));
-    mounts.try_for_each(|path| look_at(path, true).map_err(|why| named(path, &why)))
+/// Checks the mounts, which no process inside can remove. Takes some microseconds. The error names the first one missing.
+pub(crate) fn check_mounts(shared: &[PathBuf]) -> Result<(), String> {
+    let mut check_mounts = MOUNTS.iter().map(Path::new).chain(shared.iter().map(PathBuf::as_path));
+    check_mounts.try_for_each(|path| check_path(path, true).map_err(|why| with_path(path, &why)))
 }
 
-fn named(path: &Path, why: &io::Error) -> String {
+fn with_path(path: &Path, why: &io::Error) -> String {
     format!("`{}`: {why}", path.display())
 }
 
-fn look_at(path: &Path, must_be_mount: bool) -> io::Result<()> {
-    let seen = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
-    if must_be_mount && !seen.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+fn check_path(path: &Path, must_be_mount: bool) -> io::Result<()> {
+    // Ask for the type and whether it is a mount point (statx).
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+    if must_be_mount && !found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Err(io::Error::other("nothing is mounted there"));
     }
     Ok(())
 }
 
-/// Within the root, under a name of its own, which is not followed and must be new: something inside may lie in wait.
-/// On a full disk a try is enough. Its limit makes calls fail inside, and a probe that failed with them would end the
-/// sandbox for it.
+/// Writes and reads a file in the workspace. The name must be new and is not followed if it is a link: code inside may
+/// have prepared a trap. A full disk passes: the disk limit only makes calls inside fail, and a failed probe would end
+/// the sandbox.
 fn round_trip() -> io::Result<()> {
     #[cfg(feature = "weakened")]
-    if crate::weakness::has(&crate::weakness::Weakness::ProbeFollowsAnything) {
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::ProbeFollowsLinks) {
         return std::fs::write(format!("{WORKSPACE}/.pinfold-probe"), b"pinfold");
     }
-    // Links of the kernel's own, such as `/proc/self/fd`, would lead to what this process holds.
+    // Refuse magic links such as `/proc/self/fd`, which lead to this process's descriptors.
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Open the workspace within the root (openat2 RESOLVE_IN_ROOT).
     let workspace = openat2(CWD, WORKSPACE, flags, Mode::empty(), resolve)?;
     let now = clock_gettime(ClockId::Boottime);
     let name = format!(".pinfold-probe-{}-{}", now.tv_sec, now.tv_nsec);
@@ -92,7 +94,8 @@ fn round_trip() -> io::Result<()> {
         if read == b"pinfold" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     };
     let tried = round_trip();
-    // Also when nothing could be written: else each probe would leave a file.
+    // Also after a failed write: otherwise each probe would leave a file.
+    // Delete the file (unlinkat).
     unlinkat(&workspace, &name, AtFlags::empty())?;
     match tried {
         Err(why) if matches!(Errno::from_io_error(&why), Some(Errno::NOSPC | Errno::DQUOT)) => Ok(()),
@@ -100,60 +103,65 @@ fn round_trip() -> io::Result<()> {
     }
 }
 
-/// In a tree of its own, which comes back however it went: something inside may have put itself into the program, and
-/// what that leaves behind belongs to no execution.
-/// Where the work has reached its limit of processes, a stand-in is waited for instead: the limit makes forks fail
-/// inside, and a probe that failed with them would end the sandbox for it.
-pub(crate) fn program(
-    place: Place<'_>,
+/// Starts the program in its own process tree, which is returned in every case: code inside may have replaced the
+/// program, and its remaining processes belong to no execution.
+/// If the process limit of the executions is reached, a substitute child runs instead: the limit only makes forks inside
+/// fail, and a failed probe would end the sandbox.
+pub(crate) fn start_program(
+    context: LaunchContext<'_>,
     number: u64,
-    devices: &Devices,
-) -> (Result<Pid, ProbeFailed>, Option<Tree>) {
-    // No execution's id begins so.
+    devices: &ConsoleDevices,
+) -> (Result<Pid, ProbeFailure>, Option<ProcessTree>) {
+    // No execution id starts with `probe_`.
     let name = format!("probe_{number}");
-    let group = match place.work.map(|work| Grouped::make(work, &name)).transpose() {
+    let group = match context.workload.map(|workload| ExecutionCgroup::make(workload, &name)).transpose() {
         Ok(group) => group,
-        Err(error) => return (Err(ProbeFailed::Exec(error.to_string())), None),
+        Err(error) => return (Err(ProbeFailure::Exec(error.to_string())), None),
     };
-    let start = || -> Result<Launched, NotStarted> {
-        let plan = Plan::of(&[PROGRAM.to_owned()], &BTreeMap::new(), "/")?;
+    let start = || -> Result<Launched, LaunchError> {
+        let plan = LaunchPlan::of(&[PROGRAM.to_owned()], &BTreeMap::new(), "/")?;
         let null = || devices.null().try_clone();
-        let console = There { stdin: null()?, stdout: null()?, stderr: null()?, is_terminal: false };
-        plan.launch(place, group.as_ref().map(Grouped::descriptor), console)
+        let console = ExecutionEnds { stdin: null()?, stdout: null()?, stderr: null()?, is_terminal: false };
+        plan.launch(context, group.as_ref().map(ExecutionCgroup::descriptor), console)
     };
-    let (pid, mark) = match start() {
-        Ok(Launched { pid, mark }) => (Ok(pid), mark),
-        Err(NotStarted { is_full: true, .. }) => (stand_in(), None),
-        Err(NotStarted { why, .. }) => (Err(why), None),
+    let (pid, namespace) = match start() {
+        Ok(Launched { pid, namespace }) => (Ok(pid), namespace),
+        Err(LaunchError { process_limit_reached: true, .. }) => (start_substitute(), None),
+        Err(LaunchError { why, .. }) => (Err(why), None),
     };
-    (pid.map_err(ProbeFailed::Exec), group.map(Tree::Grouped).or(mark.map(Tree::Marked)))
+    (
+        pid.map_err(ProbeFailure::Exec),
+        group.map(ProcessTree::Cgroup).or(namespace.map(ProcessTree::Namespace)),
+    )
 }
 
-/// A child of the keeper's own that ends at once, outside the group of all work. Nothing from inside runs in it, since
-/// no limit would hold for that. It fails where not the sandbox is full but its host.
-fn stand_in() -> Result<Pid, String> {
-    match kernel::clone_into(0, None) {
-        Ok(Cloned::Child) => kernel::vanish(0),
-        Ok(Cloned::Parent { pid, .. }) => Pid::from_raw(pid).ok_or_else(|| "it has no process id".to_owned()),
+/// Starts a child that exits at once, outside the executions' cgroup. It runs no code from inside, since no limit would
+/// apply to it. Fails if the host, not the sandbox, is out of processes.
+fn start_substitute() -> Result<Pid, String> {
+    match syscalls::clone_process(0, None) {
+        Ok(Cloned::Child) => syscalls::exit_now(0),
+        Ok(Cloned::Parent { pid, .. }) => {
+            Pid::from_raw(pid).ok_or_else(|| "the kernel returned no process id".to_owned())
+        }
         Err(why) => Err(why.to_string()),
     }
 }
 
-impl Probing {
-    pub(crate) fn ended(status: WaitStatus) -> Option<ProbeFailed> {
+impl PendingProbe {
+    pub(crate) fn failure(status: WaitStatus) -> Option<ProbeFailure> {
         match (status.exit_status(), status.terminating_signal()) {
             (Some(0), _) => None,
-            (Some(code), _) => Some(ProbeFailed::Exec(format!("`{PROGRAM}` exited with {code}"))),
+            (Some(code), _) => Some(ProbeFailure::Exec(format!("`{PROGRAM}` exited with {code}"))),
             (None, signal) => {
                 let signal = signal.unwrap_or_default();
-                Some(ProbeFailed::Exec(format!("`{PROGRAM}` was killed by signal {signal}")))
+                Some(ProbeFailure::Exec(format!("`{PROGRAM}` was killed by signal {signal}")))
             }
         }
     }
 
-    /// It is our child and not waited for yet, so its number is its own.
-    pub(crate) fn give_up(&self) -> ProbeFailed {
+    /// Kills the program. It is not reaped yet, so the pid still belongs to it.
+    pub(crate) fn kill(&self) -> ProbeFailure {
         let _ = kill_process(self.pid, Signal::KILL);
-        ProbeFailed::Exec(format!("`{PROGRAM}` did not end in time"))
+        ProbeFailure::Exec(format!("`{PROGRAM}` did not end in time"))
     }
 }

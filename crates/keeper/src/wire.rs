@@ -1,50 +1,51 @@
-//! What is said over a keeper's control socket and to the nursery: one length and one JSON text for each message.
+//! Messages of a keeper's control socket and of the spawner. Control socket: a 4-byte little-endian length and JSON per
+//! message. Spawner: one JSON message per packet (SOCK_SEQPACKET), with file descriptors.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::disk::Disk;
+use crate::disk::DiskUsage;
 use crate::files::wire::FileRequest;
-use crate::log::Onset;
-use crate::used::Counted;
-use crate::world::World;
+use crate::log::LogPosition;
+use crate::sandbox_setup::SandboxSetup;
+use crate::usage::ProcessUsage;
 
-/// No message is longer: a peer that says so is not one of ours.
-pub const LONGEST: usize = 4 * 1024 * 1024;
+/// Maximum length of a message. A client that announces more is disconnected.
+pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// What a control plane asks of a keeper.
+/// A request of the control plane to a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// The launch is still wanted: work may begin.
-    Go,
+    /// Confirms the launch: the control plane has recorded the sandbox, and executions may start.
+    Confirm,
     Ping {
         nonce: String,
     },
-    /// All that work needs, really tried: the places, a round trip through a file, a program that ends. Answered when
-    /// it is done, or when it took too long.
+    /// Exercises the sandbox end to end: mounts, a file written and read, a program that exits. Answered when it is done
+    /// or when the time is up.
     Probe {
         nonce: String,
         within_ms: u64,
     },
     Exec(Box<Exec>),
-    /// Answered when it has ended.
+    /// Answered when the execution has ended.
     Wait {
         execution: String,
     },
     Kill {
         execution: String,
     },
-    /// To the group of processes that the execution's first one leads.
+    /// Signals the process group of the execution's first process.
     Signal {
         execution: String,
         signal: i32,
     },
-    /// For the execution's input. `at`: how many bytes were fed before; what was accepted already is passed over, so
-    /// that the same may be fed again. `close`: nothing comes after these.
-    Feed {
+    /// Writes to the execution's standard input. `at`: offset of the first byte; bytes that were accepted before are
+    /// skipped, so the request may be repeated. `close`: the input ends after these bytes.
+    WriteInput {
         execution: String,
         at: u64,
         #[serde(with = "hex")]
@@ -56,17 +57,17 @@ pub enum Request {
         size: TerminalSize,
     },
     List,
-    /// How much was done here, and when last.
+    /// Count of operations, and time since the last one.
     Activity,
-    /// What the sandbox's own storage holds, and what has run in it has used.
+    /// Usage of the sandbox's storage, memory and CPU.
     Usage,
-    /// When the keeper ends everything by itself, in milliseconds from now.
+    /// Sets the deadline at which the keeper ends the sandbox by itself, in milliseconds from now.
     KeepAlive {
         left_ms: u64,
     },
     /// SIGTERM to everything inside.
     Terminate,
-    /// Answered by a child of the keeper, in the words of [`crate::files::wire`].
+    /// Answered by a child of the keeper with messages of [`crate::files::wire`].
     Files(FileRequest),
 }
 
@@ -79,20 +80,20 @@ pub struct Exec {
     pub timeout_ms: Option<u64>,
     pub inactivity_ms: Option<u64>,
     pub console: Console,
-    /// Where its output goes on, if an earlier body was to run it before.
+    /// Where its output continues, if an earlier instance ran it before.
     #[serde(default)]
-    pub output: Onset,
+    pub output: LogPosition,
 }
 
-/// What an execution reads from and writes to. What it writes is kept in every case.
+/// Standard streams of an execution. Output is logged in every case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Console {
-    /// There is nothing to read.
-    Quiet,
-    /// What is fed is read from a pipe.
+    /// Standard input is /dev/null.
+    NoInput,
+    /// Standard input is a pipe.
     Piped,
-    /// A terminal of its own, for reading and writing.
+    /// A pseudo-terminal.
     Terminal(TerminalSize),
 }
 
@@ -106,74 +107,74 @@ pub struct TerminalSize {
 #[serde(rename_all = "snake_case")]
 pub enum Response {
     Done,
-    /// The nonce that was asked with, the secret that only this keeper was born with, and whether it was told to go.
-    /// Besides, which of the mounts that its world is made of is not there any more.
+    /// The request's nonce, the secret that only this keeper knows, and whether the launch was confirmed. `missing`: the
+    /// first of the sandbox's mounts that is gone.
     Pong {
         nonce: String,
         secret: String,
-        wanted: bool,
+        confirmed: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         missing: Option<String>,
     },
-    /// The same proof of who answers, and what does not work, if anything.
+    /// The same proof of identity, and what failed, if anything.
     Probed {
         nonce: String,
         secret: String,
-        wanted: bool,
-        failed: Option<ProbeFailed>,
+        confirmed: bool,
+        failed: Option<ProbeFailure>,
     },
-    Executions(Vec<Execution>),
-    /// No disk where it could not be looked at, and nothing counted where control groups do that.
+    Executions(Vec<ExecutionStatus>),
+    /// `disk` is None if it could not be measured; `process_usage` is None where cgroups count usage.
     Usage {
-        disk: Option<Disk>,
-        counted: Option<Counted>,
+        disk: Option<DiskUsage>,
+        process_usage: Option<ProcessUsage>,
     },
     Ended(Ended),
-    /// How many bytes were accepted in all, and whether nothing more is.
-    Fed {
+    /// Total bytes accepted, and whether the input is closed.
+    InputAccepted {
         accepted: u64,
         closed: bool,
     },
-    /// Executions started, pieces of output kept and files served since birth; and how long ago the last of them was.
+    /// Executions started, output chunks stored and files served since the keeper's start; and time since the last one.
     Activity {
         operations: u64,
-        quiet_ms: u64,
+        idle_ms: u64,
     },
-    /// It cannot be done, for certain.
+    /// The request was refused and had no effect.
     Refused {
-        reason: Reason,
+        reason: RefusalReason,
         why: String,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
-    NotYet,
+pub enum RefusalReason {
+    NotConfirmed,
     NoSuchExecution,
     WasKilled,
     NotFound,
     NotExecutable,
-    /// It has ended.
+    /// The execution has ended.
     NotRunning,
-    /// It was not started with what is asked of it: an input, a terminal.
-    NotSoStarted,
+    /// The execution was started without the stream it needs: an input, a terminal.
+    NotAttached,
     NoSuchSignal,
     Failed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProbeFailed {
+pub enum ProbeFailure {
     Files(String),
     Exec(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Execution {
+pub struct ExecutionStatus {
     pub execution: String,
-    /// How long ago it last wrote something.
-    pub quiet_ms: u64,
+    /// Time since its last output.
+    pub idle_ms: u64,
     pub ended: Option<Ended>,
 }
 
@@ -182,19 +183,19 @@ pub struct Ended {
     pub by: EndedBy,
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// Keepers of earlier versions do not say.
-    #[serde(default, skip_serializing_if = "Survived::is_nothing")]
-    pub survived: Survived,
+    /// Absent from keepers of earlier versions.
+    #[serde(default, skip_serializing_if = "LimitHits::is_nothing")]
+    pub limit_hits: LimitHits,
 }
 
-/// How often all executions together ran into limits while this one ran, other than what it ended for.
+/// How often all executions together hit limits while this one ran, except the limit that ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct Survived {
+pub struct LimitHits {
     pub memory_limit: u64,
     pub process_limit: u64,
 }
 
-impl Survived {
+impl LimitHits {
     pub const NOTHING: Self = Self { memory_limit: 0, process_limit: 0 };
 
     #[must_use]
@@ -211,72 +212,71 @@ pub enum EndedBy {
     TimeLimit,
     Inactivity,
     OutputLimit,
-    /// The sandbox has taken more steps than it may. Without code and signal: it was not even started.
+    /// The sandbox exceeded its operation limit. Without code and signal: the execution was not started.
     OperationLimit,
     MemoryLimit,
     CpuLimit,
-    /// It could not make a process, and failed.
+    /// A fork failed at the process limit, and the execution failed.
     ProcessLimit,
-    /// It failed by itself, and its storage was full.
+    /// The execution failed while the storage was full.
     DiskLimit,
 }
 
-/// What is asked of the nursery. File descriptors come with it, in this order: the control socket to listen on,
-/// the directory for output, the locked file that says which process the keeper is, the groups to join, and what
-/// [`WorkGroup`] names.
+/// Asks the spawner for a new keeper. File descriptors come with it, in this order: the control socket to listen on, the
+/// directory for output, the locked pid file, the cgroups to join, and those that [`WorkloadCgroup`] names.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Birth {
-    pub world: World,
+pub struct SpawnRequest {
+    pub setup: SandboxSetup,
     pub secret: String,
     pub ids: IdMap,
-    /// The first of the groups is a directory that the keeper is born into.
-    pub born_into: bool,
-    /// How many of the descriptors are for the keeper itself to join, and how many for what it runs.
-    pub keeper_groups: usize,
-    pub work_groups: usize,
-    pub work: WorkGroup,
-    pub limits: BodyLimits,
-    pub left_ms: u64,
-    /// The sandbox belongs to whoever asked for it, and ends when that process is gone.
+    /// The first cgroup descriptor is the directory of the cgroup v2 in which the keeper starts.
+    pub starts_in_cgroup: bool,
+    /// How many cgroup descriptors are for the keeper to join, and how many for its executions.
+    pub keeper_cgroups: usize,
+    pub workload_cgroups: usize,
+    pub workload: WorkloadCgroup,
+    pub limits: InstanceLimits,
+    pub lifetime_ms: u64,
+    /// The sandbox ends when the control plane process exits.
     pub ends_with_caller: bool,
-    /// Guards that this one does without.
+    /// Guards that are disabled in this sandbox.
     #[cfg(feature = "weakened")]
-    pub weaknesses: Vec<crate::weakness::Weakness>,
+    pub disabled_guards: Vec<crate::disabled_guards::DisabledGuard>,
 }
 
-/// Which descriptors of the group that all executions are in come last, in this order. Where there are none, the
-/// keeper holds executions together by itself, and their breaches of limits go unseen.
+/// Which descriptors of the cgroup of all executions come last, in this order. Without them the keeper tracks processes
+/// by cgroup namespace, and limit hits are not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WorkGroup {
-    /// Its v2 directory, in which the keeper makes a group for each execution.
+pub struct WorkloadCgroup {
+    /// Its cgroup v2 directory, in which the keeper creates a cgroup per execution.
     pub directory: bool,
-    /// The file that counts processes killed for want of memory.
+    /// The file that counts OOM kills.
     pub memory_events: bool,
-    /// The file that counts processes that could not be made.
+    /// The file that counts forks refused by the process limit.
     pub process_events: bool,
 }
 
-impl WorkGroup {
+impl WorkloadCgroup {
     #[must_use]
     pub fn count(self) -> usize {
         usize::from(self.directory) + usize::from(self.memory_events) + usize::from(self.process_events)
     }
 }
 
-/// What the keeper itself holds executions to.
+/// Limits that the keeper itself enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BodyLimits {
-    /// Of one execution with all its processes.
+pub struct InstanceLimits {
+    /// CPU time of one execution with all its processes.
     pub cpu_time_ms: Option<u64>,
-    /// Of one execution; no more than so much is ever read from it.
+    /// Output of one execution; the keeper reads no more than this.
     pub output_bytes: u64,
-    /// Of one process. None: as many as is usual.
+    /// Open files of one process. None: the default.
     pub open_files: Option<u64>,
-    /// Of the whole body, as [`Response::Activity`] counts them. Control planes of earlier versions do not say.
+    /// Operations of the whole instance, as counted by [`Response::Activity`]. Absent from earlier control planes.
     pub operations: Option<u64>,
 }
 
-/// How the ids inside stand for ids outside.
+/// Maps ids 0 to `count - 1` inside to ids outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdMap {
     pub uid: u32,
@@ -284,10 +284,10 @@ pub struct IdMap {
     pub count: u32,
 }
 
-/// What the nursery answers. The process's pidfd comes with a birth.
+/// The spawner's answer. The keeper's pidfd comes with `Pid`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Born {
+pub enum SpawnResponse {
     Pid(i32),
     Failed(String),
 }
@@ -296,7 +296,7 @@ pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()>
     stream.write_all(&frame(message)?)
 }
 
-/// A message as it travels, to be written at once: who reads it wakes up once.
+/// A message with its length prefix, to be written in one call, so that the reader wakes up once.
 pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(message)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -310,7 +310,7 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > LONGEST {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut text = vec![0; length];
@@ -318,11 +318,11 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Takes a whole message off the front of what has arrived, if one is there.
+/// Removes the first complete message from the buffer, if there is one.
 pub fn take<T: DeserializeOwned>(arrived: &mut Vec<u8>) -> io::Result<Option<T>> {
     let Some(length) = arrived.first_chunk::<4>() else { return Ok(None) };
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    if length > LONGEST {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     if arrived.len() < 4 + length {
@@ -333,7 +333,7 @@ pub fn take<T: DeserializeOwned>(arrived: &mut Vec<u8>) -> io::Result<Option<T>>
     Ok(Some(message))
 }
 
-/// Bytes as text, two letters each.
+/// Serialises bytes as hexadecimal text.
 mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -358,7 +358,7 @@ mod hex {
             _ => None,
         };
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
-        bytes.ok_or_else(|| D::Error::custom("not bytes as two letters each"))
+        bytes.ok_or_else(|| D::Error::custom("not hexadecimal bytes"))
     }
 }
 
@@ -367,43 +367,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_ended_can_be_read_of_a_keeper_of_an_earlier_version() {
+    fn an_end_without_limit_hits_of_an_earlier_keeper_is_parsed() {
         let earlier = r#"{"by":"itself","code":0,"signal":null}"#;
 
         let ended: Ended = serde_json::from_str(earlier).unwrap();
 
-        assert_eq!(ended.survived, Survived::NOTHING);
+        assert_eq!(ended.limit_hits, LimitHits::NOTHING);
         assert_eq!(serde_json::to_string(&ended).unwrap(), earlier);
     }
 
     #[test]
-    fn a_keeper_of_an_earlier_version_answers_a_ping_and_says_nothing_of_mounts() {
-        let earlier = r#"{"pong":{"nonce":"n","secret":"s","wanted":true}}"#;
+    fn a_pong_without_missing_mounts_of_an_earlier_keeper_is_parsed() {
+        let earlier = r#"{"pong":{"nonce":"n","secret":"s","confirmed":true}}"#;
 
         let pong: Response = serde_json::from_str(earlier).unwrap();
 
         let (nonce, secret) = ("n".to_owned(), "s".to_owned());
-        assert_eq!(pong, Response::Pong { nonce, secret, wanted: true, missing: None });
+        assert_eq!(pong, Response::Pong { nonce, secret, confirmed: true, missing: None });
         assert_eq!(serde_json::to_string(&pong).unwrap(), earlier);
     }
 
     #[test]
-    fn limits_can_be_read_of_a_control_plane_of_an_earlier_version() {
+    fn limits_without_operations_of_an_earlier_control_plane_are_parsed() {
         let earlier = r#"{"cpu_time_ms":null,"output_bytes":5,"open_files":null}"#;
 
-        let limits: BodyLimits = serde_json::from_str(earlier).unwrap();
+        let limits: InstanceLimits = serde_json::from_str(earlier).unwrap();
 
         assert_eq!((limits.output_bytes, limits.operations), (5, None));
     }
 
     #[test]
-    fn fed_bytes_come_out_as_they_went_in() {
+    fn input_bytes_survive_serialisation() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let feed = Request::Feed { execution: "exe".into(), at: 3, bytes: bytes.clone(), close: true };
+        let feed = Request::WriteInput { execution: "exe".into(), at: 3, bytes: bytes.clone(), close: true };
 
         let text = serde_json::to_string(&feed).unwrap();
 
-        let Ok(Request::Feed { bytes: read, .. }) = serde_json::from_str(&text) else { panic!("{text}") };
+        let Ok(Request::WriteInput { bytes: read, .. }) = serde_json::from_str(&text) else {
+            panic!("{text}")
+        };
         assert_eq!(read, bytes);
         let cut = text.replace("000102", "00010");
         assert!(serde_json::from_str::<Request>(&cut).is_err(), "{cut}");

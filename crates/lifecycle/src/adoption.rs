@@ -1,14 +1,15 @@
-//! What a dead node left: its work is asked for again, and its bodies are looked at before they are trusted.
+//! Adoption: a live node takes over the sandboxes and pending effects of a dead one. Effects are issued again under
+//! new fences, and instances are observed before they are trusted.
 
-use crate::turn::Turn;
+use crate::transition::TransitionBuilder;
 use crate::{
     Cause, CheckKind, Execution, ExecutionState, Extension, Fact, Lease, NodeId, PendingEffect, StartStep,
 };
 
-impl Turn<'_> {
+impl TransitionBuilder<'_> {
     pub(crate) fn adopt(&mut self, dead: NodeId, rebooted: bool) {
         let owned = self.sandbox.owner == dead;
-        if !owned && !self.sandbox.effects().iter().any(|effect| effect.duty.by == dead) {
+        if !owned && !self.sandbox.effects().iter().any(|effect| effect.pending.node == dead) {
             return;
         }
         if owned {
@@ -16,7 +17,7 @@ impl Turn<'_> {
         }
         self.sandbox.rebooted |= rebooted;
         self.record(Fact::Adopted { from: dead });
-        // In this order: a look only judges executions whose watch began before it.
+        // In this order: an observation only judges executions whose watch began before it.
         self.adopt_executions(dead);
         self.adopt_extension(dead);
         self.adopt_lease(dead, owned);
@@ -27,27 +28,29 @@ impl Turn<'_> {
 
     fn adopt_lease(&mut self, dead: NodeId, owned: bool) {
         match &self.sandbox.lease {
-            // How far the launch came is not known, so its ticket is void: what it still makes is not permitted.
-            Lease::Starting { step: StartStep::Launch | StartStep::Identify, duty, .. }
-                if duty.by == dead =>
+            // It is not known how far the launch came. A new fence voids the old one, so the dead node's launch is no
+            // longer permitted to create anything.
+            Lease::Starting { step: StartStep::Launch | StartStep::Identify, pending, .. }
+                if pending.node == dead =>
             {
-                self.prove_start(StartStep::Identify);
+                self.verify_start(StartStep::Identify);
             }
-            Lease::Starting { step: StartStep::Probe, duty, .. } if duty.by == dead => {
-                self.prove_start(StartStep::Probe);
+            Lease::Starting { step: StartStep::Probe, pending, .. } if pending.node == dead => {
+                self.verify_start(StartStep::Probe);
             }
-            Lease::Live(live) if owned || live.check.is_some_and(|check| check.duty.by == dead) => {
-                self.check(CheckKind::Look);
+            Lease::Live(live) if owned || live.check.is_some_and(|check| check.pending.node == dead) => {
+                self.check(CheckKind::Observe);
             }
-            Lease::Stopping { generation, attempt, forced, duty } if duty.by == dead => {
-                let (generation, attempt, forced, deadline) = (*generation, *attempt, *forced, duty.deadline);
-                let duty = self.duty_until(deadline);
-                self.sandbox.lease = Lease::Stopping { generation, attempt, forced, duty };
+            Lease::Stopping { generation, attempt, forced, pending } if pending.node == dead => {
+                let (generation, attempt, forced, deadline) =
+                    (*generation, *attempt, *forced, pending.deadline);
+                let pending = self.begin_effect_until(deadline);
+                self.sandbox.lease = Lease::Stopping { generation, attempt, forced, pending };
             }
-            Lease::Quarantined { look: Some(duty), .. } if duty.by == dead => {
-                let again = self.duty_for(self.policy.probe_ms);
-                if let Lease::Quarantined { look, .. } = &mut self.sandbox.lease {
-                    *look = Some(again);
+            Lease::Quarantined { pending: Some(pending), .. } if pending.node == dead => {
+                let again = self.begin_effect_for(self.policy.probe_ms);
+                if let Lease::Quarantined { pending, .. } = &mut self.sandbox.lease {
+                    *pending = Some(again);
                 }
             }
             Lease::Free { .. }
@@ -61,29 +64,30 @@ impl Turn<'_> {
     }
 
     fn adopt_extension(&mut self, dead: NodeId) {
-        let left = self.live().and_then(|live| live.extension).filter(|extension| extension.duty.by == dead);
-        if let Some(Extension { duty, holds_work }) = left {
-            let again = self.duty_until(duty.deadline);
+        let left =
+            self.live().and_then(|live| live.extension).filter(|extension| extension.pending.node == dead);
+        if let Some(Extension { pending, blocks_executions: holds_work }) = left {
+            let again = self.begin_effect_until(pending.deadline);
             if let Some(live) = self.live() {
-                live.extension = Some(Extension { duty: again, holds_work });
+                live.extension = Some(Extension { pending: again, blocks_executions: holds_work });
             }
         }
     }
 
     fn adopt_executions(&mut self, dead: NodeId) {
         for index in 0..self.sandbox.executions.len() {
-            if let Some(deadline) = left_by(&self.sandbox.executions[index], dead) {
-                let again = self.duty_until(deadline);
-                replace_duty(&mut self.sandbox.executions[index], again);
+            if let Some(deadline) = pending_deadline(&self.sandbox.executions[index], dead) {
+                let again = self.begin_effect_until(deadline);
+                replace_pending(&mut self.sandbox.executions[index], again);
             }
         }
     }
 }
 
-/// The deadline of the work that the dead node was doing for this execution.
-fn left_by(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
-    let duty = match &execution.state {
-        ExecutionState::Starting { duty } | ExecutionState::Ending { kill: Some(duty), .. } => duty,
+/// The deadline of the effect that the dead node was running for this execution.
+fn pending_deadline(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
+    let pending = match &execution.state {
+        ExecutionState::Starting { pending } | ExecutionState::Ending { kill: Some(pending), .. } => pending,
         ExecutionState::Running { watch, .. } => watch,
         ExecutionState::Queued { .. }
         | ExecutionState::Interrupted
@@ -92,12 +96,14 @@ fn left_by(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
             return None;
         }
     };
-    (duty.by == dead).then_some(duty.deadline)
+    (pending.node == dead).then_some(pending.deadline)
 }
 
-fn replace_duty(execution: &mut Execution, again: PendingEffect) {
+fn replace_pending(execution: &mut Execution, again: PendingEffect) {
     match &mut execution.state {
-        ExecutionState::Starting { duty } | ExecutionState::Ending { kill: Some(duty), .. } => *duty = again,
+        ExecutionState::Starting { pending } | ExecutionState::Ending { kill: Some(pending), .. } => {
+            *pending = again
+        }
         ExecutionState::Running { watch, .. } => *watch = again,
         ExecutionState::Queued { .. }
         | ExecutionState::Interrupted

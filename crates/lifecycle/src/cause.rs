@@ -1,8 +1,10 @@
-//! Why something ended: one closed list, so that nobody has to read a message to know.
+//! The closed list of causes of death.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The one durable cause of death of a sandbox or an execution.
+/// Why a sandbox or an execution ended. It is stored once and never rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -34,9 +36,42 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether another body may fare better: what failed was the body, not the work, and nobody wanted the end.
+    /// The name that users see, as in JSON.
     #[must_use]
-    pub fn may_be_tried_again(self) -> bool {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::ExitNonzero => "exit_nonzero",
+            Self::StoppedByUser => "stopped_by_user",
+            Self::TimeLimit => "time_limit",
+            Self::Inactivity => "inactivity",
+            Self::Idle => "idle",
+            Self::MaxLife => "max_life",
+            Self::MemoryLimit => "memory_limit",
+            Self::CpuLimit => "cpu_limit",
+            Self::NetworkLimit => "network_limit",
+            Self::DiskLimit => "disk_limit",
+            Self::ProcessLimit => "process_limit",
+            Self::OutputLimit => "output_limit",
+            Self::OperationLimit => "operation_limit",
+            Self::StartDeadline => "start_deadline",
+            Self::StartFailed => "start_failed",
+            Self::ProbeFailed => "probe_failed",
+            Self::Cancelled => "cancelled",
+            Self::CallerGone => "caller_gone",
+            Self::Shutdown => "shutdown",
+            Self::Orphan => "orphan",
+            Self::Lost => "lost",
+            Self::HostRestarted => "host_restarted",
+            Self::EvictedEmergency => "evicted_emergency",
+            Self::ProviderError => "provider_error",
+        }
+    }
+
+    /// Whether a retry on a new instance may succeed. True where the instance failed rather than the command, and the
+    /// end was not requested.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
         match self {
             Self::StartDeadline
             | Self::StartFailed
@@ -64,5 +99,11 @@ impl Cause {
             | Self::Orphan
             | Self::EvictedEmergency => false,
         }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a sandbox is stuck, and why. Never by its age alone: what is at work is not stuck, however old it is, and
-//! what is being ended has deadlines of its own.
+//! Finds stuck sandboxes for the cleanup sweep. Age alone is never a reason: a busy sandbox is not stuck, and a
+//! sandbox that is being stopped has deadlines of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,16 @@ use crate::{
     Cause, Execution, ExecutionState, Lease, Life, Live, Policy, Sandbox, StartStep, Timestamp, Verdict,
 };
 
-/// When something counts as stuck. It holds for all sandboxes, whatever each was promised.
+/// Thresholds after which a sandbox counts as stuck. They apply to all sandboxes, whatever their policies say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanupRules {
-    /// A start takes no longer than this.
+    /// Longest time that a start may take.
     pub orphan_ms: u64,
-    /// Work that gave no sign of life for so long is stuck, in a sandbox that is as old.
+    /// An execution without activity for this long is stuck, if the sandbox is at least as old.
     pub stuck_ms: u64,
-    /// From this age on a sandbox has to be healthy, and at work or used now and then.
+    /// A sandbox older than this must be healthy, and must be running executions or show activity.
     pub max_age_ms: u64,
-    /// How long a deadline may go unheeded.
+    /// How long after a deadline the engine may take to act on it.
     pub overdue_ms: u64,
 }
 
@@ -26,41 +26,42 @@ impl Default for CleanupRules {
     }
 }
 
-/// What is known of a sandbox when it is judged.
+/// One sandbox, with everything needed to decide whether it is stuck.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct CleanupCandidate<'a> {
     pub sandbox: &'a Sandbox,
     pub policy: &'a Policy,
     pub activity: Activity,
-    /// Since when somebody sees to its deadlines. What fell due while nobody did is about to be seen to.
-    pub watched_since: Timestamp,
+    /// Since when an engine has enforced this sandbox's deadlines. Deadlines that passed while no engine ran are about
+    /// to be enforced and do not count as overdue.
+    pub monitored_since: Timestamp,
 }
 
-/// What a look has shown of what goes on inside.
+/// Activity inside the sandbox, as an observation shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
-    /// Nobody has looked, or could. It says nothing about the sandbox.
+    /// Not observed, or the observation failed. Says nothing about the sandbox.
     Unknown,
-    /// The last sign of life: output, an operation, time of the processor.
+    /// Time of the last output, file or exec operation, or CPU use.
     LastSeen(Timestamp),
 }
 
-/// The ways to be stuck.
+/// Why a sandbox is stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Stuck {
     /// It has been starting for too long.
     NeverReady { since: Timestamp },
-    /// It is unhealthy, and old.
+    /// It is unhealthy and older than `max_age_ms`.
     Failed { since: Timestamp },
-    /// A deadline of its own has passed, and nobody has seen to it.
+    /// One of its deadlines passed and no engine acted on it.
     Overdue { deadline: Timestamp, cause: Cause },
-    /// It gives no sign of life.
+    /// It shows no activity. `at_work`: it has executions.
     Silent { since: Timestamp, at_work: bool },
 }
 
 impl Stuck {
-    /// What it is ended for.
+    /// The cause with which the sandbox is ended.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -73,9 +74,9 @@ impl Stuck {
     }
 }
 
-/// Why a sandbox is stuck, if it is.
+/// Decides whether a sandbox is stuck, and why.
 #[must_use]
-pub fn stuck(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
+pub fn stuck(subject: &CleanupCandidate<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
     let sandbox = subject.sandbox;
     if sandbox.pooled.is_some() || !matches!(sandbox.life, Life::Wanted) {
         return None;
@@ -83,25 +84,25 @@ pub fn stuck(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Opt
     let by_state = match &sandbox.lease {
         Lease::Starting { .. } | Lease::LaunchWaiting { .. } => never_ready(subject, rules, now),
         Lease::Live(live) => failed(sandbox, live, rules, now),
-        // What is being ended, for good or for the next body, has its own attempts and quarantine.
+        // A stop has its own attempts, backoff and quarantine.
         Lease::Stopping { .. } | Lease::StopWaiting { .. } | Lease::Quarantined { .. } => return None,
         Lease::Free { .. } => None,
     };
     by_state.or_else(|| overdue(subject, rules, now)).or_else(|| silent(subject, rules, now))
 }
 
-/// Whether only a look at what goes on inside can tell whether this one is stuck.
+/// Whether an observation is needed to decide if this sandbox is stuck.
 #[must_use]
-pub fn is_told_by_a_look(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> bool {
+pub fn needs_observation(subject: &CleanupCandidate<'_>, rules: &CleanupRules, now: Timestamp) -> bool {
     let never_a_sign = Activity::LastSeen(Timestamp(i64::MIN));
-    let if_silent = Subject { activity: never_a_sign, ..*subject };
+    let if_silent = CleanupCandidate { activity: never_a_sign, ..*subject };
     matches!(stuck(&if_silent, rules, now), Some(Stuck::Silent { .. }))
 }
 
-fn never_ready(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
-    let Subject { sandbox, policy, .. } = subject;
+fn never_ready(subject: &CleanupCandidate<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
+    let CleanupCandidate { sandbox, policy, .. } = subject;
     let since = match sandbox.lease {
-        // Between two tries it begins to wait anew.
+        // The wait between two attempts is counted from its own beginning.
         Lease::LaunchWaiting { next_at, .. } => {
             let waits_ms = policy.recovery.map_or(0, |recovery| recovery.wait_ms(sandbox.launches));
             before(next_at, waits_ms)
@@ -120,19 +121,21 @@ fn failed(sandbox: &Sandbox, live: &Live, rules: &CleanupRules, now: Timestamp) 
     }
 }
 
-fn overdue(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
+fn overdue(subject: &CleanupCandidate<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
     let (deadline, cause) = deadlines(subject.sandbox).min_by_key(|(deadline, _)| *deadline)?;
-    let unheeded_since = deadline.max(subject.watched_since);
+    let unheeded_since = deadline.max(subject.monitored_since);
     let is_overdue = deadline <= now && now.ms_since(unheeded_since) >= rules.overdue_ms;
     is_overdue.then_some(Stuck::Overdue { deadline, cause })
 }
 
-/// What must have happened by when, and what it means if it has not. Deadlines that activity moves are not among
-/// them, nor those at which it is only asked how it is.
+/// The deadlines that only an engine can act on, each with the cause if it is missed. Deadlines that activity extends
+/// and times of routine checks are not among them.
 fn deadlines(sandbox: &Sandbox) -> impl Iterator<Item = (Timestamp, Cause)> + '_ {
     let of_lease = match sandbox.lease {
-        Lease::Starting { step: StartStep::Launch, duty, .. } => Some((duty.deadline, Cause::StartDeadline)),
-        Lease::Starting { duty, .. } => Some((duty.deadline, Cause::ProbeFailed)),
+        Lease::Starting { step: StartStep::Launch, pending, .. } => {
+            Some((pending.deadline, Cause::StartDeadline))
+        }
+        Lease::Starting { pending, .. } => Some((pending.deadline, Cause::ProbeFailed)),
         Lease::LaunchWaiting { next_at, .. } => Some((next_at, Cause::StartDeadline)),
         Lease::Live(_)
         | Lease::Free { .. }
@@ -142,17 +145,17 @@ fn deadlines(sandbox: &Sandbox) -> impl Iterator<Item = (Timestamp, Cause)> + '_
     };
     let of_executions = sandbox.executions.iter().filter_map(|execution| match execution.state {
         ExecutionState::Queued { start_by } => Some((start_by, Cause::StartDeadline)),
-        ExecutionState::Starting { duty } => Some((duty.deadline, Cause::StartDeadline)),
+        ExecutionState::Starting { pending } => Some((pending.deadline, Cause::StartDeadline)),
         ExecutionState::Running { watch, .. } => Some((watch.deadline, Cause::TimeLimit)),
-        ExecutionState::Ending { kill, .. } => kill.map(|duty| (duty.deadline, Cause::ProviderError)),
+        ExecutionState::Ending { kill, .. } => kill.map(|pending| (pending.deadline, Cause::ProviderError)),
         ExecutionState::Interrupted | ExecutionState::Ended { .. } => None,
     });
-    // Its own end goes before that of an execution that has no other.
+    // First, so that `max_life` is reported when an execution's deadline is the sandbox's own end.
     [(sandbox.expires_at, Cause::MaxLife)].into_iter().chain(of_lease).chain(of_executions)
 }
 
-fn silent(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
-    let Subject { sandbox, policy, activity, .. } = *subject;
+fn silent(subject: &CleanupCandidate<'_>, rules: &CleanupRules, now: Timestamp) -> Option<Stuck> {
+    let CleanupCandidate { sandbox, policy, activity, .. } = *subject;
     let (Lease::Live(_), Activity::LastSeen(since)) = (&sandbox.lease, activity) else { return None };
     let at_work = !sandbox.executions.is_empty();
     let (age_ms, own_ms) = if at_work {
@@ -160,7 +163,7 @@ fn silent(subject: &Subject<'_>, rules: &CleanupRules, now: Timestamp) -> Option
     } else {
         (rules.max_age_ms, policy.idle_ms)
     };
-    // Whoever asked for a longer silence gets it.
+    // A longer limit in the policy or on the execution takes precedence.
     let silence_ms = age_ms.max(own_ms.unwrap_or(0));
     let is_silent = is_old(sandbox, age_ms, now) && now.ms_since(since) >= silence_ms;
     is_silent.then_some(Stuck::Silent { since, at_work })

@@ -1,237 +1,246 @@
-//! Facts from the world. A fact cannot be refused; one that nobody waits for is recorded and changes nothing.
+//! Events: results of effects, and the passing of time. An event cannot be refused. One that no state awaits is
+//! recorded as late and changes nothing.
 
-use crate::turn::Turn;
+use crate::transition::TransitionBuilder;
 use crate::{
     Cause, CheckKind, Context, Evidence, ExecutionId, Fact, Fence, Guard, Lease, Outcome, PendingEffect,
-    Probed, Sandbox, StartStep, StopOutcome, Transition,
+    ProbeResult, Sandbox, StartStep, StopOutcome, Transition,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     Launched {
-        ticket: Fence,
+        fence: Fence,
     },
-    /// The launch came to nothing, or to something that is not a whole body.
+    /// The launch failed, or left an incomplete instance.
     LaunchFailed {
-        ticket: Fence,
+        fence: Fence,
         why: String,
     },
     Probed {
-        ticket: Fence,
-        probed: Probed,
+        fence: Fence,
+        result: ProbeResult,
     },
-    Looked {
-        ticket: Fence,
+    Observed {
+        fence: Fence,
         evidence: Evidence,
     },
     Stopped {
-        ticket: Fence,
+        fence: Fence,
         outcome: StopOutcome,
     },
-    /// The body knows when it ends.
+    /// The instance has accepted its new deadline.
     Extended {
-        ticket: Fence,
+        fence: Fence,
     },
-    /// The body is not there to be told when it ends.
+    /// The instance could not be reached to change its deadline.
     ExtendFailed {
-        ticket: Fence,
+        fence: Fence,
         why: String,
     },
     ExecutionStarted {
-        ticket: Fence,
+        fence: Fence,
         execution: ExecutionId,
     },
-    /// Its process was never made, for certain.
+    /// The process was certainly never created.
     ExecutionRefused {
-        ticket: Fence,
+        fence: Fence,
         execution: ExecutionId,
         cause: Cause,
         why: String,
     },
     ExecutionEnded {
-        ticket: Fence,
+        fence: Fence,
         execution: ExecutionId,
         outcome: Outcome,
     },
-    /// After a kill: its process is proven gone and will not be made.
+    /// After a kill: the process is proven gone and will not be created later.
     ExecutionGone {
-        ticket: Fence,
+        fence: Fence,
         execution: ExecutionId,
     },
-    /// The body is not what it was believed to be, says somebody who did not look at all of it.
+    /// A partial view, such as a reconcile listing, contradicts the stored state. Checked by an observation.
     Doubted {
         why: String,
     },
-    /// Somebody has tried the body, and it did not fare as is believed of it.
+    /// A user's operation on the instance contradicts the stored health. Checked by a probe.
     Disagreed {
         why: String,
     },
-    /// Time has passed.
+    /// Time has passed: act on the deadlines that are due.
     TimePassed,
 }
 
-/// Takes in a fact.
+/// Applies an event and returns the transition to commit.
 #[must_use]
 pub fn step(sandbox: &Sandbox, event: Event, ctx: Context<'_>) -> Transition {
-    let mut turn = Turn::begin(sandbox, ctx);
-    turn.take(event);
-    turn.finish()
+    let mut builder = TransitionBuilder::begin(sandbox, ctx);
+    builder.apply(event);
+    builder.finish()
 }
 
-impl Turn<'_> {
-    fn take(&mut self, event: Event) {
+impl TransitionBuilder<'_> {
+    fn apply(&mut self, event: Event) {
         let late = match event {
-            Event::Launched { ticket } if self.launching(ticket) => return self.launched(),
-            Event::LaunchFailed { ticket, why } if self.launching(ticket) => {
+            Event::Launched { fence } if self.launching(fence) => return self.launched(),
+            Event::LaunchFailed { fence, why } if self.launching(fence) => {
                 return self.start_failed(Cause::StartFailed, why);
             }
-            Event::Probed { ticket, probed } => return self.probed(ticket, probed),
-            Event::Looked { ticket, evidence } => return self.looked(ticket, evidence),
-            Event::Stopped { ticket, outcome } if self.stopping(ticket) => {
+            Event::Probed { fence, result } => return self.probed(fence, result),
+            Event::Observed { fence, evidence } => return self.observed(fence, evidence),
+            Event::Stopped { fence, outcome } if self.stopping(fence) => {
                 return self.stop_answered(outcome);
             }
-            Event::Extended { ticket } if self.extending(ticket) => return self.extended(),
-            Event::ExtendFailed { ticket, why } if self.extending(ticket) => {
+            Event::Extended { fence } if self.extending(fence) => return self.extended(),
+            Event::ExtendFailed { fence, why } if self.extending(fence) => {
                 return self.extension_failed(why);
             }
-            Event::ExecutionStarted { ticket, execution } => {
-                return self.execution_started(ticket, execution);
+            Event::ExecutionStarted { fence, execution } => {
+                return self.execution_started(fence, execution);
             }
-            Event::ExecutionRefused { ticket, execution, cause, why } => {
-                return self.execution_refused(ticket, execution, Outcome::failed(cause, why));
+            Event::ExecutionRefused { fence, execution, cause, why } => {
+                return self.execution_refused(fence, execution, Outcome::failed(cause, why));
             }
-            Event::ExecutionEnded { ticket, execution, outcome } => {
-                return self.execution_ended(ticket, execution, outcome);
+            Event::ExecutionEnded { fence, execution, outcome } => {
+                return self.execution_ended(fence, execution, outcome);
             }
-            Event::ExecutionGone { ticket, execution } => return self.execution_gone(ticket, execution),
-            Event::Doubted { why } => return self.doubted(why, CheckKind::Look),
+            Event::ExecutionGone { fence, execution } => return self.execution_gone(fence, execution),
+            Event::Doubted { why } => return self.doubted(why, CheckKind::Observe),
             Event::Disagreed { why } => return self.doubted(why, CheckKind::Probe),
             Event::TimePassed => return self.time_passed(),
-            Event::Launched { ticket } => (ticket, "launched"),
-            Event::LaunchFailed { ticket, .. } => (ticket, "launch failed"),
-            Event::Stopped { ticket, .. } => (ticket, "stopped"),
-            Event::Extended { ticket } => (ticket, "extended"),
-            Event::ExtendFailed { ticket, .. } => (ticket, "extend failed"),
+            Event::Launched { fence } => (fence, "launched"),
+            Event::LaunchFailed { fence, .. } => (fence, "launch failed"),
+            Event::Stopped { fence, .. } => (fence, "stopped"),
+            Event::Extended { fence } => (fence, "extended"),
+            Event::ExtendFailed { fence, .. } => (fence, "extend failed"),
         };
-        self.late(late.0, late.1);
+        self.record_late(late.0, late.1);
     }
 
-    pub(crate) fn late(&mut self, ticket: Fence, answer: &str) {
-        self.record(Fact::LateAnswer { ticket, answer: answer.to_owned() });
+    pub(crate) fn record_late(&mut self, fence: Fence, answer: &str) {
+        self.record(Fact::LateAnswer { fence, answer: answer.to_owned() });
     }
 
-    /// Whether the answer with this ticket is the one that is waited for.
-    pub(crate) fn awaits(&self, duty: &PendingEffect, ticket: Fence) -> bool {
-        duty.ticket == ticket || !self.holds(Guard::StaleAnswersIgnored)
+    /// Whether this fence is the one that the pending effect awaits.
+    pub(crate) fn awaits(&self, pending: &PendingEffect, fence: Fence) -> bool {
+        pending.fence == fence || !self.holds(Guard::StaleAnswersIgnored)
     }
 
-    fn launching(&self, ticket: Fence) -> bool {
-        matches!(&self.sandbox.lease, Lease::Starting { step: StartStep::Launch, duty, .. } if self.awaits(duty, ticket))
+    fn launching(&self, fence: Fence) -> bool {
+        matches!(&self.sandbox.lease, Lease::Starting { step: StartStep::Launch, pending, .. } if self.awaits(pending, fence))
     }
 
-    fn stopping(&self, ticket: Fence) -> bool {
-        matches!(&self.sandbox.lease, Lease::Stopping { duty, .. } if self.awaits(duty, ticket))
+    fn stopping(&self, fence: Fence) -> bool {
+        matches!(&self.sandbox.lease, Lease::Stopping { pending, .. } if self.awaits(pending, fence))
     }
 
-    fn probed(&mut self, ticket: Fence, probed: Probed) {
+    fn probed(&mut self, fence: Fence, result: ProbeResult) {
         match &self.sandbox.lease {
-            Lease::Starting { step: StartStep::Probe, duty, .. } if self.awaits(duty, ticket) => match probed
-            {
-                Probed::Passed => self.became_live(duty.asked_at),
-                Probed::Failed(failure) => self.start_failed(Cause::ProbeFailed, format!("{failure:?}")),
-                Probed::Unknown { why } => self.start_failed(Cause::ProbeFailed, why),
-            },
-            Lease::Live(live) => match live.check {
-                Some(check) if check.kind != CheckKind::Look && self.awaits(&check.duty, ticket) => {
-                    self.probe_answered(check, probed);
+            Lease::Starting { step: StartStep::Probe, pending, .. } if self.awaits(pending, fence) => {
+                match result {
+                    ProbeResult::Passed => self.became_live(pending.requested_at),
+                    ProbeResult::Failed(failure) => {
+                        self.start_failed(Cause::ProbeFailed, failure.to_string())
+                    }
+                    ProbeResult::Unknown { why } => self.start_failed(Cause::ProbeFailed, why),
                 }
-                Some(_) | None => self.late(ticket, "probed"),
+            }
+            Lease::Live(live) => match live.check {
+                Some(check) if check.kind != CheckKind::Observe && self.awaits(&check.pending, fence) => {
+                    self.probe_answered(check, result);
+                }
+                Some(_) | None => self.record_late(fence, "probed"),
             },
             Lease::Free { .. }
             | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
-            | Lease::Quarantined { .. } => self.late(ticket, "probed"),
+            | Lease::Quarantined { .. } => self.record_late(fence, "probed"),
         }
     }
 
-    fn looked(&mut self, ticket: Fence, evidence: Evidence) {
+    fn observed(&mut self, fence: Fence, evidence: Evidence) {
         match &self.sandbox.lease {
-            Lease::Starting { step: StartStep::Identify, duty, .. } if self.awaits(duty, ticket) => {
-                self.identified(evidence);
+            Lease::Starting { step: StartStep::Identify, pending, .. } if self.awaits(pending, fence) => {
+                self.launch_identified(evidence);
             }
             Lease::Live(live) => match live.check {
-                Some(check) if check.kind == CheckKind::Look && self.awaits(&check.duty, ticket) => {
-                    self.look_answered(check.duty.ticket, evidence);
+                Some(check) if check.kind == CheckKind::Observe && self.awaits(&check.pending, fence) => {
+                    self.observation_answered(check.pending.fence, evidence);
                 }
-                Some(_) | None => self.late(ticket, "looked"),
+                Some(_) | None => self.record_late(fence, "observed"),
             },
-            Lease::Quarantined { look: Some(duty), .. } if self.awaits(duty, ticket) => {
-                self.looked_in_quarantine(evidence);
+            Lease::Quarantined { pending: Some(pending), .. } if self.awaits(pending, fence) => {
+                self.observed_in_quarantine(evidence);
             }
             Lease::Free { .. }
             | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
-            | Lease::Quarantined { .. } => self.late(ticket, "looked"),
+            | Lease::Quarantined { .. } => self.record_late(fence, "observed"),
         }
     }
 
-    /// A launch whose node died: its body is used only if it is the one that was leased, whole and alone.
-    fn identified(&mut self, evidence: Evidence) {
+    /// Decides about a launch whose node died. The instance is used only if it is the leased one, complete and alone.
+    fn launch_identified(&mut self, evidence: Evidence) {
         match evidence {
             Evidence::Absent(checks) => {
                 let receipt = self.receipt(checks);
                 let generation = self.sandbox.generation();
                 if self.policy.recovery.is_some() {
-                    self.fail_without_body(Cause::StartFailed, "its node died before it was made".into());
+                    self.absent_instance_failed(
+                        Cause::StartFailed,
+                        "its node died before the instance was created".into(),
+                    );
                 }
                 self.free(receipt, generation);
             }
-            Evidence::Present(bodies) if self.is_ours(&bodies) => self.prove_start(StartStep::Probe),
-            Evidence::Present(bodies) => {
-                let generations = bodies.iter().map(|body| body.generation).collect();
-                self.record(Fact::UnexpectedBodies { generations });
+            Evidence::Present(instances) if self.is_leased_instance(&instances) => {
+                self.verify_start(StartStep::Probe)
+            }
+            Evidence::Present(instances) => {
+                let generations = instances.iter().map(|instance| instance.generation).collect();
+                self.record(Fact::UnexpectedInstances { generations });
                 self.start_failed(
                     Cause::StartFailed,
-                    "the body is not the one that was leased, or is not whole".into(),
+                    "the instance is not the leased one, or is incomplete".into(),
                 );
             }
             Evidence::Unknown { why } => self.start_failed(Cause::StartFailed, why),
         }
     }
 
-    fn looked_in_quarantine(&mut self, evidence: Evidence) {
+    fn observed_in_quarantine(&mut self, evidence: Evidence) {
         let found = match evidence {
             Evidence::Absent(checks) => {
                 let receipt = self.receipt(checks);
                 let generation = self.sandbox.generation();
                 return self.free(receipt, generation);
             }
-            Evidence::Present(bodies) => format!("{} still there", bodies.len()),
+            Evidence::Present(instances) => format!("{} instances still exist", instances.len()),
             Evidence::Unknown { why } => why,
         };
-        self.look_again_later(found);
+        self.reschedule_quarantine_observation(found);
     }
 
-    /// Quarantine goes on; so do the looks.
-    pub(crate) fn look_again_later(&mut self, found: String) {
-        let slowly = self.now.after_ms(self.policy.quarantine_look_ms);
-        if let Lease::Quarantined { generation, look, next_look, .. } = &mut self.sandbox.lease {
-            *look = None;
-            *next_look = slowly;
+    /// Keeps the instance quarantined and schedules its next observation.
+    pub(crate) fn reschedule_quarantine_observation(&mut self, found: String) {
+        let next = self.now.after_ms(self.policy.quarantine_observe_ms);
+        if let Lease::Quarantined { generation, pending, next_observation, .. } = &mut self.sandbox.lease {
+            *pending = None;
+            *next_observation = next;
             let generation = *generation;
-            self.record(Fact::LookedInQuarantine { generation, found });
+            self.record(Fact::ObservedInQuarantine { generation, found });
         }
     }
 
-    /// Starts a look at what is quarantined, unless one is under way.
-    pub(crate) fn look_in_quarantine(&mut self) {
-        let duty = self.duty_for(self.policy.probe_ms);
-        if let Lease::Quarantined { look: look @ None, .. } = &mut self.sandbox.lease {
-            *look = Some(duty);
+    /// Starts an observation of the quarantined instance, unless one is under way.
+    pub(crate) fn begin_quarantine_observation(&mut self) {
+        let observe = self.begin_effect_for(self.policy.probe_ms);
+        if let Lease::Quarantined { pending: pending @ None, .. } = &mut self.sandbox.lease {
+            *pending = Some(observe);
         }
     }
 }

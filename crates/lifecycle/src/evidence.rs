@@ -1,49 +1,53 @@
-//! The outcome of really looking. A look that failed is `unknown`, never `absent`.
+//! Evidence: the results of observations, probes and stops. A failed observation is `Unknown`, never `Absent`.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ExecutionId, Generation, Outcome, Receipt, ReceiptCheck, Timestamp};
 
-/// What a look at every kind of thing a lease may own has found.
+/// The result of observing every kind of resource that a lease may own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Each kind of thing was looked at, and none is there.
+    /// Every kind of resource was observed, and none exists.
     Absent(Vec<ReceiptCheck>),
-    Present(Vec<BodySeen>),
+    Present(Vec<InstanceObservation>),
     Unknown {
         why: String,
     },
 }
 
-/// One body, or what is left of one.
+/// One instance, or the remains of one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BodySeen {
+pub struct InstanceObservation {
     pub generation: Generation,
-    /// All its parts are there and its keeper answers. Half-made and half-removed bodies are not whole.
+    /// All its parts exist and its keeper answers. False for instances that are partly created or partly removed.
     pub whole: bool,
-    pub executions: Vec<ExecutionSeen>,
-    /// When it last used CPU or talked to the outside, judged from outside.
+    pub executions: Vec<ExecutionObservation>,
+    /// When it last used CPU or network, as measured from outside.
     pub last_busy_at: Option<Timestamp>,
 }
 
+/// One execution that the instance knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ExecutionSeen {
+pub struct ExecutionObservation {
     pub execution: ExecutionId,
-    pub seen: Seen,
+    pub process: ProcessObservation,
 }
 
+/// The process of an execution, as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Seen {
+pub enum ProcessObservation {
     Running { last_activity_at: Timestamp },
     Ended(Outcome),
 }
 
-/// What a probe has found.
+/// The result of a probe or ping.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Probed {
+pub enum ProbeResult {
     Passed,
     Failed(ProbeFailure),
     /// The probe itself could not be run.
@@ -52,7 +56,7 @@ pub enum Probed {
     },
 }
 
-/// Which part of a probe failed. `why` is concrete: a missing mount is named by its path.
+/// The part of a probe that failed. `why` is concrete: a missing mount is named by its path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeFailure {
@@ -61,11 +65,21 @@ pub enum ProbeFailure {
     Control { why: String },
 }
 
-/// What one attempt to stop came to.
+impl fmt::Display for ProbeFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec { why } => write!(f, "running a command failed: {why}"),
+            Self::Files { why } => write!(f, "files cannot be accessed: {why}"),
+            Self::Control { why } => write!(f, "the keeper does not answer: {why}"),
+        }
+    }
+}
+
+/// The result of one stop attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopOutcome {
-    /// Looked at afterwards, and nothing is left.
+    /// An observation after the stop found nothing.
     Gone(Box<Receipt>),
     StillPresent {
         what: String,

@@ -1,17 +1,18 @@
-//! One command in a sandbox, from the wish to its outcome.
+//! One command in a sandbox, from the request to its outcome.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Attempt, Cause, ExecutionId, PendingEffect, Timestamp};
 
+/// One command in a sandbox, with its limits and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Execution {
     pub id: ExecutionId,
     pub kind: ExecutionKind,
     pub limits: ExecutionLimits,
-    pub asked_at: Timestamp,
+    pub requested_at: Timestamp,
     pub state: ExecutionState,
-    /// Where it may be tried again: every try so far, the present or last one included.
+    /// Every attempt so far, including the current one. Empty unless the policy retries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
 }
@@ -19,22 +20,23 @@ pub struct Execution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionKind {
-    /// Somebody waits for it; it takes one of the places side by side.
+    /// A foreground command. It takes one of the `max_concurrent` slots.
     Run,
-    /// It stays in the background.
+    /// A background command.
     Job,
 }
 
+/// Time limits of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 pub struct ExecutionLimits {
-    /// None: until the sandbox's own end.
+    /// `None`: limited only by the sandbox's own lifetime.
     pub timeout_ms: Option<u64>,
-    /// No output and no open egress request for so long.
+    /// Longest time without output and without an open egress request.
     pub inactivity_ms: Option<u64>,
 }
 
 impl ExecutionLimits {
-    /// What is not said is taken from the other.
+    /// Fills missing limits from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -44,42 +46,49 @@ impl ExecutionLimits {
     }
 }
 
-/// How far it has come.
+/// The state of an execution.
 ///
 /// ```text
-///   Queued ──► Starting ──► Running ──► Ended
-///     │            │           │          ▲
-///     │            └─────┬─────┘          │
-///     │                  ▼   proven gone  │
-///     │               Ending ─────────────┤
-///     └───────────────────────────────────┘
+///             slot free          started            exited
+///   Queued ─────────────► Starting ──────► Running ─────────────────► Ended
+///    │  ▲                    │                │                         ▲
+///    │  │                    ├────────────────┤                         │
+///    │  │                    │                │ cancel, timeout,        │
+///    │  │    instance failed │                │ inactivity, stop        │
+///    │  │    and is replaced │                ▼                         │
+///    │  │                    │             Ending ──────────────────────┤
+///    │  │                    ▼                     process proven gone  │
+///    │  └──────────── Interrupted                                       │
+///    │  instance proven gone                                            │
+///    └──────────────────────────────────────────────────────────────────┘
+///       cancel, stop, start deadline: no process exists, so it ends at once
 /// ```
 ///
-/// Where its body fails and is to be replaced, it is `Interrupted` until that body is proven gone, and then `Queued`
-/// again.
+/// `Interrupted` occurs only where the policy retries ([`Recovery`](crate::Recovery)). A cancel during `Interrupted`
+/// leads to `Ending`, which then waits for the proof that the failed instance is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
     Queued {
         start_by: Timestamp,
     },
-    /// Its process may exist.
+    /// The start was requested; the process may exist.
     Starting {
-        duty: PendingEffect,
+        pending: PendingEffect,
     },
     Running {
         started_at: Timestamp,
-        /// When silence becomes inactivity, as far as the last look knows.
+        /// When the execution counts as inactive, according to the last observation.
         quiet_by: Option<Timestamp>,
-        /// The wait for its end; its deadline is the execution's.
+        /// The effect that waits for the exit. Its deadline is the execution's timeout.
         watch: PendingEffect,
     },
-    /// Its try is over and the next one waits for the proof that this body is gone.
+    /// The attempt failed with its instance. The next attempt waits until that instance is proven gone.
     Interrupted,
-    /// The outcome is decided, the proof that the process is gone is not there yet.
+    /// The outcome is decided; the process is not yet proven gone.
     Ending {
         outcome: Outcome,
-        /// None: the whole body is being stopped, and its proof counts.
+        /// `None`: the whole instance is being stopped, and its receipt is the proof.
         kill: Option<PendingEffect>,
     },
     Ended {
@@ -94,7 +103,7 @@ pub struct Outcome {
     pub kind: OutcomeKind,
     pub cause: Cause,
     pub exit_code: Option<i32>,
-    /// What was seen, in words, where the cause alone does not tell.
+    /// Details in words, where the cause alone is not enough.
     pub detail: Option<String>,
 }
 
@@ -125,7 +134,7 @@ impl Outcome {
         Self { kind: OutcomeKind::Lost, cause: Cause::Lost, exit_code: None, detail: Some(detail.into()) }
     }
 
-    /// How an execution ends whose sandbox ends for this cause, or that is ended for it by itself.
+    /// The outcome of an execution that is ended for this cause, alone or together with its sandbox.
     #[must_use]
     pub fn ended_for(cause: Cause) -> Self {
         let kind = match cause {
@@ -154,10 +163,11 @@ impl Outcome {
         Self { kind, cause, exit_code: None, detail: None }
     }
 
-    /// The same whoever tells it. A limit of time and a cancel are enforced by the engine and by the body, and whichever
-    /// comes first must not show: the code of a process that was killed for it is not its own.
+    /// Removes the exit code of timed-out and cancelled executions. The engine and the instance both enforce time
+    /// limits and cancels, and the outcome must not depend on which acts first; the code of a killed process is not
+    /// its own.
     #[must_use]
-    pub(crate) fn settled(self) -> Self {
+    pub(crate) fn normalized(self) -> Self {
         match self.kind {
             OutcomeKind::TimedOut | OutcomeKind::Cancelled => Self { exit_code: None, ..self },
             OutcomeKind::Exited | OutcomeKind::Failed | OutcomeKind::Lost => self,
@@ -178,9 +188,9 @@ impl Execution {
         }
     }
 
-    /// Whether a process of it may exist.
+    /// Whether a process of this execution may exist.
     #[must_use]
-    pub fn may_have_a_process(&self) -> bool {
+    pub fn may_have_process(&self) -> bool {
         match self.state {
             ExecutionState::Starting { .. }
             | ExecutionState::Running { .. }

@@ -1,13 +1,13 @@
-//! How executions are queued, started, watched and ended within their sandbox.
+//! Transitions of executions: queue, start, watch and end.
 
-use crate::turn::Turn;
+use crate::transition::TransitionBuilder;
 use crate::{
     Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Fence, Guard, Life,
     Live, Outcome, Refusal,
 };
 
-impl Turn<'_> {
-    pub(crate) fn ask_execution(
+impl TransitionBuilder<'_> {
+    pub(crate) fn queue_execution(
         &mut self,
         id: ExecutionId,
         kind: ExecutionKind,
@@ -17,19 +17,26 @@ impl Turn<'_> {
         if self.sandbox.executions.iter().any(|known| known.id == id) {
             return Ok(());
         }
-        let (known, places) = match kind {
+        let (running, capacity) = match kind {
             ExecutionKind::Run if may_queue => {
-                (self.count(kind), self.policy.side_by_side.saturating_add(self.policy.queue_length))
+                (self.count(kind), self.policy.max_concurrent.saturating_add(self.policy.queue_length))
             }
-            ExecutionKind::Run => (self.count(kind), self.policy.side_by_side),
+            ExecutionKind::Run => (self.count(kind), self.policy.max_concurrent),
             ExecutionKind::Job => (self.count(kind), self.policy.jobs),
         };
-        if known >= places {
-            return Err(Refusal::Busy { running: known, places });
+        if running >= capacity {
+            return Err(Refusal::Busy { running, capacity });
         }
         let state = ExecutionState::Queued { start_by: self.queued_until() };
         let asked_at = self.now;
-        self.sandbox.executions.push(Execution { id, kind, limits, asked_at, state, attempts: Vec::new() });
+        self.sandbox.executions.push(Execution {
+            id,
+            kind,
+            limits,
+            requested_at: asked_at,
+            state,
+            attempts: Vec::new(),
+        });
         self.record(Fact::ExecutionQueued { execution: id });
         Ok(())
     }
@@ -43,20 +50,20 @@ impl Turn<'_> {
         self.sandbox.executions.iter_mut().find(|execution| execution.id == id)
     }
 
-    /// After every turn: starts what has room, begins or ends the wait for idleness, ends a one-shot sandbox
-    /// with its last execution.
-    pub(crate) fn tend_executions(&mut self) {
+    /// Runs at the end of every transition: starts queued executions that have a slot, updates the idle deadline, and
+    /// ends a one-shot sandbox after its last execution.
+    pub(crate) fn advance_executions(&mut self) {
         if !matches!(self.sandbox.life, Life::Wanted) {
             return;
         }
-        if let Some(cause) = self.last_work_ended() {
+        if let Some(cause) = self.last_execution_cause() {
             return self.end(cause, false);
         }
-        let holds_work = |live: &Live| live.extension.is_some_and(|extension| extension.holds_work);
-        if self.live().is_some_and(|live| !holds_work(live)) {
+        let blocks = |live: &Live| live.extension.is_some_and(|extension| extension.blocks_executions);
+        if self.live().is_some_and(|live| !blocks(live)) {
             self.start_queued();
         }
-        // Waiting is what a body in the pool is for.
+        // A pooled instance is idle by design.
         let idle_ms = self.policy.idle_ms.filter(|_| self.sandbox.pooled.is_none());
         let idle_from_now = idle_ms.map(|ms| self.now.after_ms(ms));
         let empty = self.sandbox.executions.is_empty();
@@ -65,15 +72,15 @@ impl Turn<'_> {
         }
     }
 
-    /// How the last execution of a one-shot sandbox ended, in this turn.
-    pub(crate) fn last_work_ended(&self) -> Option<Cause> {
+    /// The cause of the last execution of a one-shot sandbox, if it ended in this transition.
+    pub(crate) fn last_execution_cause(&self) -> Option<Cause> {
         let last = self.finished.last().and_then(Execution::outcome)?;
         (self.policy.one_shot && self.sandbox.executions.is_empty()).then_some(last.cause)
     }
 
     fn start_queued(&mut self) {
         let runs =
-            self.sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
+            self.sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_process());
         let mut running = u32::try_from(runs.count()).unwrap_or(u32::MAX);
         for index in 0..self.sandbox.executions.len() {
             let Execution { kind, state: ExecutionState::Queued { start_by }, .. } =
@@ -82,31 +89,32 @@ impl Turn<'_> {
                 continue;
             };
             if kind == ExecutionKind::Run {
-                if running >= self.policy.side_by_side {
+                if running >= self.policy.max_concurrent {
                     continue;
                 }
                 running += 1;
             }
-            let duty = self.duty_until(start_by);
-            self.sandbox.executions[index].state = ExecutionState::Starting { duty };
+            let pending = self.begin_effect_until(start_by);
+            self.sandbox.executions[index].state = ExecutionState::Starting { pending };
         }
     }
 
-    pub(crate) fn execution_started(&mut self, ticket: Fence, id: ExecutionId) {
+    pub(crate) fn execution_started(&mut self, fence: Fence, id: ExecutionId) {
         let expires_at = self.sandbox.expires_at;
-        let Some(Execution { state: ExecutionState::Starting { duty }, limits, .. }) = self.find(id) else {
-            return self.late(ticket, "execution started");
+        let Some(Execution { state: ExecutionState::Starting { pending }, limits, .. }) = self.find(id)
+        else {
+            return self.record_late(fence, "execution started");
         };
-        let (duty, limits) = (*duty, *limits);
-        if !self.awaits(&duty, ticket) {
-            return self.late(ticket, "execution started");
+        let (pending, limits) = (*pending, *limits);
+        if !self.awaits(&pending, fence) {
+            return self.record_late(fence, "execution started");
         }
         let deadline = limits.timeout_ms.map_or(expires_at, |ms| self.now.after_ms(ms).min(expires_at));
         let quiet_by = limits.inactivity_ms.map(|ms| self.now.after_ms(ms));
-        let (started_at, watch) = (self.now, self.duty_until(deadline));
+        let (started_at, watch) = (self.now, self.begin_effect_until(deadline));
         if let Some(index) = self.sandbox.executions.iter().position(|execution| execution.id == id) {
             self.sandbox.executions[index].state = ExecutionState::Running { started_at, quiet_by, watch };
-            self.note_start(index);
+            self.record_attempt_start(index);
         }
         self.record(Fact::ExecutionStarted { execution: id });
         if self.live().and_then(|live| live.accept_by.take()).is_some() {
@@ -114,69 +122,70 @@ impl Turn<'_> {
         }
     }
 
-    pub(crate) fn execution_refused(&mut self, ticket: Fence, id: ExecutionId, outcome: Outcome) {
+    pub(crate) fn execution_refused(&mut self, fence: Fence, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Starting { duty }) if self.awaits(&duty, ticket) => {
-                if self.may_recover(outcome.cause) {
-                    self.fail(outcome.cause, outcome.detail.unwrap_or_default());
+            Some(ExecutionState::Starting { pending }) if self.awaits(&pending, fence) => {
+                if self.may_retry(outcome.cause) {
+                    self.instance_failed(outcome.cause, outcome.detail.unwrap_or_default());
                 } else {
                     self.finish_execution(id, outcome);
-                    self.suspected();
+                    self.probe_after_failure();
                 }
             }
-            Some(_) | None => self.late(ticket, "execution refused"),
+            Some(_) | None => self.record_late(fence, "execution refused"),
         }
     }
 
-    pub(crate) fn execution_ended(&mut self, ticket: Fence, id: ExecutionId, outcome: Outcome) {
+    pub(crate) fn execution_ended(&mut self, fence: Fence, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Running { watch, .. }) if self.awaits(&watch, ticket) => {
-                if !self.holds(Guard::ReportedIsFinal) && self.may_recover(Cause::Lost) {
-                    return self.fail(Cause::Lost, String::new());
+            Some(ExecutionState::Running { watch, .. }) if self.awaits(&watch, fence) => {
+                if !self.holds(Guard::ReportedOutcomeIsFinal) && self.may_retry(Cause::Lost) {
+                    return self.instance_failed(Cause::Lost, String::new());
                 }
                 self.finish_execution(id, outcome);
             }
-            // Its outcome was decided before: this is only the proof that its process is gone.
-            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) if self.is_first_try(id) => {
+            // The outcome was decided earlier. This event only proves that the process is gone.
+            Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) if self.is_first_attempt(id) => {
                 let holds = self.holds(Guard::OutcomeWrittenOnce);
                 self.finish_execution(id, if holds { decided } else { outcome });
             }
-            Some(_) | None => self.late(ticket, "execution ended"),
+            Some(_) | None => self.record_late(fence, "execution ended"),
         }
     }
 
-    /// Whether nobody can have heard of this execution from an earlier body.
-    fn is_first_try(&self, id: ExecutionId) -> bool {
+    /// Whether all attempts of this execution belong to the current generation, so that the event cannot come from an
+    /// earlier instance.
+    fn is_first_attempt(&self, id: ExecutionId) -> bool {
         let own = self.sandbox.generation();
-        if !self.holds(Guard::EndsAreOfTheirTry) {
+        if !self.holds(Guard::EndsBelongToTheirAttempt) {
             return true;
         }
         let execution = self.sandbox.executions.iter().find(|execution| execution.id == id);
         execution.is_some_and(|execution| execution.attempts.iter().all(|attempt| attempt.generation == own))
     }
 
-    pub(crate) fn execution_gone(&mut self, ticket: Fence, id: ExecutionId) {
+    pub(crate) fn execution_gone(&mut self, fence: Fence, id: ExecutionId) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Ending { outcome, kill: Some(duty) }) if self.awaits(&duty, ticket) => {
+            Some(ExecutionState::Ending { outcome, kill: Some(pending) }) if self.awaits(&pending, fence) => {
                 self.finish_execution(id, outcome);
             }
-            Some(_) | None => self.late(ticket, "execution gone"),
+            Some(_) | None => self.record_late(fence, "execution gone"),
         }
     }
 
-    /// Decides how one execution ends, and sees to it. One that has no process ends at once.
+    /// Decides the outcome of one execution. Without a process it ends at once; otherwise its process is killed first.
     pub(crate) fn end_execution(&mut self, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Queued { .. }) => self.finish_execution(id, outcome),
             Some(ExecutionState::Starting { .. } | ExecutionState::Running { .. }) => {
-                let kill = Some(self.duty_for(self.policy.kill_ms));
+                let kill = Some(self.begin_effect_for(self.policy.kill_ms));
                 let cause = outcome.cause;
                 if let Some(execution) = self.find(id) {
                     execution.state = ExecutionState::Ending { outcome, kill };
                 }
                 self.record(Fact::ExecutionEnding { execution: id, cause });
             }
-            // Its body is being stopped already.
+            // The instance is already being stopped.
             Some(ExecutionState::Interrupted) => {
                 let cause = outcome.cause;
                 if let Some(execution) = self.find(id) {
@@ -188,17 +197,18 @@ impl Turn<'_> {
         }
     }
 
-    /// The sandbox ends: what has no process ends now, the rest with the proof that the body is gone.
+    /// Ends all executions with their sandbox: those without a process now, the others when the instance is proven
+    /// gone.
     pub(crate) fn end_every_execution(&mut self, outcome: &Outcome) {
-        let waiting: Vec<_> = self.sandbox.executions.extract_if(.., |e| !e.may_have_a_process()).collect();
+        let waiting: Vec<_> = self.sandbox.executions.extract_if(.., |e| !e.may_have_process()).collect();
         for execution in waiting {
             self.record_end(execution, outcome.clone());
         }
-        self.end_what_runs(outcome);
+        self.end_running_executions(outcome);
     }
 
-    /// The body goes: what runs in it goes with it.
-    pub(crate) fn end_what_runs(&mut self, outcome: &Outcome) {
+    /// Marks running executions as ending with their instance.
+    pub(crate) fn end_running_executions(&mut self, outcome: &Outcome) {
         for execution in &mut self.sandbox.executions {
             match &mut execution.state {
                 ExecutionState::Starting { .. }
@@ -220,11 +230,11 @@ impl Turn<'_> {
     }
 
     pub(crate) fn record_end(&mut self, mut execution: Execution, outcome: Outcome) {
-        let outcome = outcome.settled();
+        let outcome = outcome.normalized();
         if matches!(outcome.cause, Cause::TimeLimit | Cause::Inactivity) {
             self.sandbox.timeouts = self.sandbox.timeouts.saturating_add(1);
         }
-        self.note_end(&mut execution, &outcome);
+        self.record_attempt_end(&mut execution, &outcome);
         self.record(Fact::ExecutionEnded { execution: execution.id, outcome: outcome.clone() });
         let state = ExecutionState::Ended { outcome, at: self.now };
         self.finished.push(Execution { state, ..execution });

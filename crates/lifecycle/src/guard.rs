@@ -1,70 +1,70 @@
-//! The guards of the lifecycle, by name. Each can be taken out by a test, to show that the model checker and
-//! the simulator notice. A program built without the feature `mutation` cannot take any out.
+//! Named guards of the lifecycle. With the feature `mutation` a test can remove one guard, to show that the model
+//! checker and the simulator notice its absence. Without the feature all guards always hold.
 
-/// One rule that keeps one promise.
+/// One rule that keeps one invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Guard {
-    /// Only evidence of absence frees a lease: a look that failed does not.
+    /// Only evidence of absence frees a lease; a failed observation does not.
     OnlyAbsenceFrees,
-    /// A new body waits until the old one is proven gone.
+    /// A new instance is launched only after the old one is proven gone.
     LaunchWaitsForAbsence,
-    /// A stop that comes while the body is being made still stops it.
+    /// A stop during a launch still stops the instance.
     StopCoversStart,
     /// Once an end is decided, no event leads back to work.
     StopWins,
-    /// The first cause of an end is its cause for good.
+    /// The first cause of an end is never overwritten.
     CauseWrittenOnce,
     /// An execution's outcome is decided once.
     OutcomeWrittenOnce,
-    /// An answer to a question that is no longer asked changes nothing.
+    /// A result whose effect is no longer pending changes nothing.
     StaleAnswersIgnored,
-    /// A body is made only while its launch is still wanted, seen after its mark was made.
-    PermitBeforeBody,
+    /// An instance is created only if its launch is still permitted, checked after its marker was written.
+    PermitBeforeInstance,
     /// A sandbox is live only after a full probe passed in this generation.
     ReadyNeedsProbe,
-    /// Evidence of readiness grows old.
+    /// Old evidence of readiness turns the status to unknown.
     StaleEvidenceIsUnknown,
-    /// A stop attempt without an answer ends at its deadline.
+    /// A stop attempt without a result ends at its deadline.
     StopAttemptExpires,
-    /// Failed stops end in quarantine.
+    /// After the configured number of failed stops the instance is quarantined.
     AttemptsAreBounded,
-    /// Asking again for a stop does not start its backoff anew.
+    /// Repeating a stop request does not reset its backoff.
     BackoffIsKept,
-    /// A record is forgotten only after proof of absence.
+    /// A row is deleted only after proof of absence.
     ForgetWaitsForAbsence,
-    /// A body found is used again only if it is the one that was leased.
+    /// An instance that is found is reused only if it is the leased one.
     ReuseNeedsMatch,
-    /// A look that began before an execution ran says nothing about it.
-    LookKnowsItsTime,
+    /// An observation that began before an execution ran says nothing about that execution.
+    EarlierObservationIgnored,
     /// A queued execution starts or ends by its deadline.
     QueuedExpires,
-    /// Work that was accepted is not ended by the deadline for accepting work.
-    AcceptedWorkHeals,
-    /// Every execution of a body that is gone ends.
-    NoExecutionOutlivesItsBody,
-    /// A stop concerns its own generation and earlier ones, never a later one.
-    StopKeepsToItsGeneration,
+    /// A sandbox that accepted work is not ended by the deadline for accepting work.
+    AcceptedWorkClearsDeadline,
+    /// Every execution ends when its instance is gone.
+    NoExecutionOutlivesItsInstance,
+    /// A stop affects its own generation and earlier ones, never a later one.
+    StopSparesLaterGenerations,
     /// A row that cannot be read is quarantined.
     UnreadableIsQuarantined,
-    /// Only a body that waits in the pool is given out, and then it waits no more.
-    GivenOutOnce,
-    /// A body is given out only while its probe is fresh.
-    GivenOutProven,
-    /// Where a body from the pool must end sooner than it was told, nothing runs in it before it knows.
-    ShorterLifeWaits,
-    /// Only a body that waits in the pool is given up to make room.
-    OnlyTheWaitingAreGivenUp,
-    /// The next try waits until the body of the last one is proven gone.
-    NextTryWaitsForAbsence,
-    /// A stop also ends what waits for its next try.
-    StopEndsTheTries,
-    /// What has reported its outcome is not tried again.
-    ReportedIsFinal,
-    /// There are so many tries and no more.
-    TriesAreBounded,
-    /// An end that an earlier try came to says nothing about this one.
-    EndsAreOfTheirTry,
+    /// Only a pooled instance can be claimed, and only once.
+    ClaimedOnce,
+    /// An instance is claimed only while its last passed probe is fresh.
+    ClaimNeedsFreshProbe,
+    /// If a claim shortens the instance's lifetime, no execution starts before the instance knows its new deadline.
+    ShorterLifetimeBlocksExecutions,
+    /// Only pooled instances are discarded to free capacity.
+    OnlyPooledAreDiscarded,
+    /// A retry waits until the previous instance is proven gone.
+    RetryWaitsForAbsence,
+    /// A stop also ends a sandbox that is waiting for its next launch.
+    StopEndsRetries,
+    /// An execution that has reported its outcome is not retried.
+    ReportedOutcomeIsFinal,
+    /// The number of attempts is limited.
+    RetriesAreBounded,
+    /// An end reported by an earlier attempt does not end the current one.
+    EndsBelongToTheirAttempt,
 }
 
 impl Guard {
@@ -76,7 +76,7 @@ impl Guard {
         Guard::CauseWrittenOnce,
         Guard::OutcomeWrittenOnce,
         Guard::StaleAnswersIgnored,
-        Guard::PermitBeforeBody,
+        Guard::PermitBeforeInstance,
         Guard::ReadyNeedsProbe,
         Guard::StaleEvidenceIsUnknown,
         Guard::StopAttemptExpires,
@@ -84,25 +84,25 @@ impl Guard {
         Guard::BackoffIsKept,
         Guard::ForgetWaitsForAbsence,
         Guard::ReuseNeedsMatch,
-        Guard::LookKnowsItsTime,
+        Guard::EarlierObservationIgnored,
         Guard::QueuedExpires,
-        Guard::AcceptedWorkHeals,
-        Guard::NoExecutionOutlivesItsBody,
-        Guard::StopKeepsToItsGeneration,
+        Guard::AcceptedWorkClearsDeadline,
+        Guard::NoExecutionOutlivesItsInstance,
+        Guard::StopSparesLaterGenerations,
         Guard::UnreadableIsQuarantined,
-        Guard::GivenOutOnce,
-        Guard::GivenOutProven,
-        Guard::ShorterLifeWaits,
-        Guard::OnlyTheWaitingAreGivenUp,
-        Guard::NextTryWaitsForAbsence,
-        Guard::StopEndsTheTries,
-        Guard::ReportedIsFinal,
-        Guard::TriesAreBounded,
-        Guard::EndsAreOfTheirTry,
+        Guard::ClaimedOnce,
+        Guard::ClaimNeedsFreshProbe,
+        Guard::ShorterLifetimeBlocksExecutions,
+        Guard::OnlyPooledAreDiscarded,
+        Guard::RetryWaitsForAbsence,
+        Guard::StopEndsRetries,
+        Guard::ReportedOutcomeIsFinal,
+        Guard::RetriesAreBounded,
+        Guard::EndsBelongToTheirAttempt,
     ];
 }
 
-/// Which guards hold. All of them, unless a test says otherwise.
+/// The guards in force: all of them, unless a test removes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Guards {
     #[cfg(feature = "mutation")]

@@ -5,21 +5,22 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Crockford's alphabet: no `i`, `l`, `o` or `u`, so that an id survives being read aloud.
+/// Crockford's base32 alphabet: without `i`, `l`, `o` and `u`, which are easily misread.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const LENGTH: usize = 26;
 
+/// Why a text is not an id of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     #[error("`{given}` does not start with `{prefix}`")]
     Prefix { given: String, prefix: &'static str },
     #[error("`{given}` is not `{prefix}` and 26 characters of 0-9 and a-z without i, l, o, u")]
-    Body { given: String, prefix: &'static str },
+    Malformed { given: String, prefix: &'static str },
 }
 
 fn encode(value: u128, into: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for place in (0..LENGTH).rev() {
-        let digit = usize::try_from((value >> (place * 5)) & 31).unwrap_or(0);
+    for position in (0..LENGTH).rev() {
+        let digit = usize::try_from((value >> (position * 5)) & 31).unwrap_or(0);
         fmt::Write::write_char(into, char::from(ALPHABET[digit]))?;
     }
     Ok(())
@@ -31,7 +32,7 @@ fn decode(text: &str) -> Option<u128> {
     }
     text.bytes().try_fold(0u128, |value, byte| {
         let digit = ALPHABET.iter().position(|known| *known == byte)?;
-        // 26 digits hold 130 bits: the first one may only use three of its five.
+        // 26 digits hold 130 bits, so the first digit may use only three of its five bits.
         (value >> 123 == 0).then_some((value << 5) | digit as u128)
     })
 }
@@ -63,12 +64,12 @@ macro_rules! typed_id {
             type Err = IdError;
 
             fn from_str(given: &str) -> Result<Self, IdError> {
-                let body = given
+                let digits = given
                     .strip_prefix(Self::PREFIX)
                     .ok_or_else(|| IdError::Prefix { given: given.to_owned(), prefix: Self::PREFIX })?;
-                decode(body)
+                decode(digits)
                     .map(Self)
-                    .ok_or_else(|| IdError::Body { given: given.to_owned(), prefix: Self::PREFIX })
+                    .ok_or_else(|| IdError::Malformed { given: given.to_owned(), prefix: Self::PREFIX })
             }
         }
 
@@ -87,11 +88,11 @@ macro_rules! typed_id {
     };
 }
 
-typed_id!(SandboxId, "sbx_", "One isolated place for one agent.");
+typed_id!(SandboxId, "sbx_", "One sandbox.");
 typed_id!(ExecutionId, "exe_", "One command in a sandbox.");
-typed_id!(TokenId, "tok_", "What somebody shows to be let in. Not the secret itself.");
+typed_id!(TokenId, "tok_", "An API token. The id is not the secret.");
 typed_id!(NodeId, "nod_", "One run of one process that has an engine. A restarted process is another node.");
-typed_id!(PlaceId, "que_", "A place in the queue of those who wait for room.");
+typed_id!(QueueId, "que_", "One entry in the admission queue.");
 
 #[cfg(test)]
 mod tests {
@@ -113,12 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_id_is_refused_with_the_reason() {
+    fn malformed_id_is_refused_with_the_reason() {
         let sandbox = SandboxId(7).to_string();
 
         assert!(matches!(sandbox.parse::<ExecutionId>(), Err(IdError::Prefix { .. })));
-        assert!(matches!("sbx_short".parse::<SandboxId>(), Err(IdError::Body { .. })));
-        assert!(matches!("sbx_zzzzzzzzzzzzzzzzzzzzzzzzzz".parse::<SandboxId>(), Err(IdError::Body { .. })));
-        assert!(matches!("sbx_ééééééééééééé".parse::<SandboxId>(), Err(IdError::Body { .. })));
+        assert!(matches!("sbx_short".parse::<SandboxId>(), Err(IdError::Malformed { .. })));
+        assert!(matches!(
+            "sbx_zzzzzzzzzzzzzzzzzzzzzzzzzz".parse::<SandboxId>(),
+            Err(IdError::Malformed { .. })
+        ));
+        assert!(matches!("sbx_ééééééééééééé".parse::<SandboxId>(), Err(IdError::Malformed { .. })));
     }
 }

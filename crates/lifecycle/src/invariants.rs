@@ -1,13 +1,13 @@
-//! What must hold of every stored sandbox and of every step between two of them. The model checker, the
-//! simulator and the tests all ask here; the program itself does not.
+//! Invariants of every stored sandbox and of every transition. The model checker, the simulator and the tests check
+//! them; the product does not.
 
 use std::collections::BTreeSet;
 
 use crate::{Execution, ExecutionKind, ExecutionState, Lease, Life, Policy, Sandbox};
 
-/// The first rule that this sandbox breaks.
+/// Returns the first invariant that this sandbox violates.
 #[must_use]
-pub fn broken(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
+pub fn violated(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     let wanted = matches!(sandbox.life, Life::Wanted);
     let ended = matches!(sandbox.life, Life::Ended { .. });
     if !sandbox.is_settled() && sandbox.next_deadline().is_none() {
@@ -19,47 +19,47 @@ pub fn broken(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if !wanted
         && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_) | Lease::LaunchWaiting { .. })
     {
-        return Some("stop wins: the end is decided and the body is not being stopped");
+        return Some("stop wins: the end is decided but the instance is not being stopped");
     }
     if sandbox.lease.is_free() && !sandbox.executions.is_empty() {
-        return Some("an execution outlives the body");
+        return Some("no execution outlives its instance");
     }
-    if !sandbox.lease.may_have_a_body() && sandbox.executions.iter().any(Execution::may_have_a_process) {
-        return Some("an execution outlives the body");
+    if !sandbox.lease.may_have_instance() && sandbox.executions.iter().any(Execution::may_have_process) {
+        return Some("no execution outlives its instance");
     }
     let interrupted = sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Interrupted));
     if interrupted && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)) {
-        return Some("one body: what another body interrupted did not wait for its end");
+        return Some("one instance: an interrupted execution did not wait for the end of its instance");
     }
-    if policy.recovery.is_some_and(|recovery| sandbox.launches > recovery.tries) {
-        return Some("tries are bounded: there were more than the policy allows");
+    if policy.recovery.is_some_and(|recovery| sandbox.launches > recovery.attempts) {
+        return Some("retries are bounded: more launches than the policy allows");
     }
     if !wanted && sandbox.executions.iter().any(|e| !matches!(e.state, ExecutionState::Ending { .. })) {
-        return Some("stop wins: an execution goes on although the end is decided");
+        return Some("stop wins: an execution continues although the end is decided");
     }
     if sandbox.pooled.is_some() && !sandbox.executions.is_empty() {
-        return Some("given out once: an execution in a body that waits in the pool");
+        return Some("claimed once: a pooled instance has an execution");
     }
     if sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Ended { .. })) {
         return Some("an ended execution is still in the sandbox");
     }
-    let runs = sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_a_process());
-    if runs.count() > policy.side_by_side as usize {
+    let runs = sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_process());
+    if runs.count() > policy.max_concurrent as usize {
         return Some("limits hold together: too many executions side by side");
     }
-    let tickets: Vec<_> = sandbox.effects().iter().map(|effect| effect.duty.ticket).collect();
-    if tickets.iter().collect::<BTreeSet<_>>().len() != tickets.len() {
-        return Some("two pieces of work share a ticket");
+    let fences: Vec<_> = sandbox.effects().iter().map(|effect| effect.pending.fence).collect();
+    if fences.iter().collect::<BTreeSet<_>>().len() != fences.len() {
+        return Some("two pending effects share a fence");
     }
-    if tickets.iter().any(|ticket| *ticket > sandbox.last_ticket) {
-        return Some("a ticket was handed out twice");
+    if fences.iter().any(|fence| *fence > sandbox.last_fence) {
+        return Some("a fence was issued twice");
     }
     None
 }
 
-/// The first rule that the step from one stored sandbox to the next breaks.
+/// Returns the first invariant that the transition from `before` to `after` violates.
 #[must_use]
-pub fn broken_step(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
+pub fn violated_between(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
     let life_goes_back = match (&before.life, &after.life) {
         (Life::Ending { .. } | Life::Ended { .. }, Life::Wanted)
         | (Life::Ended { .. }, Life::Ending { .. }) => true,
@@ -74,25 +74,25 @@ pub fn broken_step(before: &Sandbox, after: &Sandbox) -> Option<&'static str> {
         return Some("one cause of death: it was rewritten");
     }
     if before.pooled.is_none() && after.pooled.is_some() {
-        return Some("given out once: a body went back to the pool");
+        return Some("claimed once: an instance went back to the pool");
     }
     if after.generation() < before.generation() {
-        return Some("a generation was used again");
+        return Some("generations only increase");
     }
-    if after.last_ticket < before.last_ticket {
-        return Some("tickets only grow");
+    if after.last_fence < before.last_fence {
+        return Some("fences only increase");
     }
     if stop_attempts(&after.lease) < stop_attempts(&before.lease)
-        && after.lease.may_have_a_body()
+        && after.lease.may_have_instance()
         && after.generation() == before.generation()
     {
-        return Some("again is safe: asking again reset the stop's backoff");
+        return Some("again is safe: a repeated stop reset the backoff");
     }
     if after.generation() > before.generation()
         && before.strays == after.strays
         && !may_launch_from(&before.lease)
     {
-        return Some("one body: a launch that did not wait for the proof of absence");
+        return Some("one instance: a launch did not wait for the proof of absence");
     }
     None
 }
@@ -112,9 +112,9 @@ fn stop_attempts(lease: &Lease) -> u32 {
     }
 }
 
-/// From these, proof of absence and the next launch are one step.
+/// From these states, proof of absence and the next launch are one transition.
 fn may_launch_from(lease: &Lease) -> bool {
-    !lease.may_have_a_body()
+    !lease.may_have_instance()
         || matches!(lease, Lease::Stopping { .. } | Lease::Quarantined { .. })
         || matches!(lease, Lease::Starting { step: crate::StartStep::Identify, .. })
 }

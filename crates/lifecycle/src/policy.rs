@@ -1,5 +1,5 @@
-//! How long anything may take and how often it is tried. Fixed when the sandbox is created, so that every
-//! node decides the same.
+//! Timeouts, retries and limits of one sandbox. Fixed when the sandbox is created, so that every node decides the
+//! same.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,50 +8,51 @@ use crate::{Guards, Recovery, SandboxId, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// From the wish for a body to a body that passed its probes.
+    /// From the launch request until the instance has passed its probe.
     pub start_ms: u64,
-    /// How many bodies are tried before that.
+    /// Launches before the start fails, unless `recovery` is set.
     pub launches: u32,
-    /// From a live body to the first work it accepts. None: it may wait for work until it is idle.
+    /// From ready until the first execution starts. `None`: no deadline except idleness.
     pub accept_ms: Option<u64>,
-    /// One probe or look.
+    /// One probe or observation.
     pub probe_ms: u64,
-    /// Between two routine probes.
+    /// Interval of routine checks.
     pub probe_every_ms: u64,
-    /// Between two tries of a look that did not answer.
-    pub look_again_ms: u64,
+    /// Wait before an inconclusive check is repeated.
+    pub observe_retry_ms: u64,
     /// How long a passed probe proves that the sandbox is ready.
     pub evidence_ms: u64,
-    /// How long looks may fail before the sandbox is ended.
+    /// How long checks may stay inconclusive before the sandbox is ended.
     pub doubt_ms: u64,
-    /// An unhealthy sandbox is ended once it is this old, and flagged before.
+    /// An unhealthy sandbox of this age is ended; a younger one is only reported.
     pub unhealthy_age_ms: u64,
     /// From SIGTERM to SIGKILL.
     pub grace_ms: u64,
-    /// One attempt to stop.
+    /// Deadline of one stop attempt.
     pub stop_attempt_ms: u64,
-    /// Attempts before quarantine.
+    /// Stop attempts before quarantine.
     pub stop_attempts: u32,
-    /// The waits between attempts; the last one repeats.
+    /// Waits between stop attempts. The last one repeats.
     pub stop_backoff_ms: Vec<u64>,
-    /// Between two looks at what is quarantined.
-    pub quarantine_look_ms: u64,
-    /// From the wish for an execution to its first instruction.
+    /// Interval of observations in quarantine.
+    pub quarantine_observe_ms: u64,
+    /// From the request for an execution until its process starts.
     pub queued_ms: u64,
-    /// From the decision to end an execution to the proof that it is gone.
+    /// From the decision to kill an execution until its process is proven gone.
     pub kill_ms: u64,
-    /// No execution, no CPU used, no egress. None: never idle.
+    /// Longest time without executions, CPU use and egress. `None`: never idle.
     pub idle_ms: Option<u64>,
     pub max_life_ms: u64,
-    /// Executions side by side; further ones are queued.
-    pub side_by_side: u32,
+    /// Executions that run concurrently. Further ones are queued.
+    pub max_concurrent: u32,
     pub queue_length: u32,
     pub jobs: u32,
-    /// The sandbox ends with its last execution.
+    /// The sandbox ends after its last execution.
     pub one_shot: bool,
-    /// The sandbox belongs to the node that made it, and ends with it.
+    /// The sandbox ends together with the node that created it.
     pub ends_with_owner: bool,
-    /// What its bodies fail is run again in the next one, effects it had or not. None: it ends with its body.
+    /// Executions lost with their instance are retried, whether or not they had effects. `None`: they end with their
+    /// instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     #[serde(skip)]
@@ -66,7 +67,7 @@ impl Default for Policy {
             accept_ms: None,
             probe_ms: 5_000,
             probe_every_ms: 15_000,
-            look_again_ms: 2_000,
+            observe_retry_ms: 2_000,
             evidence_ms: 30_000,
             doubt_ms: 60_000,
             unhealthy_age_ms: 600_000,
@@ -74,12 +75,12 @@ impl Default for Policy {
             stop_attempt_ms: 45_000,
             stop_attempts: 5,
             stop_backoff_ms: vec![5_000, 10_000, 30_000, 120_000, 300_000],
-            quarantine_look_ms: 600_000,
+            quarantine_observe_ms: 600_000,
             queued_ms: 30_000,
             kill_ms: 10_000,
             idle_ms: Some(600_000),
             max_life_ms: 86_400_000,
-            side_by_side: 16,
+            max_concurrent: 16,
             queue_length: 64,
             jobs: 64,
             one_shot: false,
@@ -90,34 +91,34 @@ impl Default for Policy {
     }
 }
 
-/// All routine probes of one round fall on so many moments.
-const MOMENTS: u64 = 32;
-/// Bodies that were made at once are first probed at so many of them, and keep theirs.
-const FIRST_MOMENTS: u128 = 8;
+/// Number of time slots per probe interval. Routine probes are aligned to slots.
+const PROBE_SLOTS: u64 = 32;
+/// Instances launched together spread their first probe over this many slots, and keep their slot afterwards.
+const FIRST_PROBE_SLOTS: u128 = 8;
 
 impl Policy {
-    /// When a body that was proven sound then is probed again. That is a little early, at a moment that many bodies have
-    /// in common: so a thousand of them share wake-ups and commits.
+    /// When an instance that passed a check at `proven_at` is checked next. The time is rounded down to a slot, so
+    /// that many instances share wake-ups and commits.
     #[must_use]
     pub fn next_check(&self, proven_at: Timestamp) -> Timestamp {
-        self.moment_before(proven_at.after_ms(self.probe_every_ms))
+        self.slot_before(proven_at.after_ms(self.probe_every_ms))
     }
 
-    /// The same of a body that is new. It may be earlier by a quarter: otherwise a herd would be probed at one moment, for
-    /// as long as it lives.
+    /// The first check of a new instance. It is up to a quarter of the interval earlier, so that instances launched
+    /// together are not probed in one burst for the rest of their lives.
     #[must_use]
     pub fn first_check(&self, id: SandboxId, proven_at: Timestamp) -> Timestamp {
-        let moments = u64::try_from(id.0 % FIRST_MOMENTS).unwrap_or(0);
-        let early_ms = self.probe_every_ms / MOMENTS * moments;
-        self.moment_before(proven_at.after_ms(self.probe_every_ms - early_ms))
+        let moments = u64::try_from(id.0 % FIRST_PROBE_SLOTS).unwrap_or(0);
+        let early_ms = self.probe_every_ms / PROBE_SLOTS * moments;
+        self.slot_before(proven_at.after_ms(self.probe_every_ms - early_ms))
     }
 
-    fn moment_before(&self, latest: Timestamp) -> Timestamp {
-        let between = i64::try_from(self.probe_every_ms / MOMENTS).unwrap_or(i64::MAX).max(1);
+    fn slot_before(&self, latest: Timestamp) -> Timestamp {
+        let between = i64::try_from(self.probe_every_ms / PROBE_SLOTS).unwrap_or(i64::MAX).max(1);
         Timestamp(latest.0.saturating_sub(latest.0.rem_euclid(between)))
     }
 
-    /// The wait after so many failed attempts to stop.
+    /// The wait after this many failed stop attempts.
     #[must_use]
     pub fn backoff_ms(&self, attempts: u32) -> u64 {
         let step = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_that_were_proven_sound_at_different_times_are_probed_together_and_none_too_late() {
+    fn probes_are_aligned_to_slots_and_never_late() {
         let policy = Policy { probe_every_ms: 15_000, ..Policy::default() };
         let proven: Vec<_> = (1_000_000..1_015_000).map(Timestamp).collect();
 
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_herd_that_was_made_at_once_is_not_probed_at_once_and_nobody_too_late() {
+    fn first_probes_of_a_burst_are_spread_and_never_late() {
         let policy = Policy { probe_every_ms: 15_000, ..Policy::default() };
         let proven_at = Timestamp(1_000_007);
 
@@ -154,7 +155,7 @@ mod tests {
 
         for first in &firsts {
             assert!((11_000..=15_000).contains(&first.ms_since(proven_at)), "{first:?}");
-            // A probe takes a moment, and the next one is at the same moment of its round all the same.
+            // The probe itself takes time, but the next one still falls on the same slot.
             assert_eq!(policy.next_check(first.after_ms(20)).ms_since(*first), 14_976);
         }
         for moment in &firsts {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_never_at_the_moment_of_its_proof() {
+    fn next_check_is_always_after_the_proof() {
         let now = Timestamp(65_535);
         for probe_every_ms in [1, 2, 31, 33, 1_000] {
             let policy = Policy { probe_every_ms, ..Policy::default() };

@@ -1,16 +1,16 @@
-//! Bodies that are prepared ahead of need. One waits in the pool as nobody's sandbox, is given out once to whoever
-//! wants a body of its shape, and is that user's sandbox from then on.
+//! The warm pool. An instance is prepared before any user needs it, is claimed once by a request of the same shape,
+//! and from then on is that user's sandbox.
 
 use serde::{Deserialize, Serialize};
 
-use crate::turn::{Turn, unborn};
+use crate::transition::{TransitionBuilder, new_sandbox};
 use crate::{
     Cause, CheckKind, Context, Fact, Fence, Generation, Guard, Health, Lease, Life, Limits, Live, Outcome,
     PendingEffect, Refusal, SandboxId, Spec, Transition, Verdict,
 };
 
-/// All that a body is made from. Whatever a provider reads of a spec at launch belongs here, since it cannot be
-/// changed afterwards.
+/// Everything that an instance is created from. Every field of a spec that a provider reads at launch must be here,
+/// because it cannot be changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shape {
@@ -26,76 +26,77 @@ impl Spec {
 }
 
 impl Shape {
-    /// The spec of a body that waits for its user.
+    /// The spec with which a pooled instance is launched.
     #[must_use]
     pub fn spec(&self) -> Spec {
         Spec { image: self.image.clone(), limits: self.limits, ..Spec::default() }
     }
 }
 
-/// A body that was given out is being told when its user's time ends.
+/// A claimed instance is being given its new deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Extension {
-    pub duty: PendingEffect,
-    /// Until it knows, it would outlive its user's time: nothing is started in it before.
-    pub holds_work: bool,
+    pub pending: PendingEffect,
+    /// The new deadline is earlier than the one the instance knows, so no execution starts before the instance has
+    /// accepted it.
+    pub blocks_executions: bool,
 }
 
-/// A body for whoever comes first. Its lease is taken and its first launch is due, as for any other.
+/// Creates a pooled instance. Its lease is taken and its first launch is pending, as for any sandbox.
 #[must_use]
 pub fn create_pooled(id: SandboxId, shape: Shape, ctx: Context<'_>) -> Transition {
-    let mut sandbox = unborn(id, Life::Wanted, Generation(0), ctx);
+    let mut sandbox = new_sandbox(id, Life::Wanted, Generation(0), ctx);
     sandbox.pooled = Some(Box::new(shape));
-    let mut turn = Turn::begin(&sandbox, ctx);
-    turn.record(Fact::Pooled);
-    turn.launch();
-    turn.finish()
+    let mut builder = TransitionBuilder::begin(&sandbox, ctx);
+    builder.record(Fact::Pooled);
+    builder.launch();
+    builder.finish()
 }
 
-impl Turn<'_> {
-    /// Under the policy of whoever claims it. Its time begins now.
+impl TransitionBuilder<'_> {
+    /// Claims the instance under the claimant's policy. The sandbox's lifetime begins now.
     pub(crate) fn claim(&mut self, shape: &Shape) -> Result<(), Refusal> {
         self.must_be_wanted()?;
-        self.must_wait_in_pool_of(shape)?;
-        // Its keeper does not know the new owner, so it would not end with it.
+        self.must_match_pool_shape(shape)?;
+        // The keeper of a pooled instance does not watch the new owner, so it would not end together with it.
         if self.policy.ends_with_owner {
             return Err(Refusal::EndsWithOwner);
         }
         if self.sandbox.expires_at <= self.now.after_ms(self.policy.start_ms) {
-            return Err(Refusal::NearItsEnd);
+            return Err(Refusal::ExpiresTooSoon);
         }
         match &self.sandbox.lease {
-            Lease::Live(live) if self.is_proven(live) => {}
+            Lease::Live(live) if self.has_fresh_probe(live) => {}
             Lease::Free { .. }
             | Lease::LaunchWaiting { .. }
             | Lease::Starting { .. }
             | Lease::Live(_)
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
-            | Lease::Quarantined { .. } => return Err(Refusal::NotProven),
+            | Lease::Quarantined { .. } => return Err(Refusal::ProbeStale),
         }
-        self.give_out();
+        self.hand_over();
         Ok(())
     }
 
-    fn must_wait_in_pool_of(&self, shape: &Shape) -> Result<(), Refusal> {
+    fn must_match_pool_shape(&self, shape: &Shape) -> Result<(), Refusal> {
         match &self.sandbox.pooled {
             Some(own) if **own == *shape => Ok(()),
             Some(_) => Err(Refusal::OtherShape),
-            None if !self.holds(Guard::GivenOutOnce) => Ok(()),
+            None if !self.holds(Guard::ClaimedOnce) => Ok(()),
             None => Err(Refusal::NotPooled),
         }
     }
 
-    /// Whether a probe that passed in this generation is fresh, and nothing speaks against it since.
-    fn is_proven(&self, live: &Live) -> bool {
-        let Health { verdict, verified_at, doubt_since, .. } = &live.health;
+    /// Whether the last passed probe is fresh, and no later check contradicts it.
+    fn has_fresh_probe(&self, live: &Live) -> bool {
+        let Health { verdict, verified_at, inconclusive_since: doubt_since, .. } = &live.health;
         let fresh = self.now.ms_since(*verified_at) <= self.policy.evidence_ms;
         let in_doubt = doubt_since.is_some() || live.check.is_some_and(|check| check.kind != CheckKind::Ping);
-        *verdict == Verdict::Healthy && !in_doubt && (fresh || !self.holds(Guard::GivenOutProven))
+        *verdict == Verdict::Healthy && !in_doubt && (fresh || !self.holds(Guard::ClaimNeedsFreshProbe))
     }
 
-    fn give_out(&mut self) {
+    fn hand_over(&mut self) {
         let (now, node) = (self.now, self.node());
         let sandbox = &mut self.sandbox;
         let ended_at = sandbox.expires_at;
@@ -105,41 +106,41 @@ impl Turn<'_> {
         sandbox.start_by = now.after_ms(self.policy.start_ms);
         sandbox.expires_at = now.after_ms(self.policy.max_life_ms);
         sandbox.grace_ms = self.policy.grace_ms;
-        // Should this body come to nothing, the user has every launch still before him. Where tries are counted, this
-        // is his first.
+        // If this instance fails, the user still has all launches. With recovery, the claim counts as the first
+        // attempt.
         sandbox.launches = u32::from(self.policy.recovery.is_some());
         let ends_sooner = sandbox.expires_at < ended_at;
-        let holds_work = ends_sooner && self.holds(Guard::ShorterLifeWaits);
-        // Half of the time is left for another body.
-        let duty = self.duty_for(self.policy.start_ms / 2);
+        let holds_work = ends_sooner && self.holds(Guard::ShorterLifetimeBlocksExecutions);
+        // Leaves half of the start time for launching another instance.
+        let pending = self.begin_effect_for(self.policy.start_ms / 2);
         let accept_by = self.policy.accept_ms.map(|ms| now.after_ms(ms));
         let policy = self.policy;
         if let Some(live) = self.live() {
-            live.extension = Some(Extension { duty, holds_work });
+            live.extension = Some(Extension { pending, blocks_executions: holds_work });
             live.accept_by = accept_by;
             live.health.next_check = policy.next_check(live.health.verified_at);
         }
         self.record(Fact::Created);
     }
 
-    /// A body that nobody was given is not needed any more.
-    pub(crate) fn give_up(&mut self, cause: Cause) -> Result<(), Refusal> {
-        if self.sandbox.pooled.is_none() && self.holds(Guard::OnlyTheWaitingAreGivenUp) {
+    /// Ends a pooled instance that was never claimed.
+    pub(crate) fn discard_pooled(&mut self, cause: Cause) -> Result<(), Refusal> {
+        if self.sandbox.pooled.is_none() && self.holds(Guard::OnlyPooledAreDiscarded) {
             return Err(Refusal::NotPooled);
         }
         self.end(cause, false);
         Ok(())
     }
 
-    pub(crate) fn must_not_wait_in_pool(&self) -> Result<(), Refusal> {
+    pub(crate) fn must_not_be_pooled(&self) -> Result<(), Refusal> {
         if self.sandbox.pooled.is_some() { Err(Refusal::Pooled) } else { Ok(()) }
     }
 
-    pub(crate) fn extending(&self, ticket: Fence) -> bool {
+    pub(crate) fn extending(&self, fence: Fence) -> bool {
         let Lease::Live(live) = &self.sandbox.lease else {
             return false;
         };
-        live.extension.is_some_and(|extension| self.awaits(&extension.duty, ticket))
+        live.extension.is_some_and(|extension| self.awaits(&extension.pending, fence))
     }
 
     pub(crate) fn extended(&mut self) {
@@ -147,14 +148,14 @@ impl Turn<'_> {
         if let Some(live) = self.live() {
             live.extension = None;
         }
-        self.record(Fact::EndMoved { until });
+        self.record(Fact::DeadlineUpdated { until });
     }
 
-    /// The body is of no use to its user: as after a failed launch, another one is made.
+    /// The claimed instance cannot be used. It is replaced as after a failed launch.
     pub(crate) fn extension_failed(&mut self, why: String) {
-        if !self.may_recover(Cause::StartFailed) {
-            let why = "its body could not be given its time";
-            self.end_what_runs(&Outcome::failed(Cause::ProviderError, why));
+        if !self.may_retry(Cause::StartFailed) {
+            let why = "the new deadline could not be set on its instance";
+            self.end_running_executions(&Outcome::failed(Cause::ProviderError, why));
         }
         self.start_failed(Cause::StartFailed, why);
     }
@@ -164,9 +165,9 @@ impl Turn<'_> {
         let overdue = self
             .live()
             .and_then(|live| live.extension)
-            .is_some_and(|extension| extension.duty.deadline <= now);
+            .is_some_and(|extension| extension.pending.deadline <= now);
         if overdue {
-            self.extension_failed("the body did not answer when it was given its time".into());
+            self.extension_failed("the instance did not confirm its new deadline in time".into());
         }
     }
 }

@@ -1,11 +1,11 @@
-//! How much of what all sandboxes share is taken, and who has to go so that it is less: those that do nothing, the
-//! oldest first, and no more of them than it takes.
+//! Memory pressure and other shortages: how much of each shared resource is allocated, and which idle sandboxes to
+//! end, oldest first, until the levels are below the threshold.
 
 use serde::{Deserialize, Serialize};
 
 use crate::SandboxId;
 
-/// What there is only so much of: what limits of admission promise away, and what the host has in fact.
+/// A limited resource: either a total of the admission limits, or a resource of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -18,15 +18,15 @@ pub enum Resource {
     HostProcesses,
 }
 
-/// How much of one resource is taken. Memory and disk in MiB.
+/// How much of a resource is in use. Memory and disk in MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Level {
+pub struct ResourceLevel {
     pub resource: Resource,
     pub taken: u64,
     pub of: u64,
 }
 
-/// A share from which on a resource is scarce, in thousandths.
+/// The share of a resource at which it counts as scarce, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold(pub u32);
 
@@ -36,45 +36,49 @@ impl Default for Threshold {
     }
 }
 
-impl Level {
+impl ResourceLevel {
     #[must_use]
-    pub fn is_scarce(&self, threshold: Threshold) -> bool {
+    pub fn exceeds(&self, threshold: Threshold) -> bool {
         u128::from(self.taken) * 1_000 >= u128::from(self.of) * u128::from(threshold.0)
     }
 
-    /// How much would have to be given back, at the least.
-    fn too_much(&self, threshold: Threshold) -> u64 {
+    /// The least amount that must be freed.
+    fn excess(&self, threshold: Threshold) -> u64 {
         let allowed = u128::from(self.of) * u128::from(threshold.0) / 1_000;
         self.taken.saturating_sub(u64::try_from(allowed).unwrap_or(u64::MAX))
     }
 }
 
-/// A sandbox that does nothing, and what its end gives back.
+/// An idle sandbox, and the resources that ending it frees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleSandbox {
     pub id: SandboxId,
     pub frees: Vec<(Resource, u64)>,
 }
 
-impl Idle {
+impl IdleSandbox {
     fn frees(&self, resource: Resource) -> u64 {
         self.frees.iter().find(|(freed, _)| *freed == resource).map_or(0, |(_, amount)| *amount)
     }
 }
 
-/// Which of those that do nothing have to go until nothing is scarce. `idle` comes with the oldest first, and one whose
-/// end would give back nothing that is scarce stays. Where all of them together would not make up for half of what is too
-/// much, others have taken it, and nobody goes in vain.
+/// Selects the idle sandboxes to end until no resource is scarce. `idle` is ordered oldest first; a sandbox that would
+/// free nothing scarce is kept. If all idle sandboxes together would free less than half of the excess, something else
+/// uses the resource, and none is ended for it.
 #[must_use]
-pub fn relieve(levels: &[Level], idle: &[Idle], threshold: Threshold) -> Vec<SandboxId> {
-    let helps_at_all = |level: &&Level| {
+pub fn select_evictions(
+    levels: &[ResourceLevel],
+    idle: &[IdleSandbox],
+    threshold: Threshold,
+) -> Vec<SandboxId> {
+    let helps_at_all = |level: &&ResourceLevel| {
         let freed: u64 = idle.iter().map(|one| one.frees(level.resource)).sum();
-        freed.saturating_mul(2) >= level.too_much(threshold)
+        freed.saturating_mul(2) >= level.excess(threshold)
     };
-    let mut levels: Vec<Level> = levels.iter().filter(helps_at_all).copied().collect();
+    let mut levels: Vec<ResourceLevel> = levels.iter().filter(helps_at_all).copied().collect();
     let mut go = Vec::new();
     for one in idle {
-        let helps = |level: &Level| level.is_scarce(threshold) && one.frees(level.resource) > 0;
+        let helps = |level: &ResourceLevel| level.exceeds(threshold) && one.frees(level.resource) > 0;
         if levels.iter().any(helps) {
             go.push(one.id);
             for level in &mut levels {
@@ -91,43 +95,46 @@ mod tests {
 
     const EIGHTY: Threshold = Threshold(800);
 
-    fn memory(taken: u64) -> Level {
-        Level { resource: Resource::Memory, taken, of: 1_000 }
+    fn memory(taken: u64) -> ResourceLevel {
+        ResourceLevel { resource: Resource::Memory, taken, of: 1_000 }
     }
 
-    fn idle(id: u128, memory_mb: u64) -> Idle {
-        Idle { id: SandboxId(id), frees: vec![(Resource::Memory, memory_mb)] }
-    }
-
-    #[test]
-    fn eighty_of_a_hundred_is_scarce_and_less_is_not() {
-        assert!(memory(800).is_scarce(EIGHTY));
-        assert!(!memory(799).is_scarce(EIGHTY));
-        assert!(Level { taken: u64::MAX, of: u64::MAX, ..memory(0) }.is_scarce(EIGHTY));
+    fn idle(id: u128, memory_mb: u64) -> IdleSandbox {
+        IdleSandbox { id: SandboxId(id), frees: vec![(Resource::Memory, memory_mb)] }
     }
 
     #[test]
-    fn the_oldest_go_until_it_is_below_and_no_more() {
+    fn resource_is_scarce_from_the_threshold_on() {
+        assert!(memory(800).exceeds(EIGHTY));
+        assert!(!memory(799).exceeds(EIGHTY));
+        assert!(ResourceLevel { taken: u64::MAX, of: u64::MAX, ..memory(0) }.exceeds(EIGHTY));
+    }
+
+    #[test]
+    fn oldest_idle_sandboxes_are_ended_until_below_the_threshold() {
         let all = [idle(1, 50), idle(2, 60), idle(3, 70)];
 
-        assert_eq!(relieve(&[memory(799)], &all, EIGHTY), []);
-        assert_eq!(relieve(&[memory(849)], &all, EIGHTY), [SandboxId(1)]);
-        assert_eq!(relieve(&[memory(850)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
-        assert_eq!(relieve(&[memory(1_000)], &all, EIGHTY), [SandboxId(1), SandboxId(2), SandboxId(3)]);
+        assert_eq!(select_evictions(&[memory(799)], &all, EIGHTY), []);
+        assert_eq!(select_evictions(&[memory(849)], &all, EIGHTY), [SandboxId(1)]);
+        assert_eq!(select_evictions(&[memory(850)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
+        assert_eq!(
+            select_evictions(&[memory(1_000)], &all, EIGHTY),
+            [SandboxId(1), SandboxId(2), SandboxId(3)]
+        );
     }
 
     #[test]
-    fn nobody_goes_where_it_would_not_help() {
+    fn no_sandbox_is_ended_where_it_would_not_help() {
         let all = [idle(1, 30), idle(2, 30)];
 
-        assert_eq!(relieve(&[memory(920)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
-        assert_eq!(relieve(&[memory(921)], &all, EIGHTY), []);
+        assert_eq!(select_evictions(&[memory(920)], &all, EIGHTY), [SandboxId(1), SandboxId(2)]);
+        assert_eq!(select_evictions(&[memory(921)], &all, EIGHTY), []);
     }
 
     #[test]
-    fn one_whose_end_gives_nothing_back_stays() {
+    fn sandbox_that_frees_nothing_scarce_is_kept() {
         let all = [idle(1, 0), idle(2, 60)];
 
-        assert_eq!(relieve(&[memory(850)], &all, EIGHTY), [SandboxId(2)]);
+        assert_eq!(select_evictions(&[memory(850)], &all, EIGHTY), [SandboxId(2)]);
     }
 }

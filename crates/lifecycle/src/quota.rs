@@ -1,13 +1,13 @@
-//! Limits for those who ask: how many sandboxes one token may have, and how many may carry one value of a label. They
-//! are counted until they are proven gone, like everything else that is limited.
+//! Quotas: how many sandboxes one token may have, and how many may carry one label value. A sandbox counts until it is
+//! proven gone.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Scarcity, Spec, TokenId};
+use crate::{AdmissionRefusal, Spec, TokenId};
 
-/// What sandboxes are counted by besides all together.
+/// What a quota counts sandboxes by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
@@ -15,38 +15,38 @@ pub enum QuotaKey {
     Label { name: String, value: String },
 }
 
-/// One limit that a wish has to keep.
+/// One quota that applies to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Quota {
     pub key: QuotaKey,
     pub limit: u64,
 }
 
-/// What was decided about tokens and labels. What is not named is not limited.
+/// The configured quotas. Tokens and labels without a quota are unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaRules {
-    /// By the name of the token.
+    /// By token name.
     pub tokens: BTreeMap<String, u64>,
-    /// Of every other token.
+    /// For every token not listed in `tokens`.
     pub each_token: Option<u64>,
-    /// By the name of the label.
+    /// By label name.
     pub labels: BTreeMap<String, LabelQuotas>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelQuotas {
     pub values: BTreeMap<String, u64>,
-    /// Of every other value.
+    /// For every value not listed in `values`.
     pub each_value: Option<u64>,
 }
 
 impl QuotaRules {
-    /// Those that concern this wish.
+    /// Returns the quotas that apply to this request.
     #[must_use]
     pub fn of(&self, spec: &Spec) -> Vec<Quota> {
         let limit_of = |key: &QuotaKey| match key {
             QuotaKey::Token(_) => {
-                let name = spec.asked_by.as_ref().map(|asker| asker.name.as_str()).unwrap_or_default();
+                let name = spec.requested_by.as_ref().map(|asker| asker.name.as_str()).unwrap_or_default();
                 self.tokens.get(name).copied().or(self.each_token)
             }
             QuotaKey::Label { name, value } => {
@@ -60,16 +60,16 @@ impl QuotaRules {
 }
 
 impl Quota {
-    /// Whether one more may be counted by its key.
-    pub fn admit(&self, taken: u64) -> Result<(), Scarcity> {
+    /// Whether one more sandbox fits into the quota.
+    pub fn admit(&self, taken: u64) -> Result<(), AdmissionRefusal> {
         if taken < self.limit {
             return Ok(());
         }
         let limit = self.limit;
         Err(match &self.key {
-            QuotaKey::Token(token) => Scarcity::Token { token: *token, taken, limit },
+            QuotaKey::Token(token) => AdmissionRefusal::Token { token: *token, taken, limit },
             QuotaKey::Label { name, value } => {
-                Scarcity::Label { label: name.clone(), value: value.clone(), taken, limit }
+                AdmissionRefusal::Label { label: name.clone(), value: value.clone(), taken, limit }
             }
         })
     }
@@ -78,7 +78,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Asker;
+    use crate::Requester;
 
     fn limits(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
         pairs.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect()
@@ -95,7 +95,7 @@ mod tests {
 
     fn asked_by(name: &str, label: (&str, &str)) -> Spec {
         Spec {
-            asked_by: Some(Asker { token: TokenId(1), name: name.to_owned() }),
+            requested_by: Some(Requester { token: TokenId(1), name: name.to_owned() }),
             labels: BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]),
             ..Spec::default()
         }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_has_its_own_limit_and_all_else_the_common_one() {
+    fn named_quota_takes_precedence_over_the_common_one() {
         assert_eq!(limits_of(&asked_by("ci", ("team", "red"))), [10, 7]);
         assert_eq!(limits_of(&asked_by("alice", ("team", "blue"))), [3, 2]);
         assert_eq!(limits_of(&asked_by("alice", ("shirt", "red"))), [3]);
@@ -114,12 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn who_has_as_many_as_it_may_is_told_which_quota_and_how_many() {
+    fn reached_quota_is_refused_with_its_key_and_numbers() {
         let quotas = rules().of(&asked_by("alice", ("team", "blue")));
 
         assert_eq!(quotas[0].admit(2), Ok(()));
-        assert_eq!(quotas[0].admit(3), Err(Scarcity::Token { token: TokenId(1), taken: 3, limit: 3 }));
+        assert_eq!(
+            quotas[0].admit(3),
+            Err(AdmissionRefusal::Token { token: TokenId(1), taken: 3, limit: 3 })
+        );
         let (label, value) = ("team".to_owned(), "blue".to_owned());
-        assert_eq!(quotas[1].admit(5), Err(Scarcity::Label { label, value, taken: 5, limit: 2 }));
+        assert_eq!(quotas[1].admit(5), Err(AdmissionRefusal::Label { label, value, taken: 5, limit: 2 }));
     }
 }

@@ -1,8 +1,8 @@
-//! What a stop proves: each kind of thing that was checked, by what means, and what was found.
+//! Receipts: what a stop proves. Each kind of resource that was checked, by what means, with what result.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Generation, Timestamp, Used};
+use crate::{Generation, ResourceUsage, Timestamp};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Receipt {
@@ -10,16 +10,16 @@ pub struct Receipt {
     pub verified_at: Timestamp,
     pub checks: Vec<ReceiptCheck>,
     pub freed_bytes: u64,
-    /// None: nobody measured it before it went.
+    /// `None`: usage was not measured before the instance was gone.
     #[serde(default)]
-    pub used: Option<Used>,
-    /// Set where an operator's word stands in for a look.
+    pub used: Option<ResourceUsage>,
+    /// Set if an operator's attestation replaces an observation.
     pub attested: Option<Attestation>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReceiptCheck {
-    /// `processes`, `cgroups`, `mounts`, and whatever else a provider owns.
+    /// `processes`, `cgroups`, `mounts`, or another kind of resource that the provider owns.
     pub kind: String,
     pub result: Finding,
     pub means: String,
@@ -34,7 +34,7 @@ pub enum Finding {
     Unknown,
 }
 
-/// An operator's recorded word that a quarantined body is gone.
+/// An operator's recorded statement that a quarantined instance is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attestation {
     pub by: String,
@@ -43,7 +43,7 @@ pub struct Attestation {
 }
 
 impl Receipt {
-    /// Whether every check found nothing, and there was a check.
+    /// Whether there is at least one check, and every check found nothing.
     #[must_use]
     pub fn proves_absence(&self) -> bool {
         !self.checks.is_empty() && self.checks.iter().all(|check| check.result == Finding::Absent)

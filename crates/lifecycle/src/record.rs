@@ -1,4 +1,4 @@
-//! The history: every transition says what happened. It is the audit trail and the timeline in one.
+//! History records: every transition records what happened. They are the audit log and the timeline.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     pub at: Timestamp,
-    /// The node that decided.
+    /// The node that decided the transition.
     pub by: NodeId,
     pub fact: Fact,
 }
@@ -18,10 +18,10 @@ pub struct Record {
 #[serde(tag = "fact", rename_all = "snake_case")]
 pub enum Fact {
     Created,
-    /// A body is prepared that nobody has asked for yet. It is `Created` when it is given out.
+    /// A pooled instance is being prepared. `Created` follows when it is claimed.
     Pooled,
-    /// The body knows when it ends.
-    EndMoved {
+    /// The instance has accepted its new deadline.
+    DeadlineUpdated {
         until: Timestamp,
     },
     LaunchBegan {
@@ -35,15 +35,15 @@ pub enum Fact {
         cause: Cause,
         why: String,
     },
-    /// A body has failed its sandbox, and another one is to be tried.
-    TryFailed {
+    /// An instance failed, and its executions will be retried on another one.
+    AttemptFailed {
         generation: Generation,
         cause: Cause,
         why: String,
     },
-    /// After so many tries the next one has its time.
-    NextTryWaits {
-        tries: u32,
+    /// The next launch, after this many attempts, is scheduled.
+    RetryScheduled {
+        attempts: u32,
         at: Timestamp,
     },
     BecameReady {
@@ -52,7 +52,7 @@ pub enum Fact {
     WorkAccepted {
         healed: bool,
     },
-    RestartAsked {
+    RestartRequested {
         cause: Cause,
     },
     EndDecided {
@@ -72,7 +72,7 @@ pub enum Fact {
         generation: Generation,
         failure: StopFailure,
     },
-    LookedInQuarantine {
+    ObservedInQuarantine {
         generation: Generation,
         found: String,
     },
@@ -95,7 +95,7 @@ pub enum Fact {
     InDoubt {
         why: String,
     },
-    UnexpectedBodies {
+    UnexpectedInstances {
         generations: Vec<Generation>,
     },
     Reconciled {
@@ -107,7 +107,7 @@ pub enum Fact {
     KeptAlive {
         until: Timestamp,
     },
-    ForgetAsked,
+    ForgetRequested,
     ExecutionQueued {
         execution: ExecutionId,
     },
@@ -122,9 +122,9 @@ pub enum Fact {
         execution: ExecutionId,
         outcome: Outcome,
     },
-    /// An answer came after its question was settled.
+    /// A result arrived whose effect was no longer pending.
     LateAnswer {
-        ticket: Fence,
+        fence: Fence,
         answer: String,
     },
 }

@@ -1,47 +1,48 @@
-//! Trying again: where the policy says so, a body that fails its sandbox is replaced by the next one, and what it
-//! interrupted runs anew there. The tries, their causes and the wait between them are state like everything else, so
-//! that a crash at any instant forgets none of them.
+//! Retries on a new instance. If the policy allows it, a failed instance is replaced, and the executions it
+//! interrupted run again on the next one. Attempts, causes and waits are part of the stored state, so a crash loses
+//! none of them.
 
 use serde::{Deserialize, Serialize};
 
-use crate::turn::Turn;
+use crate::transition::TransitionBuilder;
 use crate::{
     Cause, Execution, ExecutionState, Fact, Generation, Guard, Lease, Life, Outcome, Receipt, Timestamp,
 };
 
-/// How often a body is tried, and how long the first wait between two of them is; each further one is twice as long.
-/// It takes the place of [`launches`](crate::Policy::launches).
+/// Number of attempts, and the first wait between two of them; each further wait is twice as long. Replaces
+/// [`launches`](crate::Policy::launches).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recovery {
-    pub tries: u32,
+    pub attempts: u32,
     pub backoff_ms: u64,
 }
 
 impl Default for Recovery {
     fn default() -> Self {
-        Self { tries: 3, backoff_ms: 1_000 }
+        Self { attempts: 3, backoff_ms: 1_000 }
     }
 }
 
 impl Recovery {
-    /// The wait after so many tries.
+    /// The wait after this many attempts.
     #[must_use]
-    pub fn wait_ms(&self, tries: u32) -> u64 {
-        let doubled = 1u64.checked_shl(tries.saturating_sub(1)).unwrap_or(u64::MAX);
+    pub fn wait_ms(&self, attempts: u32) -> u64 {
+        let doubled = 1u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
         self.backoff_ms.saturating_mul(doubled)
     }
 }
 
-/// One try of an execution: what became of it in the body of this generation.
+/// One attempt of an execution, on the instance of one generation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     pub generation: Generation,
-    /// None: its process was never seen to start.
+    /// `None`: the process was never observed to start.
     pub started_at: Option<Timestamp>,
-    /// None: it goes on.
+    /// `None`: the attempt is still under way.
     pub end: Option<AttemptEnd>,
-    /// The proof that its body is gone. None: the execution ended before it, and its proof is the sandbox's own.
+    /// Proof that the attempt's instance is gone. `None`: the execution ended first, and the sandbox's own receipt is
+    /// the proof.
     pub receipt: Option<Box<Receipt>>,
 }
 
@@ -49,12 +50,12 @@ pub struct Attempt {
 pub struct AttemptEnd {
     pub at: Timestamp,
     pub cause: Cause,
-    /// What was seen, in words, where the cause alone does not tell.
+    /// Details in words, where the cause alone is not enough.
     pub why: Option<String>,
 }
 
 impl Execution {
-    /// Its try in the body of this generation.
+    /// The attempt on the instance of this generation. Adds it if it is new.
     fn attempt_in(&mut self, generation: Generation) -> Option<&mut Attempt> {
         if self.attempts.last().is_none_or(|last| last.generation < generation) {
             self.attempts.push(Attempt { generation, started_at: None, end: None, receipt: None });
@@ -63,42 +64,43 @@ impl Execution {
     }
 }
 
-impl Turn<'_> {
-    /// The body fails its sandbox: where trying again can help, another one once this one is proven gone. Else the end.
-    pub(crate) fn fail(&mut self, cause: Cause, why: String) {
-        if !self.may_recover(cause) {
+impl TransitionBuilder<'_> {
+    /// Handles a failed instance: another attempt after this instance is proven gone if a retry may succeed, otherwise
+    /// the end.
+    pub(crate) fn instance_failed(&mut self, cause: Cause, why: String) {
+        if !self.may_retry(cause) {
             return self.end(cause, false);
         }
-        self.note_failed_try(cause, why);
-        if self.holds(Guard::NextTryWaitsForAbsence) {
+        self.record_failed_attempt(cause, why);
+        if self.holds(Guard::RetryWaitsForAbsence) {
             self.begin_stop(false);
         } else {
             self.launch();
         }
     }
 
-    /// The same for a body that is known to be gone already.
-    pub(crate) fn fail_without_body(&mut self, cause: Cause, why: String) {
-        if self.may_recover(cause) {
-            self.note_failed_try(cause, why);
+    /// Like [`instance_failed`](Self::instance_failed), for an instance that is already proven gone.
+    pub(crate) fn absent_instance_failed(&mut self, cause: Cause, why: String) {
+        if self.may_retry(cause) {
+            self.record_failed_attempt(cause, why);
         } else {
             self.decide_end(cause);
         }
     }
 
-    pub(crate) fn may_recover(&self, cause: Cause) -> bool {
+    pub(crate) fn may_retry(&self, cause: Cause) -> bool {
         let wanted = matches!(self.sandbox.life, Life::Wanted) && self.sandbox.pooled.is_none();
-        let can_help = cause.may_be_tried_again();
-        wanted && can_help && self.policy.recovery.is_some_and(|recovery| self.has_tries_left(recovery))
+        let can_help = cause.is_retryable();
+        wanted && can_help && self.policy.recovery.is_some_and(|recovery| self.has_attempts_left(recovery))
     }
 
-    pub(crate) fn has_tries_left(&self, recovery: Recovery) -> bool {
-        let left = self.sandbox.launches < recovery.tries || !self.holds(Guard::TriesAreBounded);
+    pub(crate) fn has_attempts_left(&self, recovery: Recovery) -> bool {
+        let left = self.sandbox.launches < recovery.attempts || !self.holds(Guard::RetriesAreBounded);
         left && self.now < self.sandbox.expires_at
     }
 
-    /// What is decided stays decided; everything else that has not ended is to run again.
-    fn note_failed_try(&mut self, cause: Cause, why: String) {
+    /// Executions whose outcome is decided keep it; all others will run again.
+    fn record_failed_attempt(&mut self, cause: Cause, why: String) {
         let (generation, at) = (self.sandbox.generation(), self.now);
         let start_by = self.sandbox.expires_at;
         for execution in &mut self.sandbox.executions {
@@ -118,10 +120,10 @@ impl Turn<'_> {
                 attempt.end = Some(AttemptEnd { at, cause, why: Some(why.clone()) });
             }
         }
-        self.record(Fact::TryFailed { generation, cause, why });
+        self.record(Fact::AttemptFailed { generation, cause, why });
     }
 
-    pub(crate) fn note_start(&mut self, index: usize) {
+    pub(crate) fn record_attempt_start(&mut self, index: usize) {
         let (generation, now) = (self.sandbox.generation(), self.now);
         if self.policy.recovery.is_some()
             && let Some(attempt) = self.sandbox.executions[index].attempt_in(generation)
@@ -130,8 +132,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The last try has its end too. One that was stopped before its next try began has none of its own.
-    pub(crate) fn note_end(&self, execution: &mut Execution, outcome: &Outcome) {
+    /// Records the end of the current attempt, unless the attempt has already ended.
+    pub(crate) fn record_attempt_end(&self, execution: &mut Execution, outcome: &Outcome) {
         let Outcome { cause, detail, .. } = outcome.clone();
         if self.policy.recovery.is_some()
             && let Some(attempt) = execution.attempt_in(self.sandbox.generation())
@@ -141,8 +143,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The body of a failed try is gone: what it interrupted waits for the next one.
-    pub(crate) fn queue_again(&mut self, receipt: &Receipt) {
+    /// The instance of a failed attempt is gone: executions it interrupted are queued for the next one.
+    pub(crate) fn requeue_interrupted(&mut self, receipt: &Receipt) {
         let start_by = self.sandbox.expires_at;
         for execution in &mut self.sandbox.executions {
             if let Some(last) = execution.attempts.last_mut().filter(|last| last.receipt.is_none()) {
@@ -154,21 +156,21 @@ impl Turn<'_> {
         }
     }
 
-    /// With nothing physical left: the next body, after its wait if an earlier one has failed.
-    pub(crate) fn next_launch(&mut self) {
-        let tries = self.sandbox.launches;
+    /// Launches the next instance, after the backoff if an earlier attempt has failed.
+    pub(crate) fn schedule_next_launch(&mut self) {
+        let attempts = self.sandbox.launches;
         match self.policy.recovery {
-            Some(recovery) if tries > 0 => {
-                let (last, at) = (self.sandbox.generation(), self.now.after_ms(recovery.wait_ms(tries)));
+            Some(recovery) if attempts > 0 => {
+                let (last, at) = (self.sandbox.generation(), self.now.after_ms(recovery.wait_ms(attempts)));
                 self.sandbox.lease = Lease::LaunchWaiting { last, next_at: at };
-                self.record(Fact::NextTryWaits { tries, at });
+                self.record(Fact::RetryScheduled { attempts, at });
             }
             Some(_) | None => self.launch(),
         }
     }
 
-    /// Each try has the whole time to start.
-    pub(crate) fn begin_try(&mut self) {
+    /// Every attempt gets the full start timeout.
+    pub(crate) fn begin_attempt(&mut self) {
         if self.policy.recovery.is_none() {
             return;
         }
@@ -181,13 +183,13 @@ impl Turn<'_> {
         }
     }
 
-    /// When an execution that is asked for now must have started.
+    /// When an execution that is requested now must have started.
     pub(crate) fn queued_until(&self) -> Timestamp {
         let at_once = self.now.after_ms(self.policy.queued_ms);
         match (self.policy.recovery, &self.sandbox.lease) {
             (None, _) | (Some(_), Lease::Live(_)) => at_once,
             (Some(_), Lease::Starting { .. }) => self.sandbox.start_by.after_ms(self.policy.queued_ms),
-            // The next try gives it its time.
+            // The next launch sets the start deadline.
             (
                 Some(_),
                 Lease::Free { .. }

@@ -1,81 +1,83 @@
-//! Wishes of users, operators and engines. A wish can be refused, with the reason; asking again is no error.
+//! Requests from users, operators and engines. A request can be refused with a reason. Repeating a request is safe.
 
-use crate::turn::Turn;
+use crate::transition::TransitionBuilder;
 use crate::{
     Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease,
     Life, NodeId, Outcome, Sandbox, Shape, Transition,
 };
 
+/// A change that a user, an operator or an engine asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Run a command. `may_queue`: wait for a place if all are taken.
+    /// Run a command. `may_queue`: wait for a slot if all are taken.
     Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
     /// End one execution.
     Cancel { id: ExecutionId, cause: Cause },
     /// End the sandbox. Legal in every state.
     Stop { cause: Cause, forced: bool },
-    /// End the sandbox and forget its record, once its body is proven gone.
+    /// End the sandbox, and delete its row once the instance is proven gone.
     Forget,
-    /// A new body in place of the one that is there.
+    /// Replace the current instance by a new one.
     Restart { cause: Cause },
-    /// Count idleness anew.
+    /// Restart the idle timeout.
     KeepAlive,
-    /// Make a body that waits in the pool the sandbox of whoever asks, under the policy of that wish.
+    /// Turn a pooled instance into the requester's sandbox, under the requester's policy.
     Claim { shape: Box<Shape> },
-    /// End a body that waits in the pool. One that was given out is not touched.
-    GiveUp { cause: Cause },
-    /// An operator's word that a quarantined body is gone.
+    /// End a pooled instance. Refused once it has been claimed.
+    DiscardPooled { cause: Cause },
+    /// An operator's statement that a quarantined instance is gone.
     Attest { by: String, reason: String },
-    /// Take over what a dead node owned or was doing here.
+    /// Take over the ownership and the pending effects of a dead node.
     Adopt { dead: NodeId, rebooted: bool },
-    /// A body of this generation was found although there is none by the lease.
+    /// An instance of this generation was found although the lease is free. It is leased again, to be stopped.
     LeaseStray { generation: Generation },
 }
 
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    #[error("the sandbox is being ended ({cause:?})")]
+    #[error("the sandbox is being ended ({cause})")]
     Ending { cause: Cause },
-    #[error("the sandbox has ended ({cause:?})")]
+    #[error("the sandbox has ended ({cause})")]
     Ended { cause: Cause },
-    #[error("{running} executions run or wait, and there are {places} places")]
-    Busy { running: u32, places: u32 },
+    #[error("{running} executions are running or queued; the limit is {capacity}")]
+    Busy { running: u32, capacity: u32 },
     #[error("the sandbox has no such execution")]
     NoSuchExecution,
-    #[error("only what is quarantined can be attested to be gone")]
+    #[error("only a quarantined sandbox can be attested to be gone")]
     NotQuarantined,
-    #[error("the sandbox has no body to replace")]
-    NoBody,
-    #[error("a body is leased already")]
+    #[error("the sandbox has no instance to replace")]
+    NoInstance,
+    #[error("an instance is already leased")]
     Leased,
-    #[error("the body waits in the pool and is nobody's sandbox yet")]
+    #[error("the instance is in the pool and has not been claimed")]
     Pooled,
-    #[error("the sandbox does not wait in the pool")]
+    #[error("the sandbox is not in the pool")]
     NotPooled,
-    #[error("the body that waits in the pool is made for other limits or another image")]
+    #[error("the pooled instance has other limits or another image")]
     OtherShape,
-    #[error("the body that waits in the pool has no fresh proof that it works")]
-    NotProven,
-    #[error("the body that waits in the pool ends too soon")]
-    NearItsEnd,
-    #[error("a sandbox that ends with its owner has a body of its own")]
+    #[error("the pooled instance has no recent passed probe")]
+    ProbeStale,
+    #[error("the pooled instance expires too soon")]
+    ExpiresTooSoon,
+    #[error("a sandbox that ends with its owner cannot use a pooled instance")]
     EndsWithOwner,
 }
 
-/// Takes in a wish.
-pub fn request(sandbox: &Sandbox, wish: Request, ctx: Context<'_>) -> Result<Transition, Refusal> {
-    let mut turn = Turn::begin(sandbox, ctx);
-    turn.grant(wish)?;
-    Ok(turn.finish())
+/// Applies a request and returns the transition to commit.
+pub fn request(sandbox: &Sandbox, request: Request, ctx: Context<'_>) -> Result<Transition, Refusal> {
+    let mut builder = TransitionBuilder::begin(sandbox, ctx);
+    builder.apply_request(request)?;
+    Ok(builder.finish())
 }
 
-impl Turn<'_> {
-    fn grant(&mut self, wish: Request) -> Result<(), Refusal> {
-        match wish {
+impl TransitionBuilder<'_> {
+    fn apply_request(&mut self, request: Request) -> Result<(), Refusal> {
+        match request {
             Request::Execute { id, kind, limits, may_queue } => {
                 self.must_be_wanted()?;
-                self.must_not_wait_in_pool()?;
-                self.ask_execution(id, kind, limits, may_queue)?;
+                self.must_not_be_pooled()?;
+                self.queue_execution(id, kind, limits, may_queue)?;
             }
             Request::Cancel { id, cause } => self.cancel(id, cause)?,
             Request::Stop { cause, forced } => self.stop(cause, forced),
@@ -86,7 +88,7 @@ impl Turn<'_> {
                 self.keep_alive();
             }
             Request::Claim { shape } => self.claim(&shape)?,
-            Request::GiveUp { cause } => self.give_up(cause)?,
+            Request::DiscardPooled { cause } => self.discard_pooled(cause)?,
             Request::Attest { by, reason } => self.attest(by, reason)?,
             Request::Adopt { dead, rebooted } => self.adopt(dead, rebooted),
             Request::LeaseStray { generation } => self.lease_stray(generation)?,
@@ -112,16 +114,16 @@ impl Turn<'_> {
 
     fn stop(&mut self, cause: Cause, forced: bool) {
         self.end(cause, forced);
-        // Somebody waits: one look out of turn.
-        if matches!(self.sandbox.lease, Lease::Quarantined { look: None, .. }) {
-            self.look_in_quarantine();
+        // A user is waiting for the stop, so the next observation is made now.
+        if matches!(self.sandbox.lease, Lease::Quarantined { pending: None, .. }) {
+            self.begin_quarantine_observation();
         }
     }
 
     fn forget(&mut self) {
         if !self.sandbox.forget {
             self.sandbox.forget = true;
-            self.record(Fact::ForgetAsked);
+            self.record(Fact::ForgetRequested);
         }
         self.stop(Cause::StoppedByUser, false);
         if !self.holds(Guard::ForgetWaitsForAbsence) {
@@ -132,7 +134,7 @@ impl Turn<'_> {
 
     fn restart(&mut self, cause: Cause) -> Result<(), Refusal> {
         self.must_be_wanted()?;
-        self.must_not_wait_in_pool()?;
+        self.must_not_be_pooled()?;
         match self.sandbox.lease {
             Lease::Starting { .. } | Lease::Live(_) => {}
             Lease::Free { .. }
@@ -140,13 +142,13 @@ impl Turn<'_> {
             | Lease::Stopping { .. }
             | Lease::StopWaiting { .. }
             | Lease::Quarantined { .. } => {
-                return Err(Refusal::NoBody);
+                return Err(Refusal::NoInstance);
             }
         }
-        self.record(Fact::RestartAsked { cause });
+        self.record(Fact::RestartRequested { cause });
         self.sandbox.launches = 0;
         self.sandbox.start_by = self.now.after_ms(self.policy.start_ms);
-        self.end_what_runs(&Outcome::ended_for(cause));
+        self.end_running_executions(&Outcome::ended_for(cause));
         if self.holds(Guard::LaunchWaitsForAbsence) {
             self.begin_stop(false);
         } else {
@@ -183,7 +185,8 @@ impl Turn<'_> {
                 self.sandbox.strays += 1;
                 last
             }
-            // It is counted already. The next try waits for the end of this one too.
+            // The sandbox still counts as present, so this is not a stray in the totals. The next launch waits for the
+            // end of this instance too.
             Lease::LaunchWaiting { last, .. } => last,
             Lease::Starting { .. }
             | Lease::Live(_)

@@ -1,4 +1,4 @@
-//! A sandbox as the store keeps it: what is wanted of it, which body it may have, what runs in it.
+//! The sandbox row, as the store keeps it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,51 +10,51 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sandbox {
     pub id: SandboxId,
-    /// Who does the work that nobody else has been asked to do.
+    /// The node responsible for this sandbox. A pending effect names the node that runs it, which may be another.
     pub owner: NodeId,
     pub life: Life,
     pub lease: Lease,
     pub created_at: Timestamp,
-    /// When the body must be live. Counted anew by a restart.
+    /// When the instance must be live. A restart sets it anew.
     pub start_by: Timestamp,
     /// The end of its maximum life.
     pub expires_at: Timestamp,
-    /// It waits in the pool and is nobody's sandbox yet. Once given out it never comes back.
+    /// Set while the instance waits in the pool. Cleared when it is claimed, and never set again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Box<Shape>>,
-    /// How many bodies were tried for the present wish: since it was created, given out or restarted.
+    /// Launches since the sandbox was created, claimed or restarted.
     pub launches: u32,
-    /// Bodies that were found after the end and had to be leased again to be stopped.
+    /// Instances found after the end, which were leased again to be stopped.
     pub strays: u32,
-    /// Executions that took too long or fell silent.
-    #[serde(default, skip_serializing_if = "is_none_yet")]
+    /// Executions that exceeded their time or inactivity limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub timeouts: u32,
-    /// The host was restarted since the body was made.
+    /// The host was rebooted since the instance was launched.
     pub rebooted: bool,
-    /// The record is to be forgotten once the body is proven gone.
+    /// Delete the row once the instance is proven gone.
     pub forget: bool,
-    pub last_ticket: Fence,
+    pub last_fence: Fence,
     pub grace_ms: u64,
-    /// What has not ended, in the order of arrival.
+    /// Executions that have not ended, in order of arrival.
     pub executions: Vec<Execution>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde hands over")]
-fn is_none_yet(count: &u32) -> bool {
+fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// What is wanted. It goes one way only.
+/// Whether the sandbox is wanted. It only moves forward: `Wanted → Ending → Ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Life {
     Wanted,
-    /// The end is decided and its cause is written; the body may still be there.
+    /// The end is decided and its cause recorded; the instance may still exist.
     Ending {
         cause: Cause,
-        asked_at: Timestamp,
+        requested_at: Timestamp,
     },
-    /// The body was proven gone, or attested to be.
+    /// The instance is proven or attested to be gone.
     Ended {
         cause: Cause,
         at: Timestamp,
@@ -68,20 +68,20 @@ impl Sandbox {
         self.lease.generation()
     }
 
-    /// Nothing more is going to happen to it.
+    /// Ended, and the lease is free: nothing more will happen.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         matches!(self.life, Life::Ended { .. }) && self.lease.is_free()
     }
 
-    /// The end was asked for together with forgetting, and is proven.
+    /// Settled, and the end was requested together with deleting the row.
     #[must_use]
     pub fn is_to_be_forgotten(&self) -> bool {
         self.forget && self.is_settled()
     }
 
-    /// How many bodies' worth of sandbox were created and proven gone: a stray counts as one more of each. What
-    /// was never given out is neither.
+    /// Its contribution to the totals of created and destroyed sandboxes. A stray counts as one more of each; a pooled
+    /// instance counts as neither.
     #[must_use]
     pub fn created_and_destroyed(&self) -> (u64, u64) {
         if self.pooled.is_some() {
@@ -92,50 +92,50 @@ impl Sandbox {
         (created, created - alive)
     }
 
-    /// Counted apart: its body is not proven gone, and nobody was given it.
+    /// Whether it counts as a pooled instance: never claimed, and not proven gone.
     #[must_use]
     pub fn is_in_pool(&self) -> bool {
         self.pooled.is_some() && !self.is_settled()
     }
 
-    /// The shape it may be claimed for, sooner or later.
+    /// The shape for which it can be claimed, now or once it is live.
     #[must_use]
-    pub fn waits_in_pool_of(&self) -> Option<&Shape> {
+    pub fn pool_shape(&self) -> Option<&Shape> {
         self.pooled.as_deref().filter(|_| matches!(self.life, Life::Wanted))
     }
 
-    /// Everything that is under way for this sandbox. What a crash interrupted is found here again.
+    /// All pending effects. After a crash the engine finds the unfinished ones here.
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let mut push = |duty: PendingEffect, work| {
-            effects.push(Effect { sandbox: self.id, generation: self.generation(), duty, work })
+        let mut push = |pending: PendingEffect, work| {
+            effects.push(Effect { sandbox: self.id, generation: self.generation(), pending, kind: work })
         };
         match &self.lease {
-            Lease::Starting { step, duty, .. } => push(*duty, step.work()),
+            Lease::Starting { step, pending, .. } => push(*pending, step.effect_kind()),
             Lease::Live(live) => {
-                if let Some(Check { kind, duty }) = live.check {
-                    push(duty, kind.work());
+                if let Some(Check { kind, pending }) = live.check {
+                    push(pending, kind.effect_kind());
                 }
-                if let Some(Extension { duty, .. }) = live.extension {
-                    push(duty, EffectKind::Extend { ends_at: self.expires_at });
+                if let Some(Extension { pending, .. }) = live.extension {
+                    push(pending, EffectKind::Extend { ends_at: self.expires_at });
                 }
             }
-            Lease::Stopping { forced, duty, .. } => {
-                push(*duty, EffectKind::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
+            Lease::Stopping { forced, pending, .. } => {
+                push(*pending, EffectKind::Stop { grace_ms: if *forced { 0 } else { self.grace_ms } });
             }
-            Lease::Quarantined { look: Some(duty), .. } => push(*duty, EffectKind::Look),
-            Lease::Quarantined { look: None, .. }
+            Lease::Quarantined { pending: Some(pending), .. } => push(*pending, EffectKind::Observe),
+            Lease::Quarantined { pending: None, .. }
             | Lease::Free { .. }
             | Lease::LaunchWaiting { .. }
             | Lease::StopWaiting { .. } => {}
         }
         for Execution { id, state, .. } in &self.executions {
             match state {
-                ExecutionState::Starting { duty } => push(*duty, EffectKind::Exec { execution: *id }),
+                ExecutionState::Starting { pending } => push(*pending, EffectKind::Exec { execution: *id }),
                 ExecutionState::Running { watch, .. } => push(*watch, EffectKind::Watch { execution: *id }),
-                ExecutionState::Ending { kill: Some(duty), .. } => {
-                    push(*duty, EffectKind::Kill { execution: *id })
+                ExecutionState::Ending { kill: Some(pending), .. } => {
+                    push(*pending, EffectKind::Kill { execution: *id })
                 }
                 ExecutionState::Ending { kill: None, .. }
                 | ExecutionState::Queued { .. }
@@ -146,29 +146,29 @@ impl Sandbox {
         effects
     }
 
-    /// Whether the launch with this ticket may still make a body.
+    /// Whether the launch with this fence may still create an instance.
     #[must_use]
-    pub fn permits_launch(&self, ticket: Fence) -> bool {
-        matches!(self.lease, Lease::Starting { step: StartStep::Launch, duty, .. } if duty.ticket == ticket)
+    pub fn permits_launch(&self, fence: Fence) -> bool {
+        matches!(self.lease, Lease::Starting { step: StartStep::Launch, pending, .. } if pending.fence == fence)
     }
 }
 
 impl StartStep {
-    fn work(self) -> EffectKind {
+    fn effect_kind(self) -> EffectKind {
         match self {
             Self::Launch => EffectKind::Launch,
-            Self::Identify => EffectKind::Look,
+            Self::Identify => EffectKind::Observe,
             Self::Probe => EffectKind::Probe,
         }
     }
 }
 
 impl CheckKind {
-    fn work(self) -> EffectKind {
+    fn effect_kind(self) -> EffectKind {
         match self {
             Self::Ping => EffectKind::Ping,
             Self::Probe => EffectKind::Probe,
-            Self::Look => EffectKind::Look,
+            Self::Observe => EffectKind::Observe,
         }
     }
 }

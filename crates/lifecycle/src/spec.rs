@@ -1,10 +1,11 @@
-//! What was asked for, as the store keeps it and a provider needs it. The lifecycle itself never looks inside.
+//! The specification of a sandbox and of a command, as the store keeps them and providers read them. The lifecycle
+//! does not interpret them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Demand, ExecutionLimits, Luggage, QuotaKey, TokenId};
+use crate::{Demand, ExecutionFiles, ExecutionLimits, QuotaKey, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -13,30 +14,30 @@ pub struct Spec {
     pub agent_type: Option<String>,
     pub task_id: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Kept by an emergency cleanup.
+    /// An emergency cleanup spares it.
     pub critical: bool,
-    /// None: the provider's default.
+    /// `None`: the provider's default.
     pub image: Option<String>,
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,
     pub limits: Limits,
-    /// Of every execution that does not bring its own.
+    /// Limits of executions that do not set their own.
     pub execution: ExecutionLimits,
-    /// None: nobody had to show a token.
+    /// The token of the create request. `None`: no token was required.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_by: Option<Asker>,
+    pub requested_by: Option<Requester>,
 }
 
-/// The token with which it was asked for. Never its secret.
+/// The token of a request, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Asker {
+pub struct Requester {
     pub token: TokenId,
-    /// The token's, at that time.
+    /// The token's name at that time.
     pub name: String,
 }
 
-/// None: the provider's default.
+/// Limits of one instance. `None`: the provider's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -53,14 +54,14 @@ pub struct Limits {
     /// Of one process.
     pub open_files: Option<u64>,
     pub output_mb: Option<u64>,
-    /// Executions, pieces of output and requests for files of one body, all together. It is not written where there is
-    /// none: bodies that an earlier version has put into the pool are found by how their limits were written.
+    /// Limit of executions, output chunks and file requests of one instance, taken together. Omitted when unset,
+    /// because pooled instances are looked up by their serialized limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
 }
 
 impl Spec {
-    /// What it takes of what all sandboxes share.
+    /// The resources that count against the admission limits.
     #[must_use]
     pub fn demand(&self) -> Demand {
         Demand {
@@ -70,18 +71,19 @@ impl Spec {
         }
     }
 
-    /// What it is counted by besides all together.
+    /// The quota keys that count this sandbox.
     #[must_use]
     pub fn quota_keys(&self) -> Vec<QuotaKey> {
-        let token = self.asked_by.iter().map(|asker| QuotaKey::Token(asker.token));
+        let token = self.requested_by.iter().map(|asker| QuotaKey::Token(asker.token));
         let labels = self.labels.iter();
         let labels = labels.map(|(name, value)| QuotaKey::Label { name: name.clone(), value: value.clone() });
         token.chain(labels).collect()
     }
 
-    /// The command with what the sandbox gives to all of them. What the command itself says goes first.
+    /// The command with the sandbox's environment and working directory as defaults. The command's own values take
+    /// precedence.
     #[must_use]
-    pub fn furnish(&self, mut command: Command) -> Command {
+    pub fn with_defaults(&self, mut command: Command) -> Command {
         for (name, value) in &self.env {
             command.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
@@ -90,22 +92,22 @@ impl Spec {
     }
 }
 
-/// What one execution runs.
+/// The command of one execution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Command {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub workdir: Option<String>,
-    /// It has a terminal of its own, which can also be fed.
+    /// Run on a terminal, which also accepts input.
     pub tty: bool,
-    /// The columns and rows that its terminal begins with.
+    /// Initial columns and rows of the terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tty_size: Option<(u16, u16)>,
-    /// It can be fed by a pipe. Else there is nothing to read.
+    /// Give the process a pipe as standard input. Otherwise standard input is empty.
     pub stdin: bool,
-    #[serde(skip_serializing_if = "Luggage::is_empty")]
-    pub luggage: Luggage,
+    #[serde(skip_serializing_if = "ExecutionFiles::is_empty")]
+    pub execution_files: ExecutionFiles,
 }
 
 #[cfg(test)]
@@ -117,16 +119,16 @@ mod tests {
     }
 
     #[test]
-    fn a_command_keeps_what_it_says_and_gets_the_rest_from_its_sandbox() {
+    fn command_values_take_precedence_over_sandbox_defaults() {
         let env = variables(&[("A", "of the sandbox"), ("B", "of the sandbox")]);
         let spec = Spec { env, workdir: Some("/srv".into()), ..Spec::default() };
         let bare = Command { env: variables(&[("A", "own")]), ..Command::default() };
         let placed = Command { workdir: Some("/tmp".into()), ..Command::default() };
 
-        let furnished = spec.furnish(bare);
+        let furnished = spec.with_defaults(bare);
 
         assert_eq!(furnished.env, variables(&[("A", "own"), ("B", "of the sandbox")]));
         assert_eq!(furnished.workdir.as_deref(), Some("/srv"));
-        assert_eq!(spec.furnish(placed).workdir.as_deref(), Some("/tmp"));
+        assert_eq!(spec.with_defaults(placed).workdir.as_deref(), Some("/tmp"));
     }
 }

@@ -1,19 +1,21 @@
-//! What users are told about a sandbox: derived from its state and the time, never stored.
+//! The status that users see. It is derived from the row and the time, never stored.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, Guard, Lease, Life, Live, Policy, ProbeFailure, Sandbox, Timestamp, Verdict};
+use crate::{Cause, Guard, Lease, Life, Live, Policy, Sandbox, Timestamp, Verdict};
 
+/// State, cause and message of a sandbox at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub state: State,
-    /// Why it is in this state, from a closed list where it ended.
+    /// The cause of the end, if an end is decided.
     pub cause: Option<Cause>,
     pub message: String,
     /// When readiness was last proven.
     pub verified_at: Option<Timestamp>,
 }
 
+/// The states that users see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -29,50 +31,54 @@ pub enum State {
     Terminated,
 }
 
-/// The status at this moment. Until its lease is free a sandbox is never in a final state.
+/// The status at this moment. A sandbox is never in a final state before its lease is free.
 #[must_use]
 pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
     match (&sandbox.lease, &sandbox.life) {
-        (Lease::Quarantined { last, .. }, life) => {
-            plain(State::Quarantined, cause_of(life), format!("its body could not be proven gone: {last:?}"))
-        }
-        (Lease::Stopping { attempt, .. }, Life::Ending { .. } | Life::Ended { .. }) => {
-            plain(State::Terminating, cause_of(&sandbox.life), format!("stop attempt {attempt} is under way"))
-        }
+        (Lease::Quarantined { last, .. }, life) => unverified(
+            State::Quarantined,
+            cause_of(life),
+            format!("the instance could not be proven gone: {last}"),
+        ),
+        (Lease::Stopping { attempt, .. }, Life::Ending { .. } | Life::Ended { .. }) => unverified(
+            State::Terminating,
+            cause_of(&sandbox.life),
+            format!("stop attempt {attempt} is under way"),
+        ),
         (Lease::StopWaiting { attempts, last, .. }, Life::Ending { .. } | Life::Ended { .. }) => {
-            let message = format!("{attempts} attempts to stop did not prove absence: {last:?}");
-            plain(State::Terminating, cause_of(&sandbox.life), message)
+            let message = format!("{attempts} stop attempts did not prove absence: {last}");
+            unverified(State::Terminating, cause_of(&sandbox.life), message)
         }
         (Lease::Free { .. }, Life::Ended { cause, .. }) => {
-            plain(final_state(*cause), Some(*cause), String::new())
+            unverified(final_state(*cause), Some(*cause), String::new())
         }
-        (Lease::Live(live), _) => of_live(sandbox, live, now, policy),
+        (Lease::Live(live), _) => live_status(sandbox, live, now, policy),
         (Lease::Stopping { .. } | Lease::StopWaiting { .. }, Life::Wanted) => {
-            plain(State::Provisioning, None, "the earlier body is being stopped".into())
+            unverified(State::Provisioning, None, "the previous instance is being stopped".into())
         }
         (Lease::LaunchWaiting { .. }, _) => {
-            let tries = sandbox.launches;
-            plain(
+            let launches = sandbox.launches;
+            unverified(
                 State::Provisioning,
                 None,
-                format!("after {tries} failed tries the next one waits for its time"),
+                format!("{launches} launches failed, the next one is scheduled"),
             )
         }
         (Lease::Starting { step, .. }, _) => {
-            plain(State::Provisioning, None, format!("{step:?} is under way"))
+            unverified(State::Provisioning, None, format!("{step} is under way"))
         }
         (Lease::Free { .. }, Life::Wanted | Life::Ending { .. }) => {
-            plain(State::Provisioning, None, String::new())
+            unverified(State::Provisioning, None, String::new())
         }
     }
 }
 
-fn of_live(sandbox: &Sandbox, live: &Live, now: Timestamp, policy: &Policy) -> Status {
+fn live_status(sandbox: &Sandbox, live: &Live, now: Timestamp, policy: &Policy) -> Status {
     let fresh = now.ms_since(live.health.verified_at) <= policy.evidence_ms;
     let (state, message) = match &live.health.verdict {
-        Verdict::Unhealthy { failure, .. } => (State::Unhealthy, describe(failure)),
+        Verdict::Unhealthy { failure, .. } => (State::Unhealthy, failure.to_string()),
         Verdict::Healthy if !fresh && policy.guards.hold(Guard::StaleEvidenceIsUnknown) => {
-            (State::Unknown, "its last proof of readiness is too old".to_owned())
+            (State::Unknown, "the last passed probe is too old".to_owned())
         }
         Verdict::Healthy if sandbox.executions.is_empty() => (State::Ready, String::new()),
         Verdict::Healthy => (State::Running, String::new()),
@@ -80,7 +86,7 @@ fn of_live(sandbox: &Sandbox, live: &Live, now: Timestamp, policy: &Policy) -> S
     Status { state, cause: None, message, verified_at: Some(live.health.verified_at) }
 }
 
-fn plain(state: State, cause: Option<Cause>, message: String) -> Status {
+fn unverified(state: State, cause: Option<Cause>, message: String) -> Status {
     Status { state, cause, message, verified_at: None }
 }
 
@@ -91,15 +97,7 @@ fn cause_of(life: &Life) -> Option<Cause> {
     }
 }
 
-fn describe(failure: &ProbeFailure) -> String {
-    match failure {
-        ProbeFailure::Exec { why } => format!("running a command fails: {why}"),
-        ProbeFailure::Files { why } => format!("its files cannot be reached: {why}"),
-        ProbeFailure::Control { why } => format!("its keeper does not answer: {why}"),
-    }
-}
-
-/// What a sandbox that ended for this cause is called.
+/// The final state that belongs to a cause.
 #[must_use]
 pub fn final_state(cause: Cause) -> State {
     match cause {

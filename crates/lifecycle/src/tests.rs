@@ -1,4 +1,5 @@
-//! Examples: one promise of the lifecycle each. [`Scene`] is the stage on which they play.
+//! Unit tests of the lifecycle, one invariant or rule each. [`Fixture`] drives one sandbox and checks the invariants
+//! after every transition.
 
 mod adoption;
 mod cleanup;
@@ -16,8 +17,8 @@ const NOON: Timestamp = Timestamp(1_750_000_000_000);
 const HERE: NodeId = NodeId(1);
 const ELSEWHERE: NodeId = NodeId(2);
 
-/// One sandbox, and all that was said about it so far.
-struct Scene {
+/// One sandbox, with all history and finished executions so far.
+struct Fixture {
     sandbox: Sandbox,
     policy: Policy,
     now: Timestamp,
@@ -26,7 +27,7 @@ struct Scene {
     facts: Vec<Fact>,
 }
 
-impl Scene {
+impl Fixture {
     fn created(policy: Policy) -> Self {
         let ctx = Context { now: NOON, node: HERE, policy: &policy };
         let first = create(SandboxId(7), ctx);
@@ -45,67 +46,67 @@ impl Scene {
     }
 
     fn live(policy: Policy) -> Self {
-        let mut scene = Self::created(policy);
-        scene.launched();
-        scene.probed(Probed::Passed);
-        scene
+        let mut fixture = Self::created(policy);
+        fixture.launched();
+        fixture.probed(ProbeResult::Passed);
+        fixture
     }
 
     /// A live sandbox in which this execution runs.
     fn running(policy: Policy, id: ExecutionId, limits: ExecutionLimits) -> Self {
-        let mut scene = Self::live(policy);
-        scene.execute(id, limits);
-        scene.started(id);
-        scene
+        let mut fixture = Self::live(policy);
+        fixture.execute(id, limits);
+        fixture.started(id);
+        fixture
     }
 
     fn stopping(policy: Policy) -> Self {
-        let mut scene = Self::live(policy);
-        scene.stop();
-        scene
+        let mut fixture = Self::live(policy);
+        fixture.stop();
+        fixture
     }
 
     fn quarantined() -> Self {
-        let mut scene = Self::stopping(Policy { stop_attempts: 1, ..Policy::default() });
-        scene.stopped(StopOutcome::Unknown { why: "no route".into() });
-        scene
+        let mut fixture = Self::stopping(Policy { stop_attempts: 1, ..Policy::default() });
+        fixture.stopped(StopOutcome::Unknown { why: "no route".into() });
+        fixture
     }
 
     fn ctx(&self) -> Context<'_> {
         Context { now: self.now, node: self.node, policy: &self.policy }
     }
 
-    fn take(&mut self, turn: Transition) {
-        assert_eq!(invariants::broken(&turn.sandbox, &self.policy), None);
-        assert_eq!(invariants::broken_step(&self.sandbox, &turn.sandbox), None);
-        self.sandbox = turn.sandbox;
-        self.finished.extend(turn.finished);
-        self.facts.extend(turn.records.into_iter().map(|record| record.fact));
+    fn take(&mut self, next: Transition) {
+        assert_eq!(invariants::violated(&next.sandbox, &self.policy), None);
+        assert_eq!(invariants::violated_between(&self.sandbox, &next.sandbox), None);
+        self.sandbox = next.sandbox;
+        self.finished.extend(next.finished);
+        self.facts.extend(next.records.into_iter().map(|record| record.fact));
     }
 
-    fn tell(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         self.take(step(&self.sandbox, event, self.ctx()));
     }
 
-    fn ask(&mut self, wish: Request) -> Result<(), Refusal> {
-        self.take(request(&self.sandbox, wish, self.ctx())?);
+    fn request(&mut self, wanted: Request) -> Result<(), Refusal> {
+        self.take(crate::request(&self.sandbox, wanted, self.ctx())?);
         Ok(())
     }
 
     fn wait_ms(&mut self, ms: u64) {
         self.now = self.now.after_ms(ms);
-        self.tell(Event::TimePassed);
+        self.apply(Event::TimePassed);
     }
 
-    /// The work under way, without who does it and until when.
-    fn work(&self) -> Vec<EffectKind> {
-        self.sandbox.effects().iter().map(|effect| effect.work).collect()
+    /// The kinds of all pending effects.
+    fn effect_kinds(&self) -> Vec<EffectKind> {
+        self.sandbox.effects().iter().map(|effect| effect.kind).collect()
     }
 
-    fn duty(&self, is_meant: impl Fn(EffectKind) -> bool) -> PendingEffect {
+    fn pending(&self, is_meant: impl Fn(EffectKind) -> bool) -> PendingEffect {
         let effects = self.sandbox.effects();
-        let meant = effects.iter().find(|effect| is_meant(effect.work));
-        meant.expect("such work is under way").duty
+        let meant = effects.iter().find(|effect| is_meant(effect.kind));
+        meant.expect("such work is under way").pending
     }
 
     fn status(&self) -> State {
@@ -126,54 +127,54 @@ impl Scene {
     }
 }
 
-/// What the world answers to the work that is under way.
-impl Scene {
+/// Results of pending effects.
+impl Fixture {
     fn launched(&mut self) {
-        let ticket = self.duty(|work| work == EffectKind::Launch).ticket;
-        self.tell(Event::Launched { ticket });
+        let fence = self.pending(|kind| kind == EffectKind::Launch).fence;
+        self.apply(Event::Launched { fence });
     }
 
-    fn probed(&mut self, probed: Probed) {
-        let ticket = self.duty(|work| matches!(work, EffectKind::Probe | EffectKind::Ping)).ticket;
-        self.tell(Event::Probed { ticket, probed });
+    fn probed(&mut self, probed: ProbeResult) {
+        let fence = self.pending(|kind| matches!(kind, EffectKind::Probe | EffectKind::Ping)).fence;
+        self.apply(Event::Probed { fence, result: probed });
     }
 
-    fn looked(&mut self, evidence: Evidence) {
-        let ticket = self.duty(|work| work == EffectKind::Look).ticket;
-        self.tell(Event::Looked { ticket, evidence });
+    fn observed(&mut self, evidence: Evidence) {
+        let fence = self.pending(|kind| kind == EffectKind::Observe).fence;
+        self.apply(Event::Observed { fence, evidence });
     }
 
     fn stopped(&mut self, outcome: StopOutcome) {
-        let ticket = self.duty(|work| matches!(work, EffectKind::Stop { .. })).ticket;
-        self.tell(Event::Stopped { ticket, outcome });
+        let fence = self.pending(|kind| matches!(kind, EffectKind::Stop { .. })).fence;
+        self.apply(Event::Stopped { fence, outcome });
     }
 
     fn started(&mut self, execution: ExecutionId) {
-        let ticket = self.duty(|work| work == EffectKind::Exec { execution }).ticket;
-        self.tell(Event::ExecutionStarted { ticket, execution });
+        let fence = self.pending(|kind| kind == EffectKind::Exec { execution }).fence;
+        self.apply(Event::ExecutionStarted { fence, execution });
     }
 
     fn exited(&mut self, execution: ExecutionId, code: i32) {
-        let ticket = self.duty(|work| work == EffectKind::Watch { execution }).ticket;
-        self.tell(Event::ExecutionEnded { ticket, execution, outcome: Outcome::exited(code) });
+        let fence = self.pending(|kind| kind == EffectKind::Watch { execution }).fence;
+        self.apply(Event::ExecutionEnded { fence, execution, outcome: Outcome::exited(code) });
     }
 }
 
-/// What users want of it.
-impl Scene {
+/// Requests from users.
+impl Fixture {
     fn execute(&mut self, id: ExecutionId, limits: ExecutionLimits) {
-        self.ask(Request::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
+        self.request(Request::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
             .expect("there is room in the queue");
     }
 
     fn stop(&mut self) {
-        self.ask(Request::Stop { cause: Cause::StoppedByUser, forced: false })
+        self.request(Request::Stop { cause: Cause::StoppedByUser, forced: false })
             .expect("a stop is legal in every state");
     }
 }
 
 fn one_at_a_time() -> Policy {
-    Policy { side_by_side: 1, ..Policy::default() }
+    Policy { max_concurrent: 1, ..Policy::default() }
 }
 
 fn checks() -> Vec<ReceiptCheck> {
@@ -204,18 +205,18 @@ fn gone() -> StopOutcome {
     }))
 }
 
-fn body(generation: u64, executions: Vec<(ExecutionId, Seen)>) -> BodySeen {
-    BodySeen {
+fn instance(generation: u64, executions: Vec<(ExecutionId, ProcessObservation)>) -> InstanceObservation {
+    InstanceObservation {
         generation: Generation(generation),
         whole: true,
         executions: executions
             .into_iter()
-            .map(|(execution, seen)| ExecutionSeen { execution, seen })
+            .map(|(execution, seen)| ExecutionObservation { execution, process: seen })
             .collect(),
         last_busy_at: None,
     }
 }
 
-fn present(bodies: Vec<BodySeen>) -> Evidence {
-    Evidence::Present(bodies)
+fn present(instances: Vec<InstanceObservation>) -> Evidence {
+    Evidence::Present(instances)
 }

@@ -1,4 +1,4 @@
-//! What this host has left for more bodies. What cannot be measured is not taken for plenty.
+//! How much room this host has for more instances. A figure that cannot be measured is `None`, never "plenty".
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::disk::{memory_left_mb, memory_total_mb};
 use crate::id_ranges::IdRanges;
-use crate::places::Grounds;
+use crate::paths::DataPaths;
 
-pub(crate) fn of(grounds: &Grounds, ids: &IdRanges) -> Capacity {
-    let disk = disk_mb(&grounds.logs);
+pub(crate) fn of(data_paths: &DataPaths, ids: &IdRanges) -> Capacity {
+    let disk = disk_mb(&data_paths.logs);
     let measured = disk.as_ref().ok().copied().flatten();
     let processes = processes();
     Capacity {
@@ -27,17 +27,17 @@ pub(crate) fn of(grounds: &Grounds, ids: &IdRanges) -> Capacity {
     }
 }
 
-/// What is left, and of how much; what is kept back for root is nobody's. None: it cannot be measured. An error is
-/// evidence that nothing can be written there.
+/// Free and total MiB, without the blocks reserved for root. `None`: cannot be measured. An error means that nothing
+/// can be written there.
 fn disk_mb(path: &Path) -> Result<Option<(u64, u64)>, String> {
     match statvfs(path) {
         Ok(found) if found.f_flag.contains(StatVfsMountFlags::RDONLY) => {
-            Err("it is mounted read-only".into())
+            Err("the file system is mounted read-only".into())
         }
         Ok(found) => {
             let mb = |blocks: u64| blocks.saturating_mul(found.f_frsize) >> 20;
-            let kept_back = found.f_bfree.saturating_sub(found.f_bavail);
-            Ok(Some((mb(found.f_bavail), mb(found.f_blocks.saturating_sub(kept_back)))))
+            let reserved = found.f_bfree.saturating_sub(found.f_bavail);
+            Ok(Some((mb(found.f_bavail), mb(found.f_blocks.saturating_sub(reserved)))))
         }
         Err(error @ (Errno::IO | Errno::ROFS | Errno::STALE | Errno::NOTCONN | Errno::SHUTDOWN)) => {
             Err(error.to_string())
@@ -46,11 +46,11 @@ fn disk_mb(path: &Path) -> Result<Option<(u64, u64)>, String> {
     }
 }
 
-/// The same of processes. Every thread takes a number, of which there are only so many.
+/// Free and total process ids. Every thread uses one.
 fn processes() -> Option<(u64, u64)> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
+    let limit = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     let now = load.split_whitespace().nth(3)?.split_once('/')?.1.parse::<u64>().ok()?;
-    Some((most.saturating_sub(now), most))
+    Some((limit.saturating_sub(now), limit))
 }

@@ -1,4 +1,4 @@
-//! What this machine can enforce, by what means, and how to get the rest: in words for its owner.
+//! What this host can enforce, by what means, and how to get the rest: for its operator.
 
 mod kernel;
 mod machine;
@@ -7,54 +7,60 @@ use std::path::Path;
 
 use crate::cgroup::{Ability, Cgroups};
 
-/// One thing that sandboxes rely on.
+/// One feature that sandboxes rely on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     pub ability: &'static str,
-    pub standing: Standing,
-    /// By what it holds, or why it does not.
+    pub enforcement: Enforcement,
+    /// By what means, or why not.
     pub means: String,
-    /// What to do to get it.
+    /// How to get it.
     pub advice: Option<String>,
     /// Without it no sandbox can run.
-    pub is_needed: bool,
+    pub is_required: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It holds whatever code inside does.
+pub enum Enforcement {
+    /// Holds against any code inside.
     Enforced,
-    /// It is noticed and acted on, a moment late.
+    /// Violations are detected and acted on with a delay.
     Watched,
     Missing,
 }
 
 impl Diagnosis {
     fn enforced(ability: &'static str, means: impl Into<String>) -> Self {
-        Self { ability, standing: Standing::Enforced, means: means.into(), advice: None, is_needed: false }
+        Self {
+            ability,
+            enforcement: Enforcement::Enforced,
+            means: means.into(),
+            advice: None,
+            is_required: false,
+        }
     }
 
     fn watched(ability: &'static str, means: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { standing: Standing::Watched, ..Self::missing(ability, means, advice) }
+        Self { enforcement: Enforcement::Watched, ..Self::missing(ability, means, advice) }
     }
 
     fn missing(ability: &'static str, means: impl Into<String>, advice: impl Into<String>) -> Self {
         let (means, advice) = (means.into(), Some(advice.into()));
-        Self { ability, standing: Standing::Missing, means, advice, is_needed: false }
+        Self { ability, enforcement: Enforcement::Missing, means, advice, is_required: false }
     }
 
-    fn needed(self) -> Self {
-        Self { is_needed: true, ..self }
+    fn required(self) -> Self {
+        Self { is_required: true, ..self }
     }
 
-    /// Whether sandboxes can run in spite of it.
+    /// Whether no sandbox can run because of it.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        self.is_needed && self.standing == Standing::Missing
+        self.is_required && self.enforcement == Enforcement::Missing
     }
 }
 
-/// Looks at everything that matters, and changes nothing.
+/// Checks everything that matters. Changes nothing.
 #[must_use]
 pub fn diagnose(data: &Path) -> Vec<Diagnosis> {
     let mut found = kernel::diagnose();
@@ -63,7 +69,7 @@ pub fn diagnose(data: &Path) -> Vec<Diagnosis> {
     found
 }
 
-/// What is enforced by groups, and what remains of it without them.
+/// What cgroups enforce, and what remains without them.
 fn groups() -> Vec<Diagnosis> {
     let abilities = match Cgroups::detect("pinfold.doctor") {
         Ok(cgroups) => cgroups.abilities(),
@@ -75,23 +81,28 @@ fn groups() -> Vec<Diagnosis> {
             )];
         }
     };
-    let rootless = "the keeper ends its process namespace, and everything inside with it";
+    let rootless = "all processes are killed with the keeper, process 1 of their PID namespace";
     let nothing = "nothing";
     [
-        ("end all processes", abilities.kill, Standing::Enforced, rootless),
-        ("freeze", abilities.freeze, Standing::Missing, nothing),
-        ("memory limit", abilities.memory, Standing::Missing, nothing),
-        ("process limit", abilities.pids, Standing::Missing, nothing),
-        ("CPU share", abilities.cpu, Standing::Missing, nothing),
-        ("CPU time", abilities.cpu_time, Standing::Watched, "the keeper counts what its children have used"),
-        ("count of bytes read and written", abilities.io, Standing::Missing, nothing),
+        ("end all processes", abilities.kill, Enforcement::Enforced, rootless),
+        ("freeze", abilities.freeze, Enforcement::Missing, nothing),
+        ("memory limit", abilities.memory, Enforcement::Missing, nothing),
+        ("process limit", abilities.pids, Enforcement::Missing, nothing),
+        ("CPU share", abilities.cpu, Enforcement::Missing, nothing),
+        (
+            "CPU time",
+            abilities.cpu_time,
+            Enforcement::Watched,
+            "the keeper counts what its children have used",
+        ),
+        ("count of bytes read and written", abilities.io, Enforcement::Missing, nothing),
     ]
     .into_iter()
     .map(|(ability, by_groups, without, instead)| match by_groups {
         Ability::Enforced { by } => Diagnosis::enforced(ability, by),
         Ability::Unavailable { why, fix } => {
             let means = format!("{why}; instead: {instead}");
-            Diagnosis { standing: without, ..Diagnosis::missing(ability, means, fix) }
+            Diagnosis { enforcement: without, ..Diagnosis::missing(ability, means, fix) }
         }
     })
     .collect()

@@ -1,5 +1,5 @@
-//! What a command wrote is on the disk before its end is told: whoever has heard of the end can read it again, also after
-//! the power went. Done from outside, since a keeper has others to see to than a slow disk.
+//! Syncs the output of an execution to disk before its end is reported, so that a client that saw the end can read
+//! the output even after a power loss. Done outside the sandbox: a slow disk must not block the keeper.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-/// The kernel writes by itself what is older than half a minute.
-const LONG_AGO: Duration = Duration::from_secs(120);
+/// The kernel writes back dirty pages after 30 seconds, so files older than this are on disk already.
+const WRITEBACK_AGE: Duration = Duration::from_secs(120);
 
-/// Where there is no directory or no file any more, there is nothing to lose.
-pub(crate) fn keep(directory: &Path, execution: &str) -> io::Result<()> {
+/// Syncs all output files of an execution. Missing directories and files are skipped: there is nothing left to lose.
+pub(crate) fn sync_output(directory: &Path, execution: &str) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -25,19 +25,19 @@ pub(crate) fn keep(directory: &Path, execution: &str) -> io::Result<()> {
         if !name.strip_prefix(execution).is_some_and(|rest| rest.starts_with('.')) {
             continue;
         }
-        match keep_one(&path) {
+        match sync_file(&path) {
             Ok(kept) => is_new |= kept,
-            // It made room for others.
+            // Log rotation removed it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    // Their names are new too.
+    // Sync the directory as well, so that the names of new files survive.
     if is_new { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
-/// Says whether that was necessary.
-fn keep_one(path: &Path) -> io::Result<bool> {
+/// Syncs one file. Returns whether it was recent enough to need that.
+fn sync_file(path: &Path) -> io::Result<bool> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let is_new = is_recent(&file.metadata()?);
@@ -47,10 +47,10 @@ fn keep_one(path: &Path) -> io::Result<bool> {
     Ok(is_new)
 }
 
-/// A time that cannot be told, or lies ahead, is one.
+/// An unreadable or future modification time counts as recent.
 fn is_recent(file: &Metadata) -> bool {
     let age = file.modified().ok().and_then(|at| at.elapsed().ok());
-    age.is_none_or(|age| age < LONG_AGO)
+    age.is_none_or(|age| age < WRITEBACK_AGE)
 }
 
 #[cfg(test)]
@@ -64,24 +64,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_lately_is_waited_for() {
+    fn only_recently_written_files_are_synced() {
         let directory = tempfile::tempdir().unwrap();
         let (young, old) = (file(directory.path(), "exe_1.0.log"), file(directory.path(), "exe_1.1.log"));
-        let modified = young.metadata().unwrap().modified().unwrap() - 2 * LONG_AGO;
+        let modified = young.metadata().unwrap().modified().unwrap() - 2 * WRITEBACK_AGE;
         old.set_modified(modified).unwrap();
 
-        let kept = ["exe_1.0.log", "exe_1.1.log"].map(|name| keep_one(&directory.path().join(name)).unwrap());
+        let kept =
+            ["exe_1.0.log", "exe_1.1.log"].map(|name| sync_file(&directory.path().join(name)).unwrap());
 
         assert_eq!(kept, [true, false]);
     }
 
     #[test]
-    fn what_is_gone_already_is_no_failure_and_a_link_is() {
+    fn missing_output_is_no_error_and_a_symlink_is() {
         let directory = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/passwd", directory.path().join("exe_1.0.log")).unwrap();
 
-        assert!(keep(&directory.path().join("nowhere"), "exe_1").is_ok());
-        assert!(keep(directory.path(), "exe_2").is_ok());
-        assert!(keep(directory.path(), "exe_1").is_err());
+        assert!(sync_output(&directory.path().join("nowhere"), "exe_1").is_ok());
+        assert!(sync_output(directory.path(), "exe_2").is_ok());
+        assert!(sync_output(directory.path(), "exe_1").is_err());
     }
 }

@@ -1,11 +1,13 @@
-//! Files inside a body, asked of its keeper.
+//! File operations inside an instance, carried out by its keeper.
 
 mod connection;
 mod translate;
 
 use async_trait::async_trait;
-use pinfold_keeper::files::wire::{FileAnswer, FileRequest, Name};
-use pinfold_provider::{Change, Changes, Content, FileError, Files, InstanceId, Listing, Metadata, Pieces};
+use pinfold_keeper::files::wire::{FileAnswer, FileRequest, PathBytes};
+use pinfold_provider::{
+    ContentStream, FileChange, FileChanges, FileContent, FileError, Files, InstanceId, Listing, Metadata,
+};
 
 use self::connection::Connection;
 use self::translate::{change, entry, metadata};
@@ -13,16 +15,17 @@ use crate::provider::LinuxProvider;
 
 #[async_trait]
 impl Files for LinuxProvider {
-    async fn stat(&self, body: InstanceId, path: &[u8]) -> Result<Metadata, FileError> {
-        let mut connection = self.ask_for_files(body, FileRequest::Stat { path: name(path) }).await?;
+    async fn stat(&self, instance: InstanceId, path: &[u8]) -> Result<Metadata, FileError> {
+        let mut connection = self.open_request(instance, FileRequest::Stat { path: name(path) }).await?;
         match connection.answer().await? {
-            FileAnswer::Metadata(told) => Ok(metadata(told)),
+            FileAnswer::Metadata(found) => Ok(metadata(found)),
             other => Err(unexpected(&other)),
         }
     }
 
-    async fn list(&self, body: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError> {
-        let mut connection = self.ask_for_files(body, FileRequest::List { path: name(path), most }).await?;
+    async fn list(&self, instance: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError> {
+        let mut connection =
+            self.open_request(instance, FileRequest::List { path: name(path), most }).await?;
         let mut listing = Listing { entries: Vec::new(), more: false };
         loop {
             match connection.answer().await? {
@@ -33,30 +36,38 @@ impl Files for LinuxProvider {
         }
     }
 
-    async fn read(&self, body: InstanceId, path: &[u8], from: u64, most: u64) -> Result<Content, FileError> {
+    async fn read(
+        &self,
+        instance: InstanceId,
+        path: &[u8],
+        from: u64,
+        most: u64,
+    ) -> Result<FileContent, FileError> {
         let request = FileRequest::Read { path: name(path), from, most };
-        let mut connection = self.ask_for_files(body, request).await?;
+        let mut connection = self.open_request(instance, request).await?;
         match connection.answer().await? {
-            FileAnswer::Metadata(told) => {
-                Ok(Content { metadata: metadata(told), pieces: Box::new(Arriving(Some(connection))) })
-            }
+            FileAnswer::Metadata(found) => Ok(FileContent {
+                metadata: metadata(found),
+                pieces: Box::new(KeeperContent(Some(connection))),
+            }),
             other => Err(unexpected(&other)),
         }
     }
 
     async fn write(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         path: &[u8],
         mode: Option<u32>,
-        content: &mut dyn Pieces,
+        content: &mut dyn ContentStream,
     ) -> Result<u64, FileError> {
-        let mut connection = self.ask_for_files(body, FileRequest::Write { path: name(path), mode }).await?;
+        let mut connection =
+            self.open_request(instance, FileRequest::Write { path: name(path), mode }).await?;
         match connection.answer().await? {
             FileAnswer::Ready => {}
             other => return Err(unexpected(&other)),
         }
-        // A source that fails closes the connection without an end: the draft is given up inside.
+        // If the source fails, the connection closes without an end marker and the keeper discards the draft.
         while let Some(piece) = content.next().await? {
             connection.send_piece(&piece).await?;
         }
@@ -64,59 +75,82 @@ impl Files for LinuxProvider {
         connection.done().await
     }
 
-    async fn make_directory(&self, body: InstanceId, path: &[u8], parents: bool) -> Result<(), FileError> {
+    async fn make_directory(
+        &self,
+        instance: InstanceId,
+        path: &[u8],
+        parents: bool,
+    ) -> Result<(), FileError> {
         let request = FileRequest::MakeDirectory { path: name(path), parents };
-        self.ask_for_files(body, request).await?.done().await.map(drop)
+        self.open_request(instance, request).await?.done().await.map(drop)
     }
 
-    async fn set_mode(&self, body: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError> {
+    async fn set_mode(&self, instance: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError> {
         let request = FileRequest::SetMode { path: name(path), mode };
-        self.ask_for_files(body, request).await?.done().await.map(drop)
+        self.open_request(instance, request).await?.done().await.map(drop)
     }
 
-    async fn make_link(&self, body: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError> {
+    async fn make_link(&self, instance: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError> {
         let request = FileRequest::MakeLink { path: name(path), target: name(target) };
-        self.ask_for_files(body, request).await?.done().await.map(drop)
+        self.open_request(instance, request).await?.done().await.map(drop)
     }
 
-    async fn rename(&self, body: InstanceId, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError> {
+    async fn rename(
+        &self,
+        instance: InstanceId,
+        from: &[u8],
+        to: &[u8],
+        replace: bool,
+    ) -> Result<(), FileError> {
         let request = FileRequest::Rename { from: name(from), to: name(to), replace };
-        self.ask_for_files(body, request).await?.done().await.map(drop)
+        self.open_request(instance, request).await?.done().await.map(drop)
     }
 
-    async fn remove(&self, body: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError> {
+    async fn remove(&self, instance: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError> {
         let request = FileRequest::Remove { path: name(path), recursive };
-        self.ask_for_files(body, request).await?.done().await
+        self.open_request(instance, request).await?.done().await
     }
 
-    async fn watch(&self, body: InstanceId, path: &[u8]) -> Result<Box<dyn Changes>, FileError> {
-        let mut connection = self.ask_for_files(body, FileRequest::Watch { path: name(path) }).await?;
+    async fn watch(&self, instance: InstanceId, path: &[u8]) -> Result<Box<dyn FileChanges>, FileError> {
+        let mut connection = self.open_request(instance, FileRequest::Watch { path: name(path) }).await?;
         match connection.answer().await? {
-            FileAnswer::Ready => Ok(Box::new(Watching(connection))),
+            FileAnswer::Ready => Ok(Box::new(KeeperChanges(connection))),
             other => Err(unexpected(&other)),
         }
     }
 }
 
 impl LinuxProvider {
-    async fn ask_for_files(&self, body: InstanceId, request: FileRequest) -> Result<Connection, FileError> {
-        Connection::open(&self.grounds.of(body), request).await
+    async fn open_request(
+        &self,
+        instance: InstanceId,
+        request: FileRequest,
+    ) -> Result<Connection, FileError> {
+        Connection::open(&self.data_paths.of(instance), request).await
     }
 }
 
-fn name(path: &[u8]) -> Name {
-    Name(path.to_vec())
+fn name(path: &[u8]) -> PathBytes {
+    PathBytes(path.to_vec())
 }
 
 fn unexpected(answer: &FileAnswer) -> FileError {
-    FileError::NoAnswer { why: format!("it answered something else: {answer:?}") }
+    let kind = match answer {
+        FileAnswer::Metadata(_) => "metadata",
+        FileAnswer::Entries { .. } => "entries",
+        FileAnswer::Ready => "ready",
+        FileAnswer::Changes { .. } => "changes",
+        FileAnswer::Done { .. } => "done",
+        FileAnswer::Refused { .. } => "refused",
+    };
+    FileError::NoAnswer { why: format!("unexpected answer of the keeper: {kind}") }
 }
 
-/// A file's content on its way. None once it has all arrived.
-struct Arriving(Option<Connection>);
+/// The content of a file as it is received. `None` once it is complete.
+struct KeeperContent(Option<Connection>);
 
 #[async_trait]
-impl Pieces for Arriving {
+impl ContentStream for KeeperContent {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError> {
         let Some(mut connection) = self.0.take() else { return Ok(None) };
         match connection.receive_piece().await? {
@@ -124,18 +158,19 @@ impl Pieces for Arriving {
                 self.0 = Some(connection);
                 Ok(Some(piece))
             }
-            // Only now is it known whether that was all.
+            // Only the final answer says whether the content is complete.
             None => connection.done().await.map(|_| None),
         }
     }
 }
 
-struct Watching(Connection);
+/// Changes below a watched directory, as the keeper sends them.
+struct KeeperChanges(Connection);
 
 #[async_trait]
-impl Changes for Watching {
-    async fn next(&mut self) -> Result<Option<Vec<Change>>, FileError> {
-        match self.0.answer_some_time().await? {
+impl FileChanges for KeeperChanges {
+    async fn next(&mut self) -> Result<Option<Vec<FileChange>>, FileError> {
+        match self.0.answer_without_timeout().await? {
             FileAnswer::Changes { changes } => Ok(Some(changes.into_iter().map(change).collect())),
             FileAnswer::Done { .. } => Ok(None),
             other => Err(unexpected(&other)),

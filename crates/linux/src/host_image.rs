@@ -1,5 +1,5 @@
-//! The image `host`: this host's own programs read-only, with a small `/etc` of its own and nothing secret.
-//! The little that is not shared with the host is one layer, made once and again when the host has changed.
+//! The image `host`: the programs of this host read-only, with a small `/etc` of its own and nothing secret. Files
+//! that are not shared with the host form one layer, rebuilt when the host has changed.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,13 +8,13 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use pinfold_keeper::world::Layer;
+use pinfold_keeper::sandbox_setup::RootLayer;
 use rustix::process::geteuid;
 
 use crate::disk::remove_tree;
-use crate::places::make;
+use crate::paths::make_directory;
 
-/// What every root has, besides what is mounted into it.
+/// Directories of every root file system, besides its mounts.
 const DIRECTORIES: [(&str, u32); 14] = [
     ("dev", 0o755),
     ("etc", 0o755),
@@ -31,7 +31,7 @@ const DIRECTORIES: [(&str, u32); 14] = [
     ("var/tmp", 0o1777),
     ("workspace", 0o755),
 ];
-/// Where programs look for each other; on merged systems they are links into `/usr`.
+/// Program and library directories; on merged-usr systems they are symlinks into `/usr`.
 const PROGRAMS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 const FILES: [(&str, &str); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
@@ -41,48 +41,48 @@ const FILES: [(&str, &str); 6] = [
     ("etc/resolv.conf", ""),
     ("etc/profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"),
 ];
-/// Of the host's `/etc`, what programs cannot do without and nobody minds.
+/// Files of the host's `/etc` that programs need and that are not secret.
 const COPIED: [&str; 3] = ["etc/ld.so.cache", "etc/ld.so.conf", "etc/localtime"];
 const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
 
-/// The name that stands for this host itself.
+/// Name of the image that is this host itself.
 pub const HOST_IMAGE: &str = "host";
 
-/// What is under a body's own storage.
+/// The read-only layers below the storage of an instance.
 #[derive(Debug, Clone)]
 pub(crate) struct Image {
-    pub(crate) layers: Vec<Layer>,
-    /// Directories of the host that are seen inside, read-only.
+    pub(crate) layers: Vec<RootLayer>,
+    /// Host directories bind-mounted read-only.
     pub(crate) shared: Vec<PathBuf>,
 }
 
 impl Image {
-    /// What this host has to share, and the layer for the rest below `layers`.
+    /// Builds the host image, with its own layer below `layers`.
     pub(crate) fn of_host(layers: &Path) -> io::Result<Self> {
         let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
         let own = programs.filter(|path| path.is_dir() && !path.is_symlink());
         let shared = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).chain(own);
         let shared: Vec<_> = shared.collect();
-        let path = layers.join(format!("host-{:016x}", state_of_host(&shared)));
+        let path = layers.join(format!("host-{:016x}", host_fingerprint(&shared)));
         if !path.exists() {
-            settle(&path, layers, &shared)?;
+            build_layer(&path, layers, &shared)?;
         }
-        // As root inside is root's on disk: there is no program in it that could give rights to anybody.
-        let layer = Layer { path, first_id: geteuid().is_root().then_some(0) };
+        // Root inside owns these files on disk: the layer holds no program that could grant privileges.
+        let layer = RootLayer { path, first_id: geteuid().is_root().then_some(0) };
         Ok(Self { layers: vec![layer], shared })
     }
 
-    /// An image of its own, with nothing of the host. An overlay takes no layer twice; the upper one of two that are
-    /// equal shows and hides by itself all that both do.
-    pub(crate) fn of_layers(mut layers: Vec<Layer>) -> Self {
+    /// An image without anything of the host. Overlayfs accepts no layer twice; of two equal layers the upper one
+    /// already shows and hides everything.
+    pub(crate) fn of_layers(mut layers: Vec<RootLayer>) -> Self {
         let mut seen = HashSet::new();
         layers.retain(|layer| seen.insert(layer.path.clone()));
         Self { layers, shared: Vec::new() }
     }
 }
 
-/// Changes when anything does that the layer is made from.
-fn state_of_host(shared: &[PathBuf]) -> u64 {
+/// Hash of everything the layer is built from.
+fn host_fingerprint(shared: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (DIRECTORIES, FILES, shared).hash(&mut hasher);
     for name in COPIED {
@@ -96,25 +96,25 @@ fn state_of_host(shared: &[PathBuf]) -> u64 {
     hasher.finish()
 }
 
-/// Under a name of its own until it is whole: others may make the same one at the same time.
-fn settle(path: &Path, layers: &Path, shared: &[PathBuf]) -> io::Result<()> {
+/// Built under a temporary name and renamed when complete: another process may build the same layer at the same time.
+fn build_layer(path: &Path, layers: &Path, shared: &[PathBuf]) -> io::Result<()> {
     let unfinished = layers.join(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
     remove_tree(&unfinished)?;
-    make(&unfinished, 0o755)?;
-    furnish(&unfinished, shared)?;
+    make_directory(&unfinished, 0o755)?;
+    populate(&unfinished, shared)?;
     match fs::rename(&unfinished, path) {
         Ok(()) => Ok(()),
-        // The other one is as good.
+        // Another process was faster, with the same content.
         Err(_) if path.exists() => remove_tree(&unfinished).map(|_| ()),
         Err(error) => Err(error),
     }
 }
 
-fn furnish(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
+fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
     for (directory, mode) in DIRECTORIES {
-        make(&root.join(directory), mode)?;
+        make_directory(&root.join(directory), mode)?;
     }
-    // Where the host's own are put: in the layer, so that no body has to make them.
+    // Mount points are part of the layer, so that no instance has to create them.
     for directory in shared {
         fs::create_dir_all(root.join(directory.strip_prefix("/").unwrap_or(directory)))?;
     }

@@ -1,11 +1,12 @@
-//! `/proc/self/mountinfo`: what is mounted where, in the kernel's own way of writing paths.
+//! Reads `/proc/self/mountinfo`, which escapes special characters in paths.
 
 use std::path::Path;
 
-/// Whether anything is mounted at this path or below it, or comes from there. Compared name by name: one path may
-/// begin with all letters of another and have nothing to do with it.
+/// Whether any mount has this path, or one below it, as mount point or source. Compared by path component: `/a/b1` is
+/// not below `/a/b`.
 pub(crate) fn mentions(mountinfo: &str, path: &Path) -> bool {
-    // Where not even its last name occurs, no path of it does. Names that the kernel would write otherwise are read.
+    // Fast path: if the last component does not occur in the text, the path does not either. Names that the kernel
+    // would escape take the slow path.
     let is_plain = |name: &&str| !name.contains([' ', '\t', '\n', '\\']);
     if path
         .file_name()
@@ -46,17 +47,17 @@ fn octal(rest: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r"36 35 98:0 /a\040b/body.10/root /mnt/body.10 rw - ext4 /dev/vda rw";
+    const LINE: &str = r"36 35 98:0 /a\040b/instance.10/root /mnt/instance.10 rw - ext4 /dev/vda rw";
 
     #[test]
-    fn a_mount_below_a_path_is_found_and_one_that_only_begins_alike_is_not() {
-        assert!(mentions(LINE, Path::new("/mnt/body.10")));
-        assert!(!mentions(LINE, Path::new("/mnt/body.1")));
+    fn a_mount_at_the_path_is_found_and_one_with_a_longer_name_is_not() {
+        assert!(mentions(LINE, Path::new("/mnt/instance.10")));
+        assert!(!mentions(LINE, Path::new("/mnt/instance.1")));
     }
 
     #[test]
     fn a_path_with_a_space_is_found() {
-        assert!(mentions(LINE, Path::new("/a b/body.10")));
+        assert!(mentions(LINE, Path::new("/a b/instance.10")));
         assert!(mentions(LINE, Path::new("/a b")));
     }
 }

@@ -1,4 +1,4 @@
-//! The Linux side of the provider contract.
+//! [`LinuxProvider`]: the provider contract implemented with Linux namespaces, cgroups and keepers.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,76 +6,77 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_keeper::log::{Onset, Reader};
-use pinfold_keeper::wire::{self, Console, Reason, Request, Response};
-use pinfold_keeper::world::Layer;
+use pinfold_keeper::log::{LogPosition, LogReader};
+use pinfold_keeper::sandbox_setup::RootLayer;
+use pinfold_keeper::wire::{self, Console, RefusalReason, Request, Response};
 use pinfold_lifecycle::{
-    Cause, Command, Evidence, ExecutionId, Generation, Outcome, Probed, SandboxId, StopOutcome, Timestamp,
+    Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeResult, SandboxId, StopOutcome,
+    Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
-    InstanceId, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
-    WaitError,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Found, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 use crate::capacity;
 use crate::cgroup::{Ability, Cgroups};
-use crate::control::{ControlError, ask, ask_patiently};
-use crate::disk::{DiskChoice, StorageKind};
+use crate::control::{ControlError, query, query_without_timeout, unexpected};
+use crate::disk::{StorageKind, StorageOptions};
 use crate::durable;
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
-use crate::inside::any_runs;
-use crate::look::outcome;
-use crate::nursery::{Nurseries, NurseryProgram};
-use crate::places::Grounds;
-use crate::rush::Rush;
-use crate::shared_look::SharedLook;
-use crate::under_way::UnderWay;
-use crate::used::{AT_ONCE, best_of, told_by_keeper};
+use crate::kill_batching::KillBatcher;
+use crate::launches_in_flight::LaunchesInFlight;
+use crate::observe::outcome;
+use crate::paths::DataPaths;
+use crate::processes::any_running;
+use crate::single_flight::SingleFlight;
+use crate::spawner::{SpawnerPool, SpawnerProgram};
+use crate::usage::{USAGE_TIMEOUT, keeper_usage, merge};
 
-/// Where bodies live on this host, and how keepers are born.
+/// Configuration of [`LinuxProvider`].
 #[derive(Clone)]
 pub struct LinuxConfig {
     pub data: PathBuf,
-    /// The id of the store whose bodies these are.
-    pub instance: u128,
-    pub nursery: NurseryProgram,
+    /// Id of the store that owns the instances. Part of the name of the cgroup base.
+    pub store_id: u128,
+    pub spawner: SpawnerProgram,
     /// The engine's clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 pub struct LinuxProvider {
-    pub(crate) grounds: Grounds,
+    pub(crate) data_paths: DataPaths,
     pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
     pub(crate) host: Image,
     pub(crate) find_layers: Arc<FindLayers>,
-    pub(crate) nurseries: Arc<Nurseries>,
-    pub(crate) disk: DiskChoice,
-    /// The names of bodies' directories.
-    pub(crate) directories: SharedLook<Vec<OsString>>,
-    pub(crate) rush: Rush,
-    pub(crate) under_way: UnderWay,
+    pub(crate) spawners: Arc<SpawnerPool>,
+    pub(crate) disk: StorageOptions,
+    /// Directory names, read once for concurrent observations.
+    pub(crate) directories: SingleFlight<Vec<OsString>>,
+    pub(crate) kill_batcher: KillBatcher,
+    pub(crate) launches_in_flight: LaunchesInFlight,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Guards that bodies do without.
+    /// Security guards that are switched off for the attack suite.
     #[cfg(feature = "weakened")]
-    pub(crate) weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
+    pub(crate) disabled_guards: Vec<pinfold_keeper::disabled_guards::DisabledGuard>,
 }
 
-/// A store's own base in the groups stays as long as anybody may use it again.
+/// The cgroup base of the store is removed when it is empty.
 impl Drop for LinuxProvider {
     fn drop(&mut self) {
-        // What is left is taken away when somebody looks for bodies and finds none.
-        let _ = self.cgroups.remove_home_bases();
+        // A base that is still in use is removed by the next discovery that finds no instance.
+        let _ = self.cgroups.remove_own_bases();
     }
 }
 
-/// The layers of an image by its name, the uppermost first.
-pub type FindLayers = dyn Fn(&str) -> io::Result<Vec<Layer>> + Send + Sync;
+/// Finds the layers of an image by name, uppermost first.
+pub type FindLayers = dyn Fn(&str) -> io::Result<Vec<RootLayer>> + Send + Sync;
 
-fn no_other_image(name: &str) -> io::Result<Vec<Layer>> {
+fn no_other_image(name: &str) -> io::Result<Vec<RootLayer>> {
     Err(io::Error::new(io::ErrorKind::NotFound, format!("image `{name}` is not on this host")))
 }
 
@@ -90,94 +91,101 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 impl LinuxProvider {
     pub fn open(config: LinuxConfig) -> Result<Self, OpenError> {
-        let LinuxConfig { data, instance, nursery, clock } = config;
+        let LinuxConfig { data, store_id, spawner, clock } = config;
         let failed = |source| OpenError { path: data.clone(), source };
-        let cgroups = Cgroups::detect(&format!("pinfold.{instance:032x}"));
-        let grounds = Grounds::prepare(&data).map_err(failed)?;
+        let cgroups = Cgroups::detect(&format!("pinfold.{store_id:032x}"));
+        let data_paths = DataPaths::prepare(&data).map_err(failed)?;
         Ok(Self {
-            ids: IdRanges::new(grounds.ids.clone()),
+            ids: IdRanges::new(data_paths.ids.clone()),
             cgroups: cgroups.map_err(io::Error::other).map_err(failed)?,
-            host: Image::of_host(&grounds.layers).map_err(failed)?,
+            host: Image::of_host(&data_paths.layers).map_err(failed)?,
             find_layers: Arc::new(no_other_image),
-            nurseries: Arc::new(Nurseries::new(nursery)),
-            disk: DiskChoice::find(),
-            directories: SharedLook::default(),
-            rush: Rush::on_this_host(),
-            under_way: UnderWay::default(),
+            spawners: Arc::new(SpawnerPool::new(spawner)),
+            disk: StorageOptions::detect(),
+            directories: SingleFlight::default(),
+            kill_batcher: KillBatcher::on_this_host(),
+            launches_in_flight: LaunchesInFlight::default(),
             #[cfg(feature = "weakened")]
-            weaknesses: Vec::new(),
-            grounds,
+            disabled_guards: Vec::new(),
+            data_paths,
             clock,
         })
     }
 
-    /// Bodies that are started from now on do without these guards.
+    /// Switches off these guards for instances started from now on.
     #[cfg(feature = "weakened")]
     #[must_use]
-    pub fn weakened_by(mut self, weaknesses: &[pinfold_keeper::weakness::Weakness]) -> Self {
-        self.weaknesses = weaknesses.to_vec();
+    pub fn with_disabled_guards(
+        mut self,
+        disabled_guards: &[pinfold_keeper::disabled_guards::DisabledGuard],
+    ) -> Self {
+        self.disabled_guards = disabled_guards.to_vec();
         self
     }
 
     #[cfg(feature = "weakened")]
     fn leaked_variable(&self) -> Option<(String, String)> {
-        self.weaknesses.iter().find_map(|weakness| match weakness {
-            pinfold_keeper::weakness::Weakness::LeakedVariable(value) => {
+        self.disabled_guards.iter().find_map(|guard| match guard {
+            pinfold_keeper::disabled_guards::DisabledGuard::LeakedVariable(value) => {
                 Some(("LEAKED".to_owned(), value.clone()))
             }
             _ => None,
         })
     }
 
-    /// Where images other than the host itself are looked up.
+    /// Sets the lookup of images other than the host image.
     #[must_use]
     pub fn with_images(mut self, find_layers: Arc<FindLayers>) -> Self {
         self.find_layers = find_layers;
         self
     }
 
-    /// All bodies live in this kind of storage, whatever their limits are.
+    /// Uses this kind of storage for all instances, whatever their limits are.
     #[must_use]
     pub fn with_storage(mut self, kind: StorageKind) -> Self {
         self.disk.forced = Some(kind);
         self
     }
 
-    /// How what bodies write is limited on this host.
+    /// How this host limits what instances write.
     #[must_use]
     pub fn disk_ability(&self) -> Ability {
         self.disk.ability()
     }
 
-    /// Where what executions write is kept: a directory for each sandbox.
+    /// Directory of execution output, with one directory per sandbox.
     #[must_use]
     pub fn outputs(&self) -> &Path {
-        &self.grounds.logs
+        &self.data_paths.logs
     }
 
-    /// What an execution wrote, from the oldest that is kept. It outlives the body.
+    /// Reader over the kept output of an execution. Output outlives the instance.
     #[must_use]
-    pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Reader {
-        Reader::new(self.grounds.logs.join(sandbox.to_string()), &execution.to_string())
+    pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> LogReader {
+        LogReader::new(self.data_paths.logs.join(sandbox.to_string()), &execution.to_string())
     }
 
-    /// On the disk, for whoever is told of its end.
-    pub(crate) async fn keep_output(&self, sandbox: SandboxId, execution: ExecutionId) -> io::Result<()> {
-        let directory = self.grounds.logs.join(sandbox.to_string());
-        aside(move || durable::keep(&directory, &execution.to_string())).await
+    /// Syncs the output of an execution to disk, before its end is reported.
+    pub(crate) async fn sync_output(&self, sandbox: SandboxId, execution: ExecutionId) -> io::Result<()> {
+        let directory = self.data_paths.logs.join(sandbox.to_string());
+        run_blocking(move || durable::sync_output(&directory, &execution.to_string())).await
     }
 
-    /// After what bodies before this one have kept of the execution's output. They are gone, and write no more.
-    async fn onset_of_output(&self, body: InstanceId, execution: ExecutionId) -> Result<Onset, ExecError> {
-        if body.generation <= Generation(1) {
-            return Ok(Onset::default());
+    /// Position after the output that earlier generations kept. Those are gone and write no more.
+    async fn output_position(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+    ) -> Result<LogPosition, ExecError> {
+        if instance.generation <= Generation(1) {
+            return Ok(LogPosition::default());
         }
-        let earlier = self.output_of(body.sandbox, execution);
-        let read = tokio::task::spawn_blocking(move || earlier.onset_of_the_next()).await;
+        let earlier = self.output_of(instance.sandbox, execution);
+        let read = tokio::task::spawn_blocking(move || earlier.next_writer_position()).await;
         let found = read.map_err(io::Error::other).and_then(|found| found);
         found.map_err(|error| ExecError::Refused {
             cause: Cause::ProviderError,
-            why: format!("what earlier tries wrote cannot be read: {error}"),
+            why: format!("could not read the output of earlier generations: {error}"),
         })
     }
 }
@@ -189,37 +197,39 @@ impl Provider for LinuxProvider {
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
-        let failed =
-            |error: io::Error| DiscoverError::LookFailed { what: "bodies".into(), why: error.to_string() };
-        let (bodies, unreadable) = self.marks().map_err(failed)?;
-        if bodies.is_empty() {
-            // What a crash has left between the last body and its base.
+        let failed = |error: io::Error| DiscoverError::ObserveFailed {
+            what: "instances".into(),
+            why: error.to_string(),
+        };
+        let (instances, unreadable) = self.discover_instances().map_err(failed)?;
+        if instances.is_empty() {
+            // Remove bases that a crash left without instances.
             self.cgroups.remove_empty_bases().map_err(io::Error::other).map_err(failed)?;
         }
         let mut found = Vec::new();
-        for body in bodies {
-            found.push(Found { body, whole: self.is_whole(&self.grounds.of(body)).await });
+        for instance in instances {
+            found.push(Found { instance, whole: self.keeper_answers(&self.data_paths.of(instance)).await });
         }
         Ok(Discovered { found, unreadable })
     }
 
-    async fn start(&self, start: Start<'_>) -> Result<(), StartError> {
-        self.start_body(start).await
+    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
+        self.start_instance(start).await
     }
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        self.look_at(sandbox).await
+        self.observe_sandbox(sandbox).await
     }
 
-    async fn probe(&self, body: InstanceId) -> Probed {
-        self.probe_body(&self.grounds.of(body)).await
+    async fn probe(&self, instance: InstanceId) -> ProbeResult {
+        self.probe_instance(&self.data_paths.of(instance)).await
     }
 
-    async fn ping(&self, body: InstanceId) -> Probed {
-        self.ping_body(&self.grounds.of(body)).await
+    async fn ping(&self, instance: InstanceId) -> ProbeResult {
+        self.ping_instance(&self.data_paths.of(instance)).await
     }
 
-    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
         let mut env = exec.command.env.clone();
         env.entry("PATH".into()).or_insert_with(|| PATH.into());
         env.entry("HOME".into()).or_insert_with(|| "/root".into());
@@ -233,124 +243,134 @@ impl Provider for LinuxProvider {
             timeout_ms: exec.limits.timeout_ms,
             inactivity_ms: exec.limits.inactivity_ms,
             console: console(exec.command),
-            output: self.onset_of_output(body, exec.execution).await?,
+            output: self.output_position(instance, exec.execution).await?,
         };
-        match ask(&self.grounds.of(body), &Request::Exec(Box::new(request))).await {
+        match query(&self.data_paths.of(instance), &Request::Exec(Box::new(request))).await {
             Ok(Response::Done) => Ok(()),
-            Ok(Response::Refused { reason: Reason::WasKilled, why }) => {
+            Ok(Response::Refused { reason: RefusalReason::WasKilled, why }) => {
                 Err(ExecError::Refused { cause: Cause::Cancelled, why })
             }
             Ok(Response::Refused { why, .. }) => Err(ExecError::Refused { cause: Cause::StartFailed, why }),
-            Ok(other) => Err(ExecError::Unclear { why: format!("{other:?}") }),
-            Err(ControlError::NobodyThere(error)) => Err(ExecError::Refused {
+            Ok(other) => Err(ExecError::Unclear { why: unexpected(&other) }),
+            Err(ControlError::NotListening(error)) => Err(ExecError::Refused {
                 cause: Cause::StartFailed,
-                why: format!("there is no such body: {error}"),
+                why: format!("there is no such instance: {error}"),
             }),
             Err(error @ ControlError::NoAnswer(_)) => Err(ExecError::Unclear { why: error.to_string() }),
         }
     }
 
-    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let request = Request::Wait { execution: execution.to_string() };
-        match ask_patiently(&self.grounds.of(body), &request).await {
+        match query_without_timeout(&self.data_paths.of(instance), &request).await {
             Ok(Response::Ended(ended)) => {
-                let kept = self.keep_output(body.sandbox, execution).await;
+                let kept = self.sync_output(instance.sandbox, execution).await;
                 kept.map_err(|error| WaitError::Unreachable { why: error.to_string() })?;
                 Ok(outcome(&ended))
             }
             Ok(Response::Refused { .. }) => Err(WaitError::NoSuchExecution),
-            Ok(other) => Err(WaitError::Unreachable { why: format!("{other:?}") }),
+            Ok(other) => Err(WaitError::Unreachable { why: unexpected(&other) }),
             Err(error) => Err(WaitError::Unreachable { why: error.to_string() }),
         }
     }
 
-    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
-        let places = self.grounds.of(body);
+    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
+        let paths = self.data_paths.of(instance);
         let execution = execution.to_string();
-        match ask(&places, &Request::Kill { execution: execution.clone() }).await {
+        match query(&paths, &Request::Kill { execution: execution.clone() }).await {
             Ok(_) => {}
-            Err(error) => return Killed::Unknown { why: error.to_string() },
+            Err(error) => return KillOutcome::Unknown { why: error.to_string() },
         }
-        match ask(&places, &Request::Wait { execution }).await {
-            Ok(Response::Ended(_) | Response::Refused { reason: Reason::NoSuchExecution, .. }) => {
-                Killed::Gone
+        match query(&paths, &Request::Wait { execution }).await {
+            Ok(Response::Ended(_) | Response::Refused { reason: RefusalReason::NoSuchExecution, .. }) => {
+                KillOutcome::Gone
             }
-            Ok(other) => Killed::Unknown { why: format!("{other:?}") },
-            Err(error) => Killed::Unknown { why: error.to_string() },
+            Ok(other) => KillOutcome::Unknown { why: unexpected(&other) },
+            Err(error) => KillOutcome::Unknown { why: error.to_string() },
         }
     }
 
-    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
-        self.signal_execution(body, execution, signal).await
+    async fn signal(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        signal: i32,
+    ) -> Result<(), SignalError> {
+        self.signal_execution(instance, execution, signal).await
     }
 
-    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
-        self.feed_execution(body, execution, feed).await
+    async fn write_stdin(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        write: StdinWrite<'_>,
+    ) -> Result<WriteResult, StdinError> {
+        self.write_execution_stdin(instance, execution, write).await
     }
 
     async fn resize(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
-        self.resize_execution(body, execution, size).await
+        self.resize_execution(instance, execution, size).await
     }
 
-    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
-        self.stop_bodies(body, grace_ms).await
+    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
+        self.stop_instances(instance, grace_ms).await
     }
 
-    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
-        let places = self.grounds.of(body);
-        if !self.is_whole(&places).await {
-            return Err(AskBodyError::NoSuchBody);
+    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
+        let paths = self.data_paths.of(instance);
+        if !self.keeper_answers(&paths).await {
+            return Err(InstanceError::NoSuchInstance);
         }
         let unreachable =
-            |error: &dyn std::fmt::Display| AskBodyError::Unreachable { why: error.to_string() };
-        let activity = self.activity(&places).await.map_err(|error| unreachable(&error))?;
-        let groups = self.groups_of(&places).map_err(|error| unreachable(&error))?;
-        let runs = any_runs(&places, &groups);
+            |error: &dyn std::fmt::Display| InstanceError::Unreachable { why: error.to_string() };
+        let activity = self.activity(&paths).await.map_err(|error| unreachable(&error))?;
+        let groups = self.cgroups_of(&paths).map_err(|error| unreachable(&error))?;
+        let runs = any_running(&paths, &groups);
         let groups = groups.usage();
-        let told = told_by_keeper(&places, AT_ONCE).await;
-        let used = best_of(&groups, &told);
+        let reported = keeper_usage(&paths, USAGE_TIMEOUT).await;
+        let used = merge(&groups, &reported);
         Ok(Usage {
             cpu_ms: used.cpu_ms,
             runs,
-            memory_bytes: groups.memory_bytes.or(told.counted.map(|it| it.memory_bytes)),
+            memory_bytes: groups.memory_bytes.or(reported.counted.map(|it| it.memory_bytes)),
             memory_peak_bytes: used.memory_peak_bytes,
-            processes: groups.processes.or(told.counted.map(|it| it.processes)),
+            processes: groups.processes.or(reported.counted.map(|it| it.processes)),
             io_read_bytes: used.io_read_bytes,
             io_written_bytes: used.io_written_bytes,
             operations: activity.operations,
-            disk_bytes: told.disk_bytes,
+            disk_bytes: reported.disk_bytes,
         })
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(capacity::of(&self.grounds, &self.ids))
+        Ok(capacity::of(&self.data_paths, &self.ids))
     }
 
-    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
+    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
         let left_ms = ends_at.ms_since(self.now());
-        match ask(&self.grounds.of(body), &Request::KeepAlive { left_ms }).await {
+        match query(&self.data_paths.of(instance), &Request::KeepAlive { left_ms }).await {
             Ok(Response::Done) => Ok(()),
-            Ok(other) => Err(AskBodyError::Unreachable { why: format!("{other:?}") }),
-            Err(ControlError::NobodyThere(_)) => Err(AskBodyError::NoSuchBody),
-            Err(error) => Err(AskBodyError::Unreachable { why: error.to_string() }),
+            Ok(other) => Err(InstanceError::Unreachable { why: unexpected(&other) }),
+            Err(ControlError::NotListening(_)) => Err(InstanceError::NoSuchInstance),
+            Err(error) => Err(InstanceError::Unreachable { why: error.to_string() }),
         }
     }
 }
 
-/// What every terminal once had, until somebody says otherwise.
-const USUAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 24 };
+/// Terminal size if the request names none.
+const DEFAULT_TERMINAL_SIZE: wire::TerminalSize = wire::TerminalSize { columns: 80, rows: 24 };
 
 fn console(command: &Command) -> Console {
     match command {
         Command { tty: true, tty_size, .. } => Console::Terminal(
-            tty_size.map_or(USUAL_SIZE, |(columns, rows)| wire::TerminalSize { columns, rows }),
+            tty_size.map_or(DEFAULT_TERMINAL_SIZE, |(columns, rows)| wire::TerminalSize { columns, rows }),
         ),
         Command { stdin: true, .. } => Console::Piped,
-        Command { tty: false, stdin: false, .. } => Console::Quiet,
+        Command { tty: false, stdin: false, .. } => Console::NoInput,
     }
 }

@@ -1,4 +1,4 @@
-//! How a body comes into being: its mark, a keeper that waits, the permit, and only then the word to go.
+//! Starts an instance: control directory, a keeper that waits, the permit, and only then the `Confirm` request.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,99 +8,110 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use pinfold_keeper::wire::{Birth, BodyLimits, IdMap, Request, Response, WorkGroup};
-use pinfold_keeper::world::{Root, Storage, World};
+use pinfold_keeper::sandbox_setup::{RootFilesystem, SandboxSetup, Storage};
+use pinfold_keeper::wire::{IdMap, InstanceLimits, Request, Response, SpawnRequest, WorkloadCgroup};
 use pinfold_lifecycle::{Spec, Timestamp};
-use pinfold_provider::{Start, StartError};
+use pinfold_provider::{StartError, StartRequest};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::aside::aside;
-use crate::cgroup::{BodyCgroup, CgroupLimits, Cgroups, JoinError};
-use crate::control::ask;
+use crate::blocking::run_blocking;
+use crate::cgroup::{CgroupLimits, Cgroups, InstanceCgroup, JoinError};
+use crate::cgroup_record;
+use crate::control::{query, unexpected};
 use crate::disk::DiskPlan;
-use crate::group_note;
-use crate::hold::{self, Launching, claim};
 use crate::host_image::{HOST_IMAGE, Image};
 use crate::id_ranges::IdRanges;
-use crate::nursery::Nurseries;
-use crate::places::{Grounds, Places, make};
+use crate::paths::{DataPaths, InstancePaths, make_directory};
+use crate::pid_lock::{self, LaunchLock, lock_for_keeper};
 use crate::provider::LinuxProvider;
+use crate::spawner::SpawnerPool;
 
-/// A keeper that was born and not told to go. Dropping it ends it.
-struct Newborn {
+/// A spawned keeper that has not been confirmed. Dropping it kills it.
+struct SpawnedKeeper {
     pidfd: OwnedFd,
-    wanted: bool,
+    is_confirmed: bool,
 }
 
-impl Drop for Newborn {
+impl Drop for SpawnedKeeper {
     fn drop(&mut self) {
-        if !self.wanted {
+        if !self.is_confirmed {
             let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         }
     }
 }
 
 impl LinuxProvider {
-    pub(crate) async fn start_body(&self, start: Start<'_>) -> Result<(), StartError> {
-        let places = self.grounds.of(start.body);
-        let under_way = self.under_way.begin(start.body.sandbox);
-        if self.is_whole(&places).await {
+    pub(crate) async fn start_instance(&self, start: StartRequest<'_>) -> Result<(), StartError> {
+        let paths = self.data_paths.of(start.instance);
+        let in_flight = self.launches_in_flight.begin(start.instance.sandbox);
+        if self.keeper_answers(&paths).await {
             return Ok(());
         }
         let failed =
             |doing: &str, why: &dyn std::fmt::Display| StartError::Failed { why: format!("{doing}: {why}") };
         let left_ms = start.ends_at.ms_since(self.now());
-        let is_new = make(&places.control, 0o700).map_err(|error| failed("mark", &error))?;
-        let _launching = Launching::begin(&places).await.map_err(|error| failed("mark", &error))?;
-        if self.is_whole(&places).await {
+        let is_new = make_directory(&paths.control, 0o700)
+            .map_err(|error| failed("could not create the control directory", &error))?;
+        let _launch_lock = LaunchLock::acquire(&paths)
+            .await
+            .map_err(|error| failed("could not take the launch lock", &error))?;
+        if self.keeper_answers(&paths).await {
             return Ok(());
         }
-        if hold::keeper(&places).map_err(|error| failed("look", &error))? != hold::Keeper::Nobody {
-            // What a launch has left that died: nobody will ever tell it to go.
-            let earlier = self.ending(places.clone());
-            let ended = aside(move || earlier.make_room()).await;
-            ended.map_err(|error| failed("an earlier keeper", &error))?;
+        if pid_lock::keeper_status(&paths).map_err(|error| failed("could not read the pid file", &error))?
+            != pid_lock::KeeperStatus::Absent
+        {
+            // Left by a launch that died: that keeper will never be confirmed.
+            let failed_launch = self.teardown(paths.clone());
+            let cleared = run_blocking(move || failed_launch.clear_failed_launch()).await;
+            cleared.map_err(|error| failed("could not remove the failed launch", &error))?;
         }
-        let launch = self.launch(&places, &start, left_ms, is_new);
-        let launch = launch.map_err(|error| failed("the image", &error))?;
-        // A birth goes on also where nobody waits for it any more.
-        let still_under_way = under_way.clone();
-        let born = aside(move || (launch.give_birth(), still_under_way).0).await;
-        let mut newborn = born.map_err(|error| failed("birth", &error))?;
+        let launch = self.launch(&paths, &start, left_ms, is_new);
+        let launch = launch.map_err(|error| failed("could not open the image", &error))?;
+        // The spawn continues even if the caller has given up, so the launch stays in flight until it ends.
+        let still_in_flight = in_flight.clone();
+        let spawned = run_blocking(move || (launch.spawn(), still_in_flight).0).await;
+        let mut keeper = spawned.map_err(|error| failed("could not spawn the keeper", &error))?;
         if !start.permit.still_wanted().await {
-            drop(newborn);
-            // What cannot be cleared away now is found by its mark later.
-            let ending = self.ending(places);
-            let _ = aside(move || (ending.end(), under_way).0).await;
+            drop(keeper);
+            // What cannot be removed now is found later by its control directory.
+            let teardown = self.teardown(paths);
+            let _ = run_blocking(move || (teardown.end(), in_flight).0).await;
             return Err(StartError::NoLongerWanted);
         }
-        match ask(&places, &Request::Go).await {
+        match query(&paths, &Request::Confirm).await {
             Ok(Response::Done) => {}
-            Ok(Response::Refused { why, .. }) => return Err(failed("the world inside", &why)),
-            Ok(other) => return Err(failed("go", &format!("{other:?}"))),
-            // Somebody has taken the mark away: a stop was quicker.
-            Err(error) => return Err(failed("go", &error)),
+            Ok(Response::Refused { why, .. }) => return Err(failed("could not set up the sandbox", &why)),
+            Ok(other) => return Err(failed("could not confirm the launch", &unexpected(&other))),
+            // A concurrent stop has removed the control directory.
+            Err(error) => return Err(failed("could not confirm the launch", &error)),
         }
-        newborn.wanted = true;
+        keeper.is_confirmed = true;
         Ok(())
     }
 
-    /// All that a birth needs, so that its work on files and groups keeps no other task waiting.
-    fn launch(&self, places: &Places, start: &Start<'_>, left_ms: u64, is_new: bool) -> io::Result<Launch> {
+    /// Collects everything the blocking part of a launch needs, so that it runs off the async runtime.
+    fn launch(
+        &self,
+        paths: &InstancePaths,
+        start: &StartRequest<'_>,
+        left_ms: u64,
+        is_new: bool,
+    ) -> io::Result<Launch> {
         Ok(Launch {
-            places: places.clone(),
-            grounds: self.grounds.clone(),
+            paths: paths.clone(),
+            data_paths: self.data_paths.clone(),
             ids: self.ids.clone(),
             cgroups: self.cgroups.clone(),
             image: self.image(start.spec.image.as_deref())?,
             disk: self.disk.plan(&start.spec.limits),
-            nurseries: Arc::clone(&self.nurseries),
+            spawners: Arc::clone(&self.spawners),
             spec: start.spec.clone(),
             left_ms,
             is_new,
             ends_with_caller: start.ends_with_caller,
             #[cfg(feature = "weakened")]
-            weaknesses: self.weaknesses.clone(),
+            disabled_guards: self.disabled_guards.clone(),
         })
     }
 
@@ -117,80 +128,82 @@ impl LinuxProvider {
 }
 
 struct Launch {
-    places: Places,
-    grounds: Grounds,
+    paths: InstancePaths,
+    data_paths: DataPaths,
     ids: IdRanges,
     cgroups: Cgroups,
     image: Image,
     disk: DiskPlan,
-    nurseries: Arc<Nurseries>,
+    spawners: Arc<SpawnerPool>,
     spec: Spec,
     left_ms: u64,
-    /// Nobody has tried to make it before.
+    /// No earlier launch of this generation left anything.
     is_new: bool,
     ends_with_caller: bool,
     #[cfg(feature = "weakened")]
-    weaknesses: Vec<pinfold_keeper::weakness::Weakness>,
+    disabled_guards: Vec<pinfold_keeper::disabled_guards::DisabledGuard>,
 }
 
 impl Launch {
-    /// The mark and a keeper that waits. Whatever a crash leaves of it can be found by the mark.
-    fn give_birth(&self) -> io::Result<Newborn> {
-        let places = &self.places;
-        let held = claim(places)?.into();
-        let ids = self.ids.take(places).map_err(io::Error::other)?;
+    /// Prepares files and cgroups and spawns the waiting keeper. What a crash leaves can be found by the control
+    /// directory.
+    fn spawn(&self) -> io::Result<SpawnedKeeper> {
+        let paths = &self.paths;
+        let held = lock_for_keeper(paths)?.into();
+        let ids = self.ids.take(paths).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
-        fs::write(places.secret(), &secret)?;
-        let storage = self.disk.prepare(&self.grounds, places, ids)?;
-        make_own(&places.logs, ids)?;
-        let listener = listen(places)?;
-        let output: OwnedFd = File::open(&places.logs)?.into();
+        fs::write(paths.secret(), &secret)?;
+        let storage = self.disk.prepare(&self.data_paths, paths, ids)?;
+        make_owned_directory(&paths.logs, ids)?;
+        let listener = listen(paths)?;
+        let output: OwnedFd = File::open(&paths.logs)?.into();
         let limits = group_limits(&self.cgroups, &self.spec);
-        group_note::note(&self.cgroups, places, &limits, !self.is_new)?;
-        let groups = Groups::make(&self.cgroups, &places.name, &limits, ids)?;
-        let birth = Birth {
-            world: self.world(storage),
+        cgroup_record::record(&self.cgroups, paths, &limits, !self.is_new)?;
+        let groups = CgroupDescriptors::make(&self.cgroups, &paths.name, &limits, ids)?;
+        let request = SpawnRequest {
+            setup: self.sandbox_setup(storage),
             secret,
             ids,
-            born_into: groups.cradle.is_some(),
-            keeper_groups: groups.of_keeper.len(),
-            work_groups: groups.of_work.len(),
-            work: groups.work_group(),
+            starts_in_cgroup: groups.clone_into.is_some(),
+            keeper_cgroups: groups.keeper_join_files.len(),
+            workload_cgroups: groups.work_join_files.len(),
+            workload: groups.work_group(),
             limits: self.limits(),
-            left_ms: self.left_ms,
+            lifetime_ms: self.left_ms,
             ends_with_caller: self.ends_with_caller,
             #[cfg(feature = "weakened")]
-            weaknesses: self.weaknesses.clone(),
+            disabled_guards: self.disabled_guards.clone(),
         };
         let mut descriptors = vec![&listener, &output, &held];
-        descriptors.extend(groups.cradle.iter().chain(&groups.of_keeper).chain(&groups.of_work));
+        descriptors
+            .extend(groups.clone_into.iter().chain(&groups.keeper_join_files).chain(&groups.work_join_files));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
-        let (_, pidfd) = self.nurseries.give_birth(&birth, &descriptors)?;
-        Ok(Newborn { pidfd, wanted: false })
+        let (_, pidfd) = self.spawners.spawn_keeper(&request, &descriptors)?;
+        Ok(SpawnedKeeper { pidfd, is_confirmed: false })
     }
 
-    fn limits(&self) -> BodyLimits {
+    fn limits(&self) -> InstanceLimits {
         let limits = limits_of(&self.spec);
         #[cfg(feature = "weakened")]
-        if self.weaknesses.contains(&pinfold_keeper::weakness::Weakness::OutputWithoutEnd) {
-            return BodyLimits { output_bytes: u64::MAX, ..limits };
+        if self.disabled_guards.contains(&pinfold_keeper::disabled_guards::DisabledGuard::UnlimitedOutput) {
+            return InstanceLimits { output_bytes: u64::MAX, ..limits };
         }
         limits
     }
 
-    fn world(&self, storage: Storage) -> World {
-        World {
-            hostname: self.places.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
-            root: Root { layers: self.image.layers.clone(), storage },
+    fn sandbox_setup(&self, storage: Storage) -> SandboxSetup {
+        SandboxSetup {
+            hostname: self.paths.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
+            root: RootFilesystem { layers: self.image.layers.clone(), storage },
             shared: self.image.shared.clone(),
         }
     }
 }
 
-/// What the keeper holds executions to by itself.
-fn limits_of(spec: &Spec) -> BodyLimits {
-    let output_mb = spec.limits.output_mb.unwrap_or(OUTPUT_MB);
-    BodyLimits {
+/// Limits that the keeper enforces itself.
+fn limits_of(spec: &Spec) -> InstanceLimits {
+    let output_mb = spec.limits.output_mb.unwrap_or(DEFAULT_OUTPUT_MB);
+    InstanceLimits {
         cpu_time_ms: spec.limits.cpu_time_ms,
         output_bytes: output_mb.saturating_mul(1 << 20),
         open_files: spec.limits.open_files,
@@ -198,8 +211,8 @@ fn limits_of(spec: &Spec) -> BodyLimits {
     }
 }
 
-/// What one execution may write where nobody says otherwise.
-const OUTPUT_MB: u64 = 64;
+/// Default output limit of one execution.
+const DEFAULT_OUTPUT_MB: u64 = 64;
 
 fn group_limits(cgroups: &Cgroups, spec: &Spec) -> CgroupLimits {
     CgroupLimits {
@@ -211,20 +224,20 @@ fn group_limits(cgroups: &Cgroups, spec: &Spec) -> CgroupLimits {
     }
 }
 
-/// The control groups of a body, as descriptors for its keeper.
+/// The cgroups of an instance, as descriptors for its keeper.
 #[derive(Default)]
-struct Groups {
-    cradle: Option<OwnedFd>,
-    of_keeper: Vec<OwnedFd>,
-    /// Those that an execution cannot be born into.
-    of_work: Vec<OwnedFd>,
+struct CgroupDescriptors {
+    clone_into: Option<OwnedFd>,
+    keeper_join_files: Vec<OwnedFd>,
+    /// The v1 cgroups, which a process cannot be cloned into.
+    work_join_files: Vec<OwnedFd>,
     work: Option<OwnedFd>,
     memory_events: Option<OwnedFd>,
     process_events: Option<OwnedFd>,
 }
 
-impl Groups {
-    /// Without the right to make groups there are none, and the keeper alone holds its world together.
+impl CgroupDescriptors {
+    /// Without the right to create cgroups there are none, and all processes end with the keeper alone.
     fn make(cgroups: &Cgroups, name: &str, limits: &CgroupLimits, ids: IdMap) -> io::Result<Self> {
         if !cgroups.abilities().kill.is_enforced() {
             return Ok(Self::default());
@@ -234,19 +247,19 @@ impl Groups {
         Self::open(&group).map_err(io::Error::other)
     }
 
-    fn open(group: &BodyCgroup) -> Result<Self, JoinError> {
+    fn open(group: &InstanceCgroup) -> Result<Self, JoinError> {
         Ok(Self {
-            cradle: group.keeper_directory()?,
-            of_keeper: group.v1_joiners_of_keeper()?,
-            of_work: group.v1_joiners_of_work()?,
+            clone_into: group.keeper_directory()?,
+            keeper_join_files: group.v1_keeper_join_files()?,
+            work_join_files: group.v1_work_join_files()?,
             work: group.work_directory()?,
             memory_events: group.memory_events()?,
             process_events: group.process_events()?,
         })
     }
 
-    fn work_group(&self) -> WorkGroup {
-        WorkGroup {
+    fn work_group(&self) -> WorkloadCgroup {
+        WorkloadCgroup {
             directory: self.work.is_some(),
             memory_events: self.memory_events.is_some(),
             process_events: self.process_events.is_some(),
@@ -254,25 +267,25 @@ impl Groups {
     }
 }
 
-/// A directory that belongs to the sandbox's own root.
-fn make_own(path: &Path, ids: IdMap) -> io::Result<()> {
-    make(path, 0o700)?;
+/// Creates a directory owned by root of the sandbox.
+fn make_owned_directory(path: &Path, ids: IdMap) -> io::Result<()> {
+    make_directory(path, 0o700)?;
     chown(path, Some(ids.uid), Some(ids.gid))
 }
 
-/// A socket that an earlier try left behind has nobody behind it.
-fn listen(places: &Places) -> io::Result<OwnedFd> {
-    match fs::remove_file(places.socket()) {
+/// Binds the control socket. A socket left by an earlier launch is stale and removed.
+fn listen(paths: &InstancePaths) -> io::Result<OwnedFd> {
+    match fs::remove_file(paths.socket()) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Ok(UnixListener::bind(places.socket())?.into())
+    Ok(UnixListener::bind(paths.socket())?.into())
 }
 
 fn fresh_secret() -> io::Result<String> {
     let mut bytes = [0; 32];
-    // The kernel gives as few as this whole.
+    // The kernel returns so few bytes in one call.
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,86 +1,86 @@
-//! How a body ends: asked, made to, and looked for.
+//! Stops an instance: asks it to terminate, kills it, and verifies that nothing is left.
 
 use std::time::Duration;
 
 use pinfold_keeper::wire::{Request, Response};
-use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, StopOutcome, Timestamp, Used};
+use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, ResourceUsage, StopOutcome, Timestamp};
 use pinfold_provider::InstanceId;
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 use crate::cgroup::Cgroups;
-use crate::control::ask;
-use crate::ending::{Ending, wait_for_devices};
-use crate::group_note;
-use crate::look;
-use crate::places::Places;
+use crate::cgroup_record;
+use crate::control::query;
+use crate::observe;
+use crate::paths::InstancePaths;
 use crate::provider::LinuxProvider;
-use crate::used::{LAST_WORDS, Told, best_of, told_by_keeper};
+use crate::teardown::{Teardown, wait_for_devices};
+use crate::usage::{FINAL_USAGE_TIMEOUT, KeeperUsage, keeper_usage, merge};
 
-/// Between two looks at whether those who were asked to go have gone.
+/// Poll interval while executions terminate.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// A stop of one body, and of all that came before it.
-struct Stopping {
-    body: InstanceId,
-    places: Places,
+/// Stop of one instance and of all earlier generations of its sandbox.
+struct Stop {
+    instance: InstanceId,
+    paths: InstancePaths,
     cgroups: Cgroups,
-    covered: Vec<(InstanceId, Ending, Told)>,
-    /// What it was not asked for, and does not touch.
+    targets: Vec<(InstanceId, Teardown, KeeperUsage)>,
+    /// Later generations, which this stop must not touch.
     later: Vec<InstanceId>,
 }
 
 impl LinuxProvider {
-    pub(crate) async fn stop_bodies(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
-        self.under_way.over(body.sandbox).await;
-        let bodies = match self.bodies_of(body.sandbox).await {
-            Ok(bodies) => bodies,
-            Err(error) => return StopOutcome::Unknown { why: format!("could not look for bodies: {error}") },
+    pub(crate) async fn stop_instances(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
+        self.launches_in_flight.wait_until_none(instance.sandbox).await;
+        let instances = match self.instances_of(instance.sandbox).await {
+            Ok(instances) => instances,
+            Err(error) => return StopOutcome::Unknown { why: format!("could not list instances: {error}") },
         };
-        let (covered, later): (Vec<_>, Vec<_>) =
-            bodies.into_iter().partition(|found| found.generation <= body.generation);
-        let mut stopping = Stopping {
-            body,
-            places: self.grounds.of(body),
+        let (targets, later): (Vec<_>, Vec<_>) =
+            instances.into_iter().partition(|found| found.generation <= instance.generation);
+        let mut stop = Stop {
+            instance,
+            paths: self.data_paths.of(instance),
             cgroups: self.cgroups.clone(),
-            covered: Vec::new(),
+            targets: Vec::new(),
             later,
         };
-        for found in covered.iter().filter(|_| grace_ms > 0) {
-            self.ask_politely(&self.grounds.of(*found), grace_ms).await;
+        for found in targets.iter().filter(|_| grace_ms > 0) {
+            self.terminate_gracefully(&self.data_paths.of(*found), grace_ms).await;
         }
-        let dying = self.rush.one_more();
-        // Files in memory and what only its keeper counts go with it: nobody can tell them after its end.
-        for found in covered {
-            let ending = self.ending(self.grounds.of(found));
-            let told = if dying.is_among_many {
-                dying.kill(kill(ending.clone())).await
+        let pending_kill = self.kill_batcher.register();
+        // Ask the keeper for its figures first: files in memory and counters kept by the keeper are lost at its end.
+        for found in targets {
+            let teardown = self.teardown(self.data_paths.of(found));
+            let keeper_figures = if pending_kill.is_batched {
+                pending_kill.kill(kill(teardown.clone())).await
             } else {
-                told_by_keeper(&ending.places, LAST_WORDS).await
+                keeper_usage(&teardown.paths, FINAL_USAGE_TIMEOUT).await
             };
-            stopping.covered.push((found, ending, told));
+            stop.targets.push((found, teardown, keeper_figures));
         }
-        let _turn = dying.turn().await;
-        match aside(move || Ok(stopping.end())).await {
-            Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(body.generation, self.now()))),
+        let _removal_permit = pending_kill.wait_for_removal().await;
+        match run_blocking(move || Ok(stop.end())).await {
+            Ok(Ok(stopped)) => StopOutcome::Gone(Box::new(stopped.receipt(instance.generation, self.now()))),
             Ok(Err(outcome)) => outcome,
             Err(error) => StopOutcome::Unknown { why: error.to_string() },
         }
     }
 
-    pub(crate) fn ending(&self, places: Places) -> Ending {
-        Ending { places, cgroups: self.cgroups.clone(), ids: self.ids.clone() }
+    pub(crate) fn teardown(&self, paths: InstancePaths) -> Teardown {
+        Teardown { paths, cgroups: self.cgroups.clone(), ids: self.ids.clone() }
     }
 
-    /// What does not go when it is asked to goes when it is made to.
-    async fn ask_politely(&self, places: &Places, grace_ms: u64) {
+    /// Sends SIGTERM to all executions and waits up to the grace period; the rest is killed afterwards.
+    async fn terminate_gracefully(&self, paths: &InstancePaths, grace_ms: u64) {
         let end = tokio::time::Instant::now() + Duration::from_millis(grace_ms);
-        if ask(places, &Request::Terminate).await.is_err() {
+        if query(paths, &Request::Terminate).await.is_err() {
             return;
         }
         let mut pause = FIRST_PAUSE;
         while tokio::time::Instant::now() < end {
-            match ask(places, &Request::List).await {
+            match query(paths, &Request::List).await {
                 Ok(Response::Executions(executions)) if executions.iter().any(|e| e.ended.is_none()) => {}
                 Ok(_) | Err(_) => return,
             }
@@ -90,56 +90,58 @@ impl LinuxProvider {
     }
 }
 
-/// Kills it and waits until its keeper is gone, if that is soon. What goes wrong here goes wrong again, and is told,
-/// when it is cleared away.
-async fn kill(ending: Ending) -> Told {
-    let told = told_by_keeper(&ending.places, LAST_WORDS).await;
-    let _told_again = tokio::task::spawn_blocking(move || ending.kill()).await;
-    told
+/// Kills an instance and waits shortly for its keeper. Errors are ignored here: the teardown meets them again and
+/// reports them.
+async fn kill(teardown: Teardown) -> KeeperUsage {
+    let keeper_figures = keeper_usage(&teardown.paths, FINAL_USAGE_TIMEOUT).await;
+    let _reported_by_teardown = tokio::task::spawn_blocking(move || teardown.kill()).await;
+    keeper_figures
 }
 
-/// What a stop came to, with nothing left.
+/// Result of a stop after which nothing is left.
 struct Stopped {
-    used: Option<Used>,
+    used: Option<ResourceUsage>,
     freed_bytes: u64,
     checks: Vec<ReceiptCheck>,
 }
 
-impl Stopping {
-    /// Ends them, and then really looks.
+impl Stop {
+    /// Tears the instances down and verifies their absence.
     fn end(self) -> Result<Stopped, StopOutcome> {
         let (mut used, mut groups, mut freed_bytes) = (None, None, 0);
-        for (found, ending, told) in self.covered {
-            let failed =
-                |error| StopOutcome::Unknown { why: format!("could not end {}: {error}", found.sandbox) };
-            let in_memory = if ending.places.body.exists() { 0 } else { told.disk_bytes.unwrap_or(0) };
-            let ended = match ending.end() {
+        for (found, teardown, keeper_figures) in self.targets {
+            let failed = |error| StopOutcome::Unknown {
+                why: format!("could not stop an instance of {}: {error}", found.sandbox),
+            };
+            let in_memory =
+                if teardown.paths.storage.exists() { 0 } else { keeper_figures.disk_bytes.unwrap_or(0) };
+            let ended = match teardown.end() {
                 Ok(ended) => ended,
-                Err(error) if found == self.body => {
-                    let left = what_is_left(&self.places, &self.cgroups, &error);
+                Err(error) if found == self.instance => {
+                    let left = describe_leftovers(&self.paths, &self.cgroups, &error);
                     return Err(left.unwrap_or_else(|| failed(error)));
                 }
                 Err(error) => return Err(failed(error)),
             };
             freed_bytes += in_memory + ended.freed_bytes;
-            if found == self.body {
-                used = Some(best_of(&ended.counted, &told));
+            if found == self.instance {
+                used = Some(merge(&ended.usage, &keeper_figures));
                 groups = Some(ended.groups);
             } else {
-                // Nobody looks at it again.
-                wait_for_devices(&ending.places.body).map_err(failed)?;
+                // The final checks cover only the requested generation.
+                wait_for_devices(&teardown.paths.storage).map_err(failed)?;
             }
         }
         if let Some(later) = self.later.first() {
             return Err(StopOutcome::StillPresent { what: format!("generation {}", later.generation.0) });
         }
-        // One that was gone before has left no note of its groups, and is searched for.
-        let groups = groups.map_or_else(|| group_note::groups_of(&self.cgroups, &self.places), Ok);
-        let mut checks = look::checks(&self.places, &groups);
+        // An instance that was gone before has no cgroup record, so its cgroups are searched for.
+        let groups = groups.map_or_else(|| cgroup_record::open_cgroups(&self.cgroups, &self.paths), Ok);
+        let mut checks = observe::checks(&self.paths, &groups);
         if checks.iter().any(|check| check.kind == "devices" && check.result == Finding::Present) {
-            // An earlier try has taken the file away, and was cut short before its device was gone.
-            let _looked_at_again = wait_for_devices(&self.places.body);
-            checks = look::checks(&self.places, &groups);
+            // An earlier attempt removed the file and crashed before its loop device was released.
+            let _checked_again = wait_for_devices(&self.paths.storage);
+            checks = observe::checks(&self.paths, &groups);
         }
         for check in &checks {
             let what = || format!("{}: {}", check.kind, check.detail.as_deref().unwrap_or_default());
@@ -153,9 +155,13 @@ impl Stopping {
     }
 }
 
-/// Whoever could not be ended is told by what is seen to be left, as far as that can be seen.
-fn what_is_left(places: &Places, cgroups: &Cgroups, error: &std::io::Error) -> Option<StopOutcome> {
-    let checks = look::checks(places, &group_note::groups_of(cgroups, places));
+/// Describes what is seen to be left of an instance that could not be torn down.
+fn describe_leftovers(
+    paths: &InstancePaths,
+    cgroups: &Cgroups,
+    error: &std::io::Error,
+) -> Option<StopOutcome> {
+    let checks = observe::checks(paths, &cgroup_record::open_cgroups(cgroups, paths));
     let left = checks.into_iter().find(|check| check.result == Finding::Present)?;
     let what = format!("{}: {} ({error})", left.kind, left.detail.unwrap_or_default());
     Some(StopOutcome::StillPresent { what })

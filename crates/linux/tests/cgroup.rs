@@ -1,4 +1,4 @@
-//! Real groups with real processes in them. Every test works below a base of its own and takes it away again.
+//! Real cgroups with real processes. Every test uses its own base and removes it.
 
 #[path = "cgroup/base.rs"]
 mod base;
@@ -27,11 +27,11 @@ fn all_limits() -> CgroupLimits {
 fn making_and_removing_leaves_nothing() {
     let Some(base) = TestBase::new("making_and_removing_leaves_nothing") else { return };
 
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    assert!(!base.cgroups.look("sbx.1").unwrap().is_empty());
-    body.remove(SOON).unwrap();
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    assert!(!base.cgroups.find("sbx.1").unwrap().is_empty());
+    instance.remove(SOON).unwrap();
 
-    assert_eq!(base.cgroups.look("sbx.1").unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(base.cgroups.find("sbx.1").unwrap(), Vec::<PathBuf>::new());
     assert_eq!(base.cgroups.discover().unwrap(), Vec::<String>::new());
     base.cgroups.remove_empty_bases().unwrap();
     assert_eq!(base.directories(), Vec::<PathBuf>::new());
@@ -46,31 +46,31 @@ fn making_again_and_removing_again_succeed() {
     base.cgroups.make("sbx.1", &more).unwrap();
     base.cgroups.make("sbx.1", &all_limits()).unwrap();
 
-    let body = base.cgroups.open("sbx.1").unwrap();
-    body.remove(SOON).unwrap();
-    body.remove(SOON).unwrap();
-    assert!(body.is_empty().unwrap());
-    assert_eq!(body.look().unwrap(), Vec::<PathBuf>::new());
+    let instance = base.cgroups.open("sbx.1").unwrap();
+    instance.remove(SOON).unwrap();
+    instance.remove(SOON).unwrap();
+    assert!(instance.is_empty().unwrap());
+    assert_eq!(instance.existing().unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_made() {
-    let Some(base) = TestBase::new("what_is_not_asked_for_is_not_made") else { return };
+fn hierarchies_without_limits_get_no_cgroup() {
+    let Some(base) = TestBase::new("hierarchies_without_limits_get_no_cgroup") else { return };
 
     base.cgroups.make("bare.1", &CgroupLimits::default()).unwrap();
     base.cgroups.make("full.1", &all_limits()).unwrap();
 
-    let bare = base.cgroups.look("bare.1").unwrap().len();
-    let full = base.cgroups.look("full.1").unwrap().len();
+    let bare = base.cgroups.find("bare.1").unwrap().len();
+    let full = base.cgroups.find("full.1").unwrap().len();
     assert!(bare <= full && bare <= 2, "{bare} and {full}");
 }
 
 #[test]
-fn limits_are_written_to_the_work_alone() {
-    let Some(base) = TestBase::new("limits_are_written_to_the_work_alone") else { return };
+fn limits_are_written_to_work_and_not_to_keeper() {
+    let Some(base) = TestBase::new("limits_are_written_to_work_and_not_to_keeper") else { return };
     base.cgroups.make("sbx.1", &all_limits()).unwrap();
 
-    // Where nothing else is in it, the body's own group is that of the work.
+    // Without a `work` child, the cgroup of the instance holds the workload.
     let read = |file: &str| base.read("sbx.1", "work", file).or(base.read("sbx.1", "", file));
     assert_eq!(read("pids.max").unwrap(), "100");
     assert_eq!(read("memory.max").or(read("memory.limit_in_bytes")).unwrap(), (64 << 20).to_string());
@@ -84,181 +84,183 @@ fn limits_are_written_to_the_work_alone() {
 }
 
 #[test]
-fn where_a_body_is_only_limited_one_group_is_enough() {
-    let Some(base) = TestBase::new("where_a_body_is_only_limited_one_group_is_enough") else { return };
+fn hierarchies_that_only_limit_have_one_cgroup_per_instance() {
+    let Some(base) = TestBase::new("hierarchies_that_only_limit_have_one_cgroup_per_instance") else {
+        return;
+    };
     base.cgroups.make("sbx.1", &all_limits()).unwrap();
 
     let (v2, v1): (Vec<_>, Vec<_>) =
         base.directories().into_iter().partition(|it| it.join("cgroup.controllers").exists());
-    // Without v2, one of the others holds the keeper too.
+    // Without v2, one of the v1 hierarchies holds the keeper too.
     let with_more = v1.iter().filter(|it| it.join("sbx.1").metadata().is_ok_and(|it| it.nlink() > 2)).count();
     assert!(with_more <= usize::from(v2.is_empty()), "{with_more}");
 }
 
 #[test]
-fn fifty_processes_are_ended_as_a_whole() {
-    let Some(base) = TestBase::new("fifty_processes_are_ended_as_a_whole") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+fn fifty_processes_are_killed_as_a_whole() {
+    let Some(base) = TestBase::new("fifty_processes_are_killed_as_a_whole") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
     let script = "i=0; while [ $i -lt 50 ]; do (trap '' TERM; setsid sleep 60) & i=$((i+1)); done; wait";
-    let _worker = Worker::start(script, &body.joiners_of_work().unwrap());
-    within(SOON, || body.processes().unwrap().len() > 50);
-    assert!(!body.is_empty().unwrap());
+    let _worker = Worker::start(script, &instance.work_join_files().unwrap());
+    within(SOON, || instance.processes().unwrap().len() > 50);
+    assert!(!instance.is_empty().unwrap());
 
-    // From the outside, by the name alone.
-    let body = base.cgroups.open("sbx.1").unwrap();
-    body.kill_all().unwrap();
-    body.wait_empty(SOON).unwrap();
+    // From outside, by name alone.
+    let instance = base.cgroups.open("sbx.1").unwrap();
+    instance.kill_all().unwrap();
+    instance.wait_empty(SOON).unwrap();
 
-    assert!(body.is_empty().unwrap());
-    assert_eq!(body.processes().unwrap(), Vec::<u32>::new());
-    body.remove(SOON).unwrap();
-    assert_eq!(base.cgroups.look("sbx.1").unwrap(), Vec::<PathBuf>::new());
+    assert!(instance.is_empty().unwrap());
+    assert_eq!(instance.processes().unwrap(), Vec::<u32>::new());
+    instance.remove(SOON).unwrap();
+    assert_eq!(base.cgroups.find("sbx.1").unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn ending_the_work_leaves_the_keeper_alive() {
-    let Some(base) = TestBase::new("ending_the_work_leaves_the_keeper_alive") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    let mut keeper = Worker::start("sleep 60", &body.joiners_of_keeper().unwrap());
-    let mut work = Worker::start("sleep 60", &body.joiners_of_work().unwrap());
+fn killing_the_work_leaves_the_keeper_alive() {
+    let Some(base) = TestBase::new("killing_the_work_leaves_the_keeper_alive") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let mut keeper = Worker::start("sleep 60", &instance.keeper_join_files().unwrap());
+    let mut work = Worker::start("sleep 60", &instance.work_join_files().unwrap());
 
-    body.kill_work().unwrap();
+    instance.kill_work().unwrap();
     let ended = work.wait();
 
     assert!(!ended.success());
     assert!(keeper.is_alive());
-    assert!(body.processes().unwrap().contains(&keeper.id()));
-    body.end_all(SOON).unwrap();
+    assert!(instance.processes().unwrap().contains(&keeper.id()));
+    instance.kill_all_and_wait(SOON).unwrap();
     assert!(!keeper.wait().success());
 }
 
 #[test]
-fn a_process_joins_by_itself_with_what_was_opened_for_it() {
-    let Some(base) = TestBase::new("a_process_joins_by_itself_with_what_was_opened_for_it") else { return };
+fn a_process_joins_through_inherited_descriptors() {
+    let Some(base) = TestBase::new("a_process_joins_through_inherited_descriptors") else { return };
     let limits = CgroupLimits { processes: Some(20), ..CgroupLimits::default() };
-    let body = base.cgroups.make("sbx.1", &limits).unwrap();
-    let joiners = body.joiners_of_work().unwrap();
-    let groups = joiners.len();
+    let instance = base.cgroups.make("sbx.1", &limits).unwrap();
+    let join_files = instance.work_join_files().unwrap();
+    let groups = join_files.len();
 
-    let worker = Worker::start_joining("exec sleep 60", joiners);
+    let worker = Worker::start_joining("exec sleep 60", join_files);
 
     let in_ours = || {
         let text = fs::read_to_string(format!("/proc/{}/cgroup", worker.id())).unwrap();
         text.lines().filter(|line| line.ends_with("/sbx.1/work") || line.ends_with("/sbx.1")).count()
     };
     within(SOON, || in_ours() == groups);
-    body.end_all(SOON).unwrap();
+    instance.kill_all_and_wait(SOON).unwrap();
 }
 
 #[test]
-fn a_process_that_joined_some_groups_only_is_ended_too() {
-    let Some(base) = TestBase::new("a_process_that_joined_some_groups_only_is_ended_too") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    let last = body.joiners_of_work().unwrap().pop().unwrap();
+fn a_process_that_joined_only_some_cgroups_is_killed() {
+    let Some(base) = TestBase::new("a_process_that_joined_only_some_cgroups_is_killed") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let last = instance.work_join_files().unwrap().pop().unwrap();
     let mut half_in = Worker::start("sleep 60", &[last]);
 
-    body.end_all(SOON).unwrap();
+    instance.kill_all_and_wait(SOON).unwrap();
 
     assert!(!half_in.wait().success());
-    body.remove(SOON).unwrap();
+    instance.remove(SOON).unwrap();
 }
 
 #[test]
-fn one_process_too_many_is_refused_and_counted() {
-    let Some(base) = TestBase::new("one_process_too_many_is_refused_and_counted") else { return };
+fn a_process_beyond_the_limit_is_refused_and_counted() {
+    let Some(base) = TestBase::new("a_process_beyond_the_limit_is_refused_and_counted") else { return };
     let limits = CgroupLimits { processes: Some(4), ..CgroupLimits::default() };
-    let body = base.cgroups.make("sbx.1", &limits).unwrap();
+    let instance = base.cgroups.make("sbx.1", &limits).unwrap();
 
     let script = "for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait";
-    let _worker = Worker::start(script, &body.joiners_of_work().unwrap());
+    let _worker = Worker::start(script, &instance.work_join_files().unwrap());
 
-    within(SOON, || body.breaches().pids_refused.is_some_and(|it| it > 0));
-    assert!(body.usage().processes.is_some_and(|it| it <= 4));
-    assert!(body.processes().unwrap().len() <= 4);
+    within(SOON, || instance.limit_events().pids_refused.is_some_and(|it| it > 0));
+    assert!(instance.usage().processes.is_some_and(|it| it <= 4));
+    assert!(instance.processes().unwrap().len() <= 4);
 }
 
 #[test]
 fn memory_beyond_the_limit_is_fatal_and_counted() {
     let Some(base) = TestBase::new("memory_beyond_the_limit_is_fatal_and_counted") else { return };
     let limits = CgroupLimits { memory_bytes: Some(16 << 20), ..CgroupLimits::default() };
-    let body = base.cgroups.make("sbx.1", &limits).unwrap();
+    let instance = base.cgroups.make("sbx.1", &limits).unwrap();
 
     // One buffer of 64 MiB, filled once.
     let script = "exec dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null";
-    let mut worker = Worker::start(script, &body.joiners_of_work().unwrap());
+    let mut worker = Worker::start(script, &instance.work_join_files().unwrap());
     let ended = worker.wait();
 
     assert!(!ended.success());
-    let breaches = body.breaches();
-    assert!(breaches.memory_kills.is_some_and(|it| it > 0), "{breaches:?}");
-    assert!(breaches.memory_reached.is_some(), "{breaches:?}");
-    assert!(body.usage().memory_peak_bytes.is_none_or(|it| it <= 16 << 20));
+    let events = instance.limit_events();
+    assert!(events.memory_kills.is_some_and(|it| it > 0), "{events:?}");
+    assert!(events.memory_reached.is_some(), "{events:?}");
+    assert!(instance.usage().memory_peak_bytes.is_none_or(|it| it <= 16 << 20));
 }
 
 #[test]
-fn usage_grows_with_what_is_done() {
-    let Some(base) = TestBase::new("usage_grows_with_what_is_done") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    let before = body.usage();
+fn usage_grows_with_work() {
+    let Some(base) = TestBase::new("usage_grows_with_work") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let before = instance.usage();
 
     let script = "x=$(head -c 4000000 /dev/zero | tr '\\0' x); i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 60";
-    let _worker = Worker::start(script, &body.joiners_of_work().unwrap());
+    let _worker = Worker::start(script, &instance.work_join_files().unwrap());
 
-    within(SOON, || body.usage().cpu_ms > before.cpu_ms.map(|it| it + 20));
-    within(SOON, || body.usage().memory_bytes > before.memory_bytes.map(|it| it + 2_000_000));
-    let usage = body.usage();
+    within(SOON, || instance.usage().cpu_ms > before.cpu_ms.map(|it| it + 20));
+    within(SOON, || instance.usage().memory_bytes > before.memory_bytes.map(|it| it + 2_000_000));
+    let usage = instance.usage();
     assert!(usage.memory_peak_bytes.is_none_or(|it| it > 2_000_000), "{usage:?}");
     assert!(usage.processes >= Some(1), "{usage:?}");
     assert!(usage.io_read_bytes.is_some(), "{usage:?}");
 }
 
 #[test]
-fn figures_of_a_body_that_is_not_there_are_none() {
-    let Some(base) = TestBase::new("figures_of_a_body_that_is_not_there_are_none") else { return };
+fn usage_of_a_missing_instance_is_none() {
+    let Some(base) = TestBase::new("usage_of_a_missing_instance_is_none") else { return };
 
-    let body = base.cgroups.open("never.1").unwrap();
+    let instance = base.cgroups.open("never.1").unwrap();
 
-    assert_eq!(body.usage(), Default::default());
-    assert_eq!(body.breaches(), Default::default());
-    assert!(body.is_empty().unwrap());
-    body.kill_all().unwrap();
-    body.remove(SOON).unwrap();
+    assert_eq!(instance.usage(), Default::default());
+    assert_eq!(instance.limit_events(), Default::default());
+    assert!(instance.is_empty().unwrap());
+    instance.kill_all().unwrap();
+    instance.remove(SOON).unwrap();
 }
 
 #[test]
-fn groups_nested_below_the_work_are_removed() {
-    let Some(base) = TestBase::new("groups_nested_below_the_work_are_removed") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    for directory in base.cgroups.look("sbx.1").unwrap() {
+fn cgroups_nested_below_work_are_removed() {
+    let Some(base) = TestBase::new("cgroups_nested_below_work_are_removed") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    for directory in base.cgroups.find("sbx.1").unwrap() {
         let deep: PathBuf = (0..20).map(|depth| format!("n{depth}")).collect();
         fs::create_dir_all(directory.join("work").join(deep)).unwrap();
         fs::create_dir_all(directory.join("work/wide/a")).unwrap();
         fs::create_dir_all(directory.join("stray/b")).unwrap();
     }
 
-    body.remove(SOON).unwrap();
+    instance.remove(SOON).unwrap();
 
-    assert_eq!(base.cgroups.look("sbx.1").unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(base.cgroups.find("sbx.1").unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]
-fn what_holds_a_process_is_named_and_left() {
-    let Some(base) = TestBase::new("what_holds_a_process_is_named_and_left") else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    let mut worker = Worker::start("sleep 60", &body.joiners_of_work().unwrap());
+fn a_cgroup_with_a_process_is_named_and_not_removed() {
+    let Some(base) = TestBase::new("a_cgroup_with_a_process_is_named_and_not_removed") else { return };
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let mut worker = Worker::start("sleep 60", &instance.work_join_files().unwrap());
 
-    let error = body.remove(Duration::from_millis(20)).unwrap_err();
+    let error = instance.remove(Duration::from_millis(20)).unwrap_err();
 
     assert!(error.left().ends_with("sbx.1"), "{error}");
     assert!(worker.is_alive());
-    assert!(body.processes().unwrap().contains(&worker.id()));
+    assert!(instance.processes().unwrap().contains(&worker.id()));
 }
 
 #[test]
-fn half_made_and_half_removed_bodies_are_found() {
-    let Some(base) = TestBase::new("half_made_and_half_removed_bodies_are_found") else { return };
+fn partly_created_and_partly_removed_instances_are_found() {
+    let Some(base) = TestBase::new("partly_created_and_partly_removed_instances_are_found") else { return };
     base.cgroups.make("whole.1", &all_limits()).unwrap();
-    for directory in base.cgroups.look("whole.1").unwrap() {
+    for directory in base.cgroups.find("whole.1").unwrap() {
         let hierarchy_base = directory.parent().unwrap();
         let only_here =
             format!("half.{}", base.directories().iter().position(|it| it == hierarchy_base).unwrap());
@@ -276,21 +278,23 @@ fn half_made_and_half_removed_bodies_are_found() {
 }
 
 #[test]
-fn another_process_joins_what_was_made_and_nothing_else() {
-    let Some(base) = TestBase::new("another_process_joins_what_was_made_and_nothing_else") else { return };
+fn another_process_joins_existing_cgroups_only() {
+    let Some(base) = TestBase::new("another_process_joins_existing_cgroups_only") else { return };
     let made = base.cgroups.make("sbx.1", &CgroupLimits::default()).unwrap();
 
     let opened = Cgroups::detect(&base.name).unwrap().open("sbx.1").unwrap();
 
-    assert_eq!(opened.joiners_of_work().unwrap().len(), made.joiners_of_work().unwrap().len());
-    assert_eq!(opened.joiners_of_keeper().unwrap().len(), made.joiners_of_keeper().unwrap().len());
-    assert!(base.cgroups.open("never.1").unwrap().joiners_of_work().is_err());
+    assert_eq!(opened.work_join_files().unwrap().len(), made.work_join_files().unwrap().len());
+    assert_eq!(opened.keeper_join_files().unwrap().len(), made.keeper_join_files().unwrap().len());
+    assert!(base.cgroups.open("never.1").unwrap().work_join_files().is_err());
 }
 
-/// As when it was made by a process that somebody had put into a group of its own.
+/// As if created by a process in another cgroup.
 #[test]
-fn a_body_made_from_another_group_is_found_and_removed() {
-    let Some(base) = TestBase::new("a_body_made_from_another_group_is_found_and_removed") else { return };
+fn an_instance_created_from_another_cgroup_is_found_and_removed() {
+    let Some(base) = TestBase::new("an_instance_created_from_another_cgroup_is_found_and_removed") else {
+        return;
+    };
     base.cgroups.make("own.1", &all_limits()).unwrap();
     let has_limits = |it: &&Path| {
         ["pids.events", "work/pids.events"].iter().any(|file| it.join("own.1").join(file).exists())
@@ -300,7 +304,7 @@ fn a_body_made_from_another_group_is_found_and_removed() {
         return;
     };
     if home.join("cgroup.controllers").exists() {
-        // On v2 the place is the same for all.
+        // On v2 all processes use the same base.
         return;
     }
     let theirs = TestDirectory::new(home.parent().unwrap().join(format!("{}.theirs", base.name)));
@@ -308,40 +312,40 @@ fn a_body_made_from_another_group_is_found_and_removed() {
 
     assert_eq!(base.cgroups.discover().unwrap(), ["far.1", "own.1"]);
     base.cgroups.open("far.1").unwrap().remove(SOON).unwrap();
-    assert_eq!(base.cgroups.look("far.1").unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(base.cgroups.find("far.1").unwrap(), Vec::<PathBuf>::new());
     base.cgroups.remove_empty_bases().unwrap();
 
     assert!(!theirs.path.join(&base.name).exists());
 }
 
 #[test]
-fn a_base_that_holds_a_body_stays_and_one_that_was_removed_is_made_again() {
-    let name = "a_base_that_holds_a_body_stays_and_one_that_was_removed_is_made_again";
+fn a_base_in_use_stays_and_a_removed_base_is_created_again() {
+    let name = "a_base_in_use_stays_and_a_removed_base_is_created_again";
     let Some(base) = TestBase::new(name) else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
 
     base.cgroups.remove_empty_bases().unwrap();
-    assert!(!body.look().unwrap().is_empty());
+    assert!(!instance.existing().unwrap().is_empty());
 
-    body.remove(SOON).unwrap();
+    instance.remove(SOON).unwrap();
     base.cgroups.remove_empty_bases().unwrap();
     assert_eq!(base.directories(), Vec::<PathBuf>::new());
     base.cgroups.make("sbx.1", &all_limits()).unwrap();
 }
 
 #[test]
-fn an_execution_ends_with_everything_it_left_behind_and_nothing_else() {
-    let name = "an_execution_ends_with_everything_it_left_behind_and_nothing_else";
+fn killing_an_execution_kills_its_orphans_and_no_other_execution() {
+    let name = "killing_an_execution_kills_its_orphans_and_no_other_execution";
     let Some(base) = TestBase::new(name) else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    let (one, two) = (body.execution("exe_1").unwrap(), body.execution("exe_2").unwrap());
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    let (one, two) = (instance.execution("exe_1").unwrap(), instance.execution("exe_2").unwrap());
     one.make().unwrap();
     one.make().unwrap();
     two.make().unwrap();
     let join = |it: &pinfold_linux::cgroup::ExecutionCgroup| {
-        body.joiners_of_work().unwrap().into_iter().chain([it.joiner().unwrap()]).collect::<Vec<_>>()
+        instance.work_join_files().unwrap().into_iter().chain([it.join_file().unwrap()]).collect::<Vec<_>>()
     };
-    // The first shell is gone at once; what it left has no parent of ours and a session of its own.
+    // The first shell exits at once; its child is an orphan in its own session.
     let mut first = Worker::start("(setsid sh -c 'trap \"\" TERM; sleep 60' &) ; exit 0", &join(&one));
     let mut second = Worker::start("sleep 60", &join(&two));
     first.wait();
@@ -355,24 +359,24 @@ fn an_execution_ends_with_everything_it_left_behind_and_nothing_else() {
     one.remove(SOON).unwrap();
     assert!(second.is_alive());
     assert!(two.processes().unwrap().contains(&second.id()));
-    body.end_all(SOON).unwrap();
-    body.remove(SOON).unwrap();
+    instance.kill_all_and_wait(SOON).unwrap();
+    instance.remove(SOON).unwrap();
 }
 
 #[test]
 fn a_keeper_that_is_not_root_starts_executions_and_sets_no_limits() {
     let name = "a_keeper_that_is_not_root_starts_executions_and_sets_no_limits";
     let Some(base) = TestBase::new_as_root(name) else { return };
-    let body = base.cgroups.make("sbx.1", &all_limits()).unwrap();
-    body.delegate_to(65534, 65534).unwrap();
-    let execution = body.execution("exe_1").unwrap();
-    let tracked = base.cgroups.look("sbx.1").unwrap().remove(0);
+    let instance = base.cgroups.make("sbx.1", &all_limits()).unwrap();
+    instance.delegate_to(65534, 65534).unwrap();
+    let execution = instance.execution("exe_1").unwrap();
+    let tracked = base.cgroups.find("sbx.1").unwrap().remove(0);
 
     let work = tracked.join("work");
     let start =
         format!("mkdir {0}/exe_1 && echo 0 > {0}/exe_1/cgroup.procs && exec sleep 60", work.display());
     let script = format!("exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '{start}'");
-    let worker = Worker::start(&script, &body.joiners_of_keeper().unwrap());
+    let worker = Worker::start(&script, &instance.keeper_join_files().unwrap());
 
     within(SOON, || execution.processes().unwrap() == [worker.id()]);
     let owner = |file: &str| fs::metadata(work.join(file)).unwrap().uid();
@@ -389,7 +393,7 @@ fn names_that_lead_out_of_the_base_are_refused() {
     for name in ["..", "../x", "a/b", ""] {
         assert!(base.cgroups.make(name, &all_limits()).is_err());
         assert!(base.cgroups.open(name).is_err());
-        assert!(base.cgroups.look(name).is_err());
+        assert!(base.cgroups.find(name).is_err());
     }
     assert!(!base.directories().iter().any(|it| Path::new(it).join("x").exists()));
 }

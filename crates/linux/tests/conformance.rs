@@ -1,12 +1,12 @@
-//! The Linux provider held to the promises of every provider, with real sandboxes on this host: by whoever runs
-//! the tests, and where that is root by an ordinary user too.
+//! The provider conformance suite against the Linux provider, with real sandboxes: as the current user and, if that
+//! is root, as an unprivileged user too.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "ground/config.rs"]
+#[path = "fixture/config.rs"]
 mod config;
-#[path = "conformance/ordinary_user.rs"]
-mod ordinary_user;
+#[path = "conformance/unprivileged_user.rs"]
+mod unprivileged_user;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use async_trait::async_trait;
 use config::{config, now};
 use pinfold_lifecycle::{Command, ExecutionId, SandboxId, Spec, Timestamp};
 use pinfold_linux::LinuxProvider;
-use pinfold_provider::conformance::{Deed, Ground};
+use pinfold_provider::conformance::{Fixture, TestCommand};
 use pinfold_provider::{Discovered, Provider};
 
-struct HostGround {
+struct HostFixture {
     data: tempfile::TempDir,
     last_id: AtomicU64,
 }
 
-impl HostGround {
+impl HostFixture {
     fn new() -> Self {
         Self { data: tempfile::tempdir().unwrap(), last_id: AtomicU64::new(0) }
     }
@@ -34,8 +34,8 @@ impl HostGround {
     }
 }
 
-/// A promise that was kept leaves no body. What is left all the same is cleared away, and said.
-impl Drop for HostGround {
+/// A passing test leaves no instance. Leftovers are removed, and the test fails.
+impl Drop for HostFixture {
     fn drop(&mut self) {
         let provider = LinuxProvider::open(config(self.data.path())).unwrap();
         let end = move || {
@@ -43,19 +43,19 @@ impl Drop for HostGround {
             runtime.block_on(async {
                 let Discovered { found, .. } = provider.discover().await.unwrap();
                 for left in &found {
-                    provider.stop(left.body, 0).await;
+                    provider.stop(left.instance, 0).await;
                 }
                 found
             })
         };
         let left = std::thread::spawn(end).join().unwrap();
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
-        assert!(left.is_empty() || std::thread::panicking(), "{test} has left {left:?}");
+        assert!(left.is_empty() || std::thread::panicking(), "{test} left {left:?}");
     }
 }
 
 #[async_trait]
-impl Ground for HostGround {
+impl Fixture for HostFixture {
     fn provider(&self) -> Arc<dyn Provider> {
         Arc::new(LinuxProvider::open(config(self.data.path())).unwrap())
     }
@@ -72,19 +72,19 @@ impl Ground for HostGround {
         Spec::default()
     }
 
-    fn command(&self, deed: Deed) -> Command {
-        let argv: &[&str] = match deed {
-            Deed::Succeed => &["true"],
-            Deed::ExitWith3 => &["sh", "-c", "exit 3"],
-            Deed::RunUntilKilled => &["sleep", "1000"],
-            Deed::NotFound => &["no-such-program"],
-            Deed::ReadUntilClosed => &["cat"],
-            Deed::HoldTerminal => &["sleep", "1000"],
+    fn command(&self, test_command: TestCommand) -> Command {
+        let argv: &[&str] = match test_command {
+            TestCommand::Succeed => &["true"],
+            TestCommand::ExitWith3 => &["sh", "-c", "exit 3"],
+            TestCommand::RunUntilKilled => &["sleep", "1000"],
+            TestCommand::NotFound => &["no-such-program"],
+            TestCommand::ReadUntilClosed => &["cat"],
+            TestCommand::HoldTerminal => &["sleep", "1000"],
         };
         Command {
             argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-            stdin: deed == Deed::ReadUntilClosed,
-            tty: deed == Deed::HoldTerminal,
+            stdin: test_command == TestCommand::ReadUntilClosed,
+            tty: test_command == TestCommand::HoldTerminal,
             ..Command::default()
         }
     }
@@ -98,8 +98,8 @@ impl Ground for HostGround {
     }
 }
 
-pinfold_provider::promises!(tests: HostGround::new());
+pinfold_provider::conformance_tests!(tests: HostFixture::new());
 
-mod as_an_ordinary_user {
-    pinfold_provider::promises!(each: crate::ordinary_user::keep);
+mod as_unprivileged_user {
+    pinfold_provider::conformance_tests!(each: crate::unprivileged_user::run_as_unprivileged_user);
 }

@@ -1,9 +1,11 @@
-//! What a sandbox writes: where it goes, how much of it there may be, what is said of it, and that it goes away.
+//! Storage of sandboxes: where files go, limits on them, what is reported, and their removal.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "disk/crashes.rs"]
 mod crashes;
+#[path = "disk/fixture.rs"]
+mod fixture;
 #[path = "disk/layers.rs"]
 mod layers;
 #[path = "disk/limits.rs"]
@@ -12,5 +14,3 @@ mod limits;
 mod owners;
 #[path = "disk/removal.rs"]
 mod removal;
-#[path = "disk/stage.rs"]
-mod stage;

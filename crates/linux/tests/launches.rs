@@ -1,8 +1,8 @@
-//! A launch that was given up and goes on for a while all the same, and the stop that comes meanwhile.
+//! A cancelled launch that runs on for a while, and a stop meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "ground/config.rs"]
+#[path = "fixture/config.rs"]
 mod config;
 
 use std::future;
@@ -15,31 +15,31 @@ use async_trait::async_trait;
 use config::{config, now};
 use pinfold_lifecycle::{Generation, SandboxId, Spec, StopOutcome, Timestamp};
 use pinfold_linux::{LinuxConfig, LinuxProvider};
-use pinfold_provider::{Discovered, InstanceId, Provider, Start, StartPermit};
+use pinfold_provider::{Discovered, InstanceId, Provider, StartPermit, StartRequest};
 use tokio::time::timeout;
 
-const BODY: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
-const PATIENCE: Duration = Duration::from_secs(20);
-/// More than enough to find that nothing is there.
-const LOOK: Duration = Duration::from_millis(500);
+const INSTANCE: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Long enough for a stop that does not wait to finish.
+const STOP_TIME: Duration = Duration::from_millis(500);
 
-/// As a store that takes its time.
-struct Unanswered;
+/// A permit that never answers.
+struct NeverAnswered;
 
 #[async_trait]
-impl StartPermit for Unanswered {
+impl StartPermit for NeverAnswered {
     async fn still_wanted(&self) -> bool {
         future::pending().await
     }
 }
 
-/// A clock that keeps the first who asks for the time, which is a launch before it leaves its mark.
+/// A clock that blocks its first caller, a launch that has not created its control directory yet.
 fn clock(reached: Sender<()>, go_on: Receiver<()>) -> impl Fn() -> Timestamp + Send + Sync {
     let (is_first, go_on) = (AtomicBool::new(true), std::sync::Mutex::new(go_on));
     move || {
         if is_first.swap(false, Ordering::Relaxed) {
             reached.send(()).unwrap();
-            go_on.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+            go_on.lock().unwrap().recv_timeout(TIMEOUT).unwrap();
         }
         now()
     }
@@ -48,24 +48,30 @@ fn clock(reached: Sender<()>, go_on: Receiver<()>) -> impl Fn() -> Timestamp + S
 async fn launch(provider: Arc<LinuxProvider>) {
     let spec = Spec::default();
     let ends_at = now().after_ms(60_000);
-    let start = Start { body: BODY, spec: &spec, ends_at, permit: &Unanswered, ends_with_caller: true };
+    let start = StartRequest {
+        instance: INSTANCE,
+        spec: &spec,
+        ends_at,
+        permit: &NeverAnswered,
+        ends_with_caller: true,
+    };
     provider.start(start).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_stop_proves_nothing_before_a_launch_that_was_given_up_has_come_to_its_end() {
+async fn a_stop_waits_for_a_cancelled_launch_before_it_proves_absence() {
     let data = tempfile::tempdir().unwrap();
     let ((reached, is_reached), (release, go_on)) = (channel(), channel());
     let clock = Arc::new(clock(reached, go_on));
     let provider = Arc::new(LinuxProvider::open(LinuxConfig { clock, ..config(data.path()) }).unwrap());
     let launching = tokio::spawn(launch(provider.clone()));
-    let reached = tokio::task::spawn_blocking(move || is_reached.recv_timeout(PATIENCE));
+    let reached = tokio::task::spawn_blocking(move || is_reached.recv_timeout(TIMEOUT));
     reached.await.unwrap().unwrap();
 
     launching.abort();
     let stopper = provider.clone();
-    let mut stopping = tokio::spawn(async move { stopper.stop(BODY, 0).await });
-    let early = timeout(LOOK, &mut stopping).await;
+    let mut stopping = tokio::spawn(async move { stopper.stop(INSTANCE, 0).await });
+    let early = timeout(STOP_TIME, &mut stopping).await;
     release.send(()).unwrap();
     assert!(launching.await.unwrap_err().is_cancelled());
     let was_early = early.is_ok();
@@ -73,9 +79,9 @@ async fn a_stop_proves_nothing_before_a_launch_that_was_given_up_has_come_to_its
 
     let left = provider.discover().await.unwrap();
     for found in &left.found {
-        provider.stop(found.body, 0).await;
+        provider.stop(found.instance, 0).await;
     }
     assert!(matches!(stopped.unwrap(), StopOutcome::Gone(_)));
-    assert_eq!(left, Discovered::default(), "it came after the proof that it was gone");
+    assert_eq!(left, Discovered::default(), "an instance appeared after its absence was proven");
     assert!(!was_early);
 }

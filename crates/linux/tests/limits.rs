@@ -1,51 +1,51 @@
-//! Every limit breached by a real sandbox, and what is said of it afterwards: its cause and exit code, with the keeper
-//! unharmed. Each breach is bounded, whatever the limit does.
+//! Breaches every limit in a real sandbox and checks cause and exit code, with the keeper unharmed. Every breach is
+//! bounded even if the limit fails.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "ground/config.rs"]
+#[path = "fixture/config.rs"]
 mod config;
-#[path = "ground/sandbox.rs"]
+#[path = "fixture/sandbox.rs"]
 mod sandbox;
-#[path = "ground/somebody.rs"]
-mod somebody;
+#[path = "fixture/unprivileged_user.rs"]
+mod unprivileged_user;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pinfold_keeper::log::{Entry, Gap};
-use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, Limits, Probed};
+use pinfold_keeper::log::{Gap, LogEntry};
+use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, Limits, ProbeResult};
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::Provider;
 use sandbox::{Sandbox, sh, until};
 
-/// How many processes inside have this name.
+/// Number of processes inside with this name.
 async fn count(sandbox: &Sandbox, name: &str) -> usize {
     let names = sandbox.says("cat /proc/[0-9]*/comm").await;
     names.lines().filter(|line| *line == name).count()
 }
 
-async fn until_left(sandbox: &Sandbox, many: usize, name: &str) {
-    until("so many are left", || async { count(sandbox, name).await == many }).await;
+async fn until_count(sandbox: &Sandbox, many: usize, name: &str) {
+    until("the number of processes is as expected", || async { count(sandbox, name).await == many }).await;
 }
 
 const SPIN: &str = "while :; do :; done";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_is_not_there_ends_an_execution() {
+async fn exceeding_the_memory_limit_ends_an_execution() {
     let sandbox = Sandbox::with(Limits { memory_mb: Some(64), ..Limits::default() }).await;
 
     assert_eq!(sandbox.end_of("exec tail /dev/zero").await, (Cause::MemoryLimit, Some(137)));
 
     sandbox.still_works().await;
     assert_eq!(sandbox.end_of("exit 3").await, (Cause::ExitNonzero, Some(3)));
-    let used = sandbox.provider.usage(sandbox.body).await.unwrap();
+    let used = sandbox.provider.usage(sandbox.instance).await.unwrap();
     assert!(used.memory_peak_bytes > Some(32 << 20), "{used:?}");
 }
 
-/// In v2 the whole work goes with the one that took too much.
+/// In v2 the whole workload is killed with the process that exceeded the limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_that_takes_too_much_memory_is_the_cause_of_its_parents_failure() {
+async fn memory_limit_hit_by_a_child_is_the_cause_of_its_parents_failure() {
     let sandbox = Sandbox::with(Limits { memory_mb: Some(64), ..Limits::default() }).await;
 
     let (cause, code) = sandbox.end_of("tail /dev/zero; exit 5").await;
@@ -56,7 +56,7 @@ async fn a_child_that_takes_too_much_memory_is_the_cause_of_its_parents_failure(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_cannot_be_made_are_the_cause_of_a_failure() {
+async fn exceeding_the_process_limit_is_the_cause_of_a_failure() {
     let sandbox = Sandbox::with(Limits { processes: Some(32), ..Limits::default() }).await;
 
     let bomb = "i=0; while [ $i -lt 300 ]; do sleep 100 & i=$((i+1)); done; wait";
@@ -64,14 +64,14 @@ async fn processes_that_cannot_be_made_are_the_cause_of_a_failure() {
 
     assert_eq!(cause, Cause::ProcessLimit);
     assert_ne!(code, Some(0));
-    // What the bomb left behind is gone with it: there is room for as many again.
+    // The processes of the bomb are gone: there is room for as many again.
     assert_eq!(sandbox.end_of("for i in 1 2 3 4 5 6; do sleep 0.01 & done; wait").await.1, Some(0));
     assert_eq!(sandbox.end_of("exit 3").await, (Cause::ExitNonzero, Some(3)));
     sandbox.still_works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_with_no_room_for_a_process_passes_its_probe() {
+async fn a_sandbox_at_its_process_limit_passes_its_probe() {
     let sandbox = Sandbox::with(Limits { processes: Some(32), ..Limits::default() }).await;
     let fill = r#"perl -e '$| = 1; while (defined(my $child = fork)) { sleep 1000 if !$child }
         print "full"; sleep 1000'"#;
@@ -80,17 +80,17 @@ async fn a_sandbox_with_no_room_for_a_process_passes_its_probe() {
 
     sandbox.still_works().await;
 
-    sandbox.provider.kill(sandbox.body, full).await;
+    sandbox.provider.kill(sandbox.instance, full).await;
     assert_eq!(sandbox.how(full).await, (Cause::Cancelled, Some(137)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cpu_time_that_is_used_up_ends_an_execution() {
+async fn exceeding_the_cpu_time_limit_ends_an_execution() {
     let sandbox = Sandbox::with(Limits { cpu_time_ms: Some(500), ..Limits::default() }).await;
 
     assert_eq!(sandbox.end_of(SPIN).await, (Cause::CpuLimit, Some(137)));
 
-    assert_eq!(sandbox.end_of("sleep 0.8").await, (Cause::Completed, Some(0)), "sleep is no use of CPU");
+    assert_eq!(sandbox.end_of("sleep 0.8").await, (Cause::Completed, Some(0)), "sleeping uses no CPU time");
     sandbox.still_works().await;
 }
 
@@ -104,13 +104,13 @@ async fn cpu_time_is_counted_over_all_processes_of_an_execution() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_hold_while_no_control_plane_is_there() {
+async fn limits_hold_without_a_control_plane() {
     let limits = Limits { cpu_time_ms: Some(300), output_mb: Some(1), ..Limits::default() };
     let mut sandbox = Sandbox::with(limits).await;
     let spin = sandbox.script(SPIN).await;
     let flood = sandbox.script("yes").await;
 
-    // As if every process of it had been killed and another had come up.
+    // As after a crash and restart of the control plane.
     sandbox.provider = Arc::new(LinuxProvider::open(config::config(sandbox.data.path())).unwrap());
 
     assert_eq!(sandbox.how(spin).await, (Cause::CpuLimit, Some(137)));
@@ -118,19 +118,19 @@ async fn limits_hold_while_no_control_plane_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_of_the_cpu_is_all_that_can_be_used() {
+async fn cpu_usage_stays_within_the_cpu_share() {
     let sandbox = Sandbox::with(Limits { cpu_millis: Some(200), ..Limits::default() }).await;
     let limits = ExecutionLimits { timeout_ms: Some(1_500), ..ExecutionLimits::default() };
 
     let spin = sandbox.exec(&sh(SPIN), limits).await;
 
     assert_eq!(sandbox.how(spin).await, (Cause::TimeLimit, Some(137)));
-    let used = sandbox.provider.usage(sandbox.body).await.unwrap();
+    let used = sandbox.provider.usage(sandbox.instance).await.unwrap();
     assert!(used.cpu_ms.unwrap() < 1_000, "{used:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_that_is_up_ends_an_execution() {
+async fn exceeding_the_time_limit_ends_an_execution() {
     let sandbox = Sandbox::plain().await;
     let limits = ExecutionLimits { timeout_ms: Some(300), ..ExecutionLimits::default() };
 
@@ -141,7 +141,7 @@ async fn time_that_is_up_ends_an_execution() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silence_ends_an_execution_and_output_puts_that_off() {
+async fn inactivity_ends_an_execution_and_output_defers_it() {
     let sandbox = Sandbox::plain().await;
     let limits = ExecutionLimits { inactivity_ms: Some(1_000), ..ExecutionLimits::default() };
 
@@ -154,7 +154,7 @@ async fn silence_ends_an_execution_and_output_puts_that_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_output_ends_with_its_limit_and_no_more_is_kept() {
+async fn exceeding_the_output_limit_ends_an_execution_and_no_more_is_kept() {
     let sandbox = Sandbox::with(Limits { output_mb: Some(1), ..Limits::default() }).await;
 
     let flood = sandbox.script("yes").await;
@@ -164,36 +164,36 @@ async fn a_flood_of_output_ends_with_its_limit_and_no_more_is_kept() {
     sandbox.still_works().await;
 }
 
-fn so_many(operations: u64) -> Limits {
+fn operation_limit(operations: u64) -> Limits {
     Limits { operations: Some(operations), ..Limits::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_pieces_of_output_than_allowed_end_all_that_runs() {
-    let sandbox = Sandbox::with(so_many(5)).await;
+async fn output_beyond_the_operation_limit_ends_all_executions() {
+    let sandbox = Sandbox::with(operation_limit(5)).await;
 
     let silent = sandbox.script("sleep 1000").await;
     let chatty = sandbox.script("while :; do echo on; sleep 0.1; done").await;
 
     assert_eq!(sandbox.how(chatty).await, (Cause::OperationLimit, Some(137)));
     assert_eq!(sandbox.how(silent).await, (Cause::OperationLimit, Some(137)));
-    assert!(sandbox.stdout(chatty).starts_with("on\non\non\n"), "what it was allowed to write is kept");
+    assert!(sandbox.stdout(chatty).starts_with("on\non\non\n"), "output within the limit is kept");
     sandbox.still_works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_many_operations_as_allowed_end_nothing() {
-    let sandbox = Sandbox::with(so_many(3)).await;
+async fn reaching_the_operation_limit_ends_nothing() {
+    let sandbox = Sandbox::with(operation_limit(3)).await;
 
     let ended = sandbox.end_of("echo one; sleep 0.1; echo two; sleep 0.3").await;
 
     assert_eq!(ended, (Cause::Completed, Some(0)));
-    assert_eq!(sandbox.provider.usage(sandbox.body).await.unwrap().operations, 3);
+    assert_eq!(sandbox.provider.usage(sandbox.instance).await.unwrap().operations, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_executions_than_allowed_are_not_started_and_end_those_that_run() {
-    let sandbox = Sandbox::with(so_many(2)).await;
+async fn executions_beyond_the_operation_limit_are_not_started_and_end_running_ones() {
+    let sandbox = Sandbox::with(operation_limit(2)).await;
     assert_eq!(sandbox.end_of("true").await, (Cause::Completed, Some(0)));
     let running = sandbox.script("sleep 1000").await;
 
@@ -208,14 +208,14 @@ async fn more_executions_than_allowed_are_not_started_and_end_those_that_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_with_the_last_breath_counts_too() {
-    let sandbox = Sandbox::with(so_many(1)).await;
+async fn output_written_just_before_exit_counts_as_an_operation() {
+    let sandbox = Sandbox::with(operation_limit(1)).await;
 
     assert_eq!(sandbox.end_of("echo on").await.0, Cause::OperationLimit);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_much_output_the_last_is_kept_and_the_rest_is_a_gap() {
+async fn the_end_of_large_output_is_kept_and_the_rest_is_a_gap() {
     const MUCH: u64 = 20_000_000;
     let sandbox = Sandbox::plain().await;
 
@@ -223,7 +223,7 @@ async fn of_much_output_the_last_is_kept_and_the_rest_is_a_gap() {
     assert_eq!(sandbox.how(execution).await, (Cause::Completed, Some(0)));
 
     let entries = sandbox.entries(execution);
-    let Entry::Gap(Gap { from_seq: 1, bytes, .. }) = entries[0] else { panic!("{:?}", entries[0]) };
+    let LogEntry::Gap(Gap { from_seq: 1, bytes, .. }) = entries[0] else { panic!("{:?}", entries[0]) };
     let kept = sandbox.stdout(execution);
     assert!(kept.ends_with("\0end\n"));
     assert_eq!(bytes + kept.len() as u64, MUCH + 4);
@@ -232,24 +232,24 @@ async fn of_much_output_the_last_is_kept_and_the_rest_is_a_gap() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::disallowed_methods, reason = "measures how long an answer takes")]
-async fn a_flood_holds_nobody_else_up() {
+async fn a_flood_of_output_does_not_delay_other_requests() {
     let sandbox = Sandbox::with(Limits { output_mb: Some(1_000_000), ..Limits::default() }).await;
     let flood = sandbox.script("yes").await;
     sandbox.until_said(flood, "y\n").await;
 
     let began = Instant::now();
     for _ in 0..20 {
-        assert_eq!(sandbox.provider.ping(sandbox.body).await, Probed::Passed);
+        assert_eq!(sandbox.provider.ping(sandbox.instance).await, ProbeResult::Passed);
     }
     assert_eq!(sandbox.end_of("exit 0").await.1, Some(0));
 
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    sandbox.provider.kill(sandbox.body, flood).await;
+    sandbox.provider.kill(sandbox.instance, flood).await;
     assert_eq!(sandbox.how(flood).await.0, Cause::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_cannot_be_opened_fail_inside_and_end_nothing() {
+async fn exceeding_the_open_files_limit_fails_inside_and_ends_nothing() {
     let sandbox = Sandbox::with(Limits { open_files: Some(32), ..Limits::default() }).await;
 
     let open_many = r#"perl -e 'for (1..100) { open(my $f, "<", "/dev/null") or do { print "$_: $!"; exit };
@@ -262,7 +262,7 @@ async fn files_that_cannot_be_opened_fail_inside_and_end_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_few_open_files_to_start_anything_is_no_sandbox() {
+async fn an_open_files_limit_too_low_to_start_anything_fails_the_start() {
     let limits = Limits { open_files: Some(3), ..Limits::default() };
 
     let started = tokio::spawn(Sandbox::with(limits)).await;
@@ -272,50 +272,50 @@ async fn too_few_open_files_to_start_anything_is_no_sandbox() {
     assert!(why.contains("3 open files"), "{why}");
 }
 
-/// Two forks, a session of its own, deaf to signals, and nothing to do with the pipes of the first process.
-const STRAY: &str = r#"(setsid sh -c 'trap "" TERM HUP INT PIPE; echo astray;
+/// Forked twice, in its own session, ignores signals, and has none of the pipes of the first process.
+const DAEMONIZE: &str = r#"(setsid sh -c 'trap "" TERM HUP INT PIPE; echo astray;
     exec tail -f /dev/null > /dev/null 2>&1' &) ; "#;
 
-async fn stray(sandbox: &Sandbox, then: &str, limits: ExecutionLimits) -> ExecutionId {
-    let execution = sandbox.exec(&sh(&format!("{STRAY}{then}")), limits).await;
+async fn daemonize(sandbox: &Sandbox, then: &str, limits: ExecutionLimits) -> ExecutionId {
+    let execution = sandbox.exec(&sh(&format!("{DAEMONIZE}{then}")), limits).await;
     sandbox.until_said(execution, "astray").await;
     execution
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_strays_is_gone_after_a_kill() {
+async fn daemonized_processes_are_gone_after_a_kill() {
     let sandbox = Sandbox::plain().await;
-    let killed = stray(&sandbox, "sleep 1000", ExecutionLimits::default()).await;
-    let other = stray(&sandbox, "sleep 1000", ExecutionLimits::default()).await;
-    until_left(&sandbox, 2, "tail").await;
+    let killed = daemonize(&sandbox, "sleep 1000", ExecutionLimits::default()).await;
+    let other = daemonize(&sandbox, "sleep 1000", ExecutionLimits::default()).await;
+    until_count(&sandbox, 2, "tail").await;
 
-    sandbox.provider.kill(sandbox.body, killed).await;
+    sandbox.provider.kill(sandbox.instance, killed).await;
 
     assert_eq!(sandbox.how(killed).await, (Cause::Cancelled, Some(137)));
-    until_left(&sandbox, 1, "tail").await;
-    sandbox.provider.kill(sandbox.body, other).await;
-    until_left(&sandbox, 0, "tail").await;
+    until_count(&sandbox, 1, "tail").await;
+    sandbox.provider.kill(sandbox.instance, other).await;
+    until_count(&sandbox, 0, "tail").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_strays_is_gone_after_a_timeout() {
+async fn daemonized_processes_are_gone_after_a_timeout() {
     let sandbox = Sandbox::plain().await;
     let limits = ExecutionLimits { timeout_ms: Some(1_000), ..ExecutionLimits::default() };
 
-    let execution = stray(&sandbox, "sleep 1000", limits).await;
+    let execution = daemonize(&sandbox, "sleep 1000", limits).await;
 
     assert_eq!(sandbox.how(execution).await, (Cause::TimeLimit, Some(137)));
-    until_left(&sandbox, 0, "tail").await;
+    until_count(&sandbox, 0, "tail").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_strays_is_gone_when_the_first_process_ends() {
+async fn daemonized_processes_are_gone_when_the_first_process_ends() {
     let sandbox = Sandbox::plain().await;
 
-    let execution = stray(&sandbox, "sleep 0.3; exit 4", ExecutionLimits::default()).await;
+    let execution = daemonize(&sandbox, "sleep 0.3; exit 4", ExecutionLimits::default()).await;
 
     assert_eq!(sandbox.how(execution).await, (Cause::ExitNonzero, Some(4)));
-    until_left(&sandbox, 0, "tail").await;
+    until_count(&sandbox, 0, "tail").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -327,26 +327,26 @@ async fn a_first_process_that_ends_at_once_leaves_nothing_behind() {
         assert_eq!(sandbox.how(execution).await, (Cause::Completed, Some(0)));
     }
 
-    until_left(&sandbox, 0, "tail").await;
+    until_count(&sandbox, 0, "tail").await;
 }
 
 #[test]
-fn limits_that_the_keeper_holds_hold_for_an_ordinary_user_too() {
-    somebody::keeps(&[
-        "cpu_time_that_is_used_up_ends_an_execution",
+fn keeper_limits_hold_for_an_unprivileged_user() {
+    unprivileged_user::run_tests(&[
+        "exceeding_the_cpu_time_limit_ends_an_execution",
         "cpu_time_is_counted_over_all_processes_of_an_execution",
-        "limits_hold_while_no_control_plane_is_there",
-        "time_that_is_up_ends_an_execution",
-        "silence_ends_an_execution_and_output_puts_that_off",
-        "a_flood_of_output_ends_with_its_limit_and_no_more_is_kept",
-        "more_pieces_of_output_than_allowed_end_all_that_runs",
-        "more_executions_than_allowed_are_not_started_and_end_those_that_run",
-        "of_much_output_the_last_is_kept_and_the_rest_is_a_gap",
-        "a_flood_holds_nobody_else_up",
-        "files_that_cannot_be_opened_fail_inside_and_end_nothing",
-        "what_strays_is_gone_after_a_kill",
-        "what_strays_is_gone_after_a_timeout",
-        "what_strays_is_gone_when_the_first_process_ends",
+        "limits_hold_without_a_control_plane",
+        "exceeding_the_time_limit_ends_an_execution",
+        "inactivity_ends_an_execution_and_output_defers_it",
+        "exceeding_the_output_limit_ends_an_execution_and_no_more_is_kept",
+        "output_beyond_the_operation_limit_ends_all_executions",
+        "executions_beyond_the_operation_limit_are_not_started_and_end_running_ones",
+        "the_end_of_large_output_is_kept_and_the_rest_is_a_gap",
+        "a_flood_of_output_does_not_delay_other_requests",
+        "exceeding_the_open_files_limit_fails_inside_and_ends_nothing",
+        "daemonized_processes_are_gone_after_a_kill",
+        "daemonized_processes_are_gone_after_a_timeout",
+        "daemonized_processes_are_gone_when_the_first_process_ends",
         "a_first_process_that_ends_at_once_leaves_nothing_behind",
     ]);
 }

@@ -1,9 +1,9 @@
-//! The log of a real sandbox: its executions write at once while engines come and go, and it is read to its end by
-//! somebody who remembers nothing but a place.
+//! The log of a real sandbox: executions write concurrently while engines crash and restart, and a reader that keeps
+//! only a cursor reads all of it.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "ground/config.rs"]
+#[path = "fixture/config.rs"]
 mod config;
 
 use std::path::Path;
@@ -12,59 +12,62 @@ use std::time::Duration;
 
 use config::config;
 use pinfold_engine::{
-    Census, Clock, Config, CreateAsk, Engine, Fate, HostCensus, HostClock, Parts, RandomIds, Stop, Waited,
+    Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, Liveness, NodeLiveness, Parts, RandomIds,
+    StopProgress, WaitOutcome,
 };
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, NodeId, SandboxId, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider};
-use pinfold_logs::{Cursor, Entry, Limit, Logs, Moved, Objects, Source};
-use pinfold_store::{NodeSeen, SqliteStore, Store};
+use pinfold_logs::{Cursor, LogEntry, Logs, MoveOutcome, ObjectStorage, PageLimit, Source};
+use pinfold_store::{RegisteredNode, Store};
+use pinfold_store_sqlite::SqliteStore;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LINES: usize = 150;
 
-/// One process of ours, as far as sandboxes can tell. Dropping it is a crash.
+/// One node. Dropping it simulates a crash.
 struct Node {
     engine: Engine,
     clock: Arc<HostClock>,
     logs: Logs,
 }
 
-/// One node after another in this one process: whoever came before is dead.
-struct Alone {
-    host: HostCensus,
+/// Nodes run one after another in this process: all earlier ones are dead.
+struct OnlyNode {
+    host: HostLiveness,
     me: OnceLock<NodeId>,
 }
 
-impl Census for Alone {
-    fn me(&self, id: NodeId) -> pinfold_store::Node {
-        self.host.me(*self.me.get_or_init(|| id))
+impl NodeLiveness for OnlyNode {
+    fn this_node(&self, id: NodeId) -> pinfold_store::Node {
+        self.host.this_node(*self.me.get_or_init(|| id))
     }
 
-    fn fate_of(&self, other: &NodeSeen, _: Timestamp, _: u64) -> Fate {
-        if self.me.get() == Some(&other.node.id) { Fate::Alive } else { Fate::Dead }
+    fn liveness_of(&self, other: &RegisteredNode, _: Timestamp, _: u64) -> Liveness {
+        if self.me.get() == Some(&other.node.id) { Liveness::Alive } else { Liveness::Dead }
     }
 }
 
 impl Node {
     async fn begin(data: &Path) -> Self {
-        let census = HostCensus::take().unwrap();
-        let clock = Arc::new(HostClock::anchored(data, census.boot_id()).unwrap());
+        let liveness = HostLiveness::take().unwrap();
+        let clock = Arc::new(HostClock::anchored(data, liveness.boot_id()).unwrap());
         let store = Arc::new(SqliteStore::open(&data.join("store")).unwrap());
         let now = clock.clone();
         let provider = LinuxProvider::open(LinuxConfig {
             data: data.join("linux"),
-            instance: store.instance(),
+            store_id: store.store_id(),
             clock: Arc::new(move || now.now()),
             ..config(data)
         });
         let provider = Arc::new(provider.unwrap());
-        let objects = Objects::local(&data.join("objects")).unwrap();
+        let objects = ObjectStorage::local(&data.join("objects")).unwrap();
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
-        let census = Arc::new(Alone { host: census, me: OnceLock::new() });
-        let parts = Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), census };
-        Self { engine: Engine::begin(parts, Config::default()).await.unwrap(), clock, logs }
+        let liveness = Arc::new(OnlyNode { host: liveness, me: OnceLock::new() });
+        let parts =
+            Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), liveness: liveness };
+        Self { engine: Engine::start(parts, Config::default()).await.unwrap(), clock, logs }
     }
 
     fn soon(&self) -> Timestamp {
@@ -72,7 +75,7 @@ impl Node {
     }
 }
 
-/// The sandbox goes when the test does, however it ends.
+/// Stops the sandbox at the end of the test.
 struct Guard {
     data: tempfile::TempDir,
     sandbox: SandboxId,
@@ -90,7 +93,7 @@ impl Drop for Guard {
         };
         let stopped = std::thread::spawn(stop).join();
         if !std::thread::panicking() {
-            assert!(matches!(stopped, Ok(Ok(Stop::Gone { .. }))), "{stopped:?}");
+            assert!(matches!(stopped, Ok(Ok(StopProgress::Gone { .. }))), "{stopped:?}");
         }
     }
 }
@@ -102,26 +105,26 @@ fn counter(name: &str) -> Command {
     Command { argv: ["sh", "-c", &script].map(str::to_owned).to_vec(), ..Command::default() }
 }
 
-/// Reads on from a place that is kept as text, until something tells that it was enough.
-async fn read_on(node: &Node, sandbox: SandboxId, place: &mut String, seen: &mut Vec<Entry>) -> bool {
-    let limit = Limit { entries: 7, bytes: 1 << 20 };
-    let mut follow = node.logs.follow(sandbox, place.parse().unwrap(), limit);
+/// Reads on from a cursor kept as text.
+async fn read_on(node: &Node, sandbox: SandboxId, cursor: &mut String, seen: &mut Vec<LogEntry>) -> bool {
+    let limit = PageLimit { entries: 7, bytes: 1 << 20 };
+    let mut follow = node.logs.follow(sandbox, cursor.parse().unwrap(), limit);
     let page = follow.next(Duration::from_millis(500)).await.unwrap();
-    *place = page.next.to_string();
+    *cursor = page.next.to_string();
     seen.extend(page.entries);
-    page.over
+    page.finished
 }
 
-fn written(seen: &[Entry], execution: ExecutionId, source: Source) -> String {
+fn written(seen: &[LogEntry], execution: ExecutionId, source: Source) -> String {
     let own = seen.iter().filter(|entry| entry.execution == Some(execution) && entry.source == source);
     own.map(|entry| entry.text().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_with_nothing_but_a_place_sees_all_of_a_real_sandbox_once() {
+async fn a_reader_with_only_a_cursor_sees_every_log_entry_of_a_sandbox_once() {
     let data = tempfile::tempdir().unwrap();
     let mut node = Node::begin(data.path()).await;
-    let sandbox = node.engine.create(CreateAsk::default()).await.unwrap();
+    let sandbox = node.engine.create(CreateRequest::default()).await.unwrap();
     let guard = Guard { data, sandbox };
     let mut executions = Vec::new();
     for name in ["one", "two", "three"] {
@@ -129,31 +132,31 @@ async fn a_reader_with_nothing_but_a_place_sees_all_of_a_real_sandbox_once() {
             node.engine.execute(sandbox, counter(name), ExecutionKind::Run, ExecutionLimits::default(), true);
         executions.push((name, ran.await.unwrap()));
     }
-    let (mut place, mut seen) = (Cursor::default().to_string(), Vec::new());
+    let (mut cursor, mut seen) = (Cursor::default().to_string(), Vec::new());
     let reading = async {
-        // Crashes, some of them while everything runs.
+        // Crashes, some of them while executions run.
         for _ in 0..4 {
             for _ in 0..10 {
-                assert!(!read_on(&node, sandbox, &mut place, &mut seen).await);
+                assert!(!read_on(&node, sandbox, &mut cursor, &mut seen).await);
             }
             drop(node);
             node = Node::begin(guard.data.path()).await;
         }
         for (_, execution) in &executions {
             let ended = node.engine.wait_execution(sandbox, *execution, node.soon()).await.unwrap();
-            assert!(matches!(ended, Waited::Met(outcome) if outcome.exit_code == Some(0)));
+            assert!(matches!(ended, WaitOutcome::Met(outcome) if outcome.exit_code == Some(0)));
         }
         let stopped = node.engine.stop(sandbox, Cause::StoppedByUser, true, 30_000).await.unwrap();
-        assert!(matches!(stopped, Stop::Gone { .. }));
-        read_on(&node, sandbox, &mut place, &mut seen).await;
+        assert!(matches!(stopped, StopProgress::Gone { .. }));
+        read_on(&node, sandbox, &mut cursor, &mut seen).await;
         let moved = node.logs.move_one(sandbox).await.unwrap();
-        assert!(matches!(moved, Moved::Moved { .. }), "{moved:?}");
-        while !read_on(&node, sandbox, &mut place, &mut seen).await {}
+        assert!(matches!(moved, MoveOutcome::Moved { .. }), "{moved:?}");
+        while !read_on(&node, sandbox, &mut cursor, &mut seen).await {}
         node
     };
-    let node = tokio::time::timeout(PATIENCE, reading).await.unwrap();
+    let node = tokio::time::timeout(TIMEOUT, reading).await.unwrap();
 
-    let all = Limit { entries: usize::MAX, bytes: usize::MAX };
+    let all = PageLimit { entries: usize::MAX, bytes: usize::MAX };
     let whole = node.logs.read(sandbox, &Cursor::default(), all).await.unwrap().entries;
     for seen in [&seen, &whole] {
         for (name, execution) in &executions {

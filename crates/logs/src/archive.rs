@@ -1,5 +1,5 @@
-//! A log in the object store: segments of lines, and a manifest that names them. The manifest is written last and
-//! whole, so a log is there with all of its segments or not at all; segments that no manifest names are rubbish.
+//! A log in the object store: segments of lines, and a manifest that lists them. The manifest is written last and
+//! atomically, so a log is there with all of its segments or not at all. Segments that no manifest lists are garbage.
 
 use futures_util::StreamExt;
 use object_store::path::Path;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::cursor::{Cursor, CursorError};
-use crate::entry::Entry;
-use crate::limit::{Left, Limit};
-use crate::line::Line;
-use crate::objects::Objects;
+use crate::entry::LogEntry;
+use crate::log_line::LogLine;
+use crate::object_storage::ObjectStorage;
+use crate::page_limit::{PageLimit, RemainingLimit};
 
-/// A segment is finished when it has so much of what was written, or so many lines: a page takes a segment or two.
-pub(crate) const SEGMENT: Limit = Limit { entries: 4_096, bytes: 1 << 20 };
-/// No more is ever read of an object: what is written in control characters takes six times its length.
-const LONGEST_OBJECT: u64 = 16 << 20;
+/// A segment is complete when it has so many bytes of output or so many lines. A page reads one or two segments.
+pub(crate) const SEGMENT: PageLimit = PageLimit { entries: 4_096, bytes: 1 << 20 };
+/// The largest object that is read. JSON makes a control character six times as long.
+const MAX_OBJECT_BYTES: u64 = 16 << 20;
 const MANIFEST: &str = "manifest.json";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    #[error("could not {doing} `{path}` in the object store")]
-    Store { doing: &'static str, path: Path, source: object_store::Error },
+    #[error("could not {action} `{path}` in the object store")]
+    Store { action: &'static str, path: Path, source: object_store::Error },
     #[error("`{path}` is damaged: {why}")]
     Damaged { path: Path, why: &'static str },
-    #[error("`{path}` cannot be understood")]
+    #[error("`{path}` cannot be parsed")]
     Unreadable { path: Path, source: serde_json::Error },
-    #[error("`{path}` has a place that cannot be understood")]
-    Place { path: Path, source: CursorError },
+    #[error("`{path}` has an invalid position")]
+    Position { path: Path, source: CursorError },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -44,23 +44,23 @@ pub(crate) struct Segment {
     bytes: u64,
     sha256: String,
     entries: u64,
-    /// How far somebody has come who has read it and all before it.
+    /// The position of a reader that has read this segment and all before it.
     end: String,
 }
 
-/// The place of one log in the object store.
+/// One log in the object store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Archive<'a> {
-    pub(crate) objects: &'a Objects,
+    pub(crate) objects: &'a ObjectStorage,
     pub(crate) sandbox: SandboxId,
 }
 
-/// Below this, a directory for each sandbox.
-pub(crate) fn all_logs(objects: &Objects) -> Path {
+/// The prefix of all logs, with one directory per sandbox.
+pub(crate) fn all_logs(objects: &ObjectStorage) -> Path {
     objects.path(&["logs"])
 }
 
-/// Whether an object of this name makes the segments beside it a log.
+/// Whether this object is the manifest of a log.
 pub(crate) fn is_manifest(path: &Path) -> bool {
     path.filename() == Some(MANIFEST)
 }
@@ -81,7 +81,7 @@ impl Archive<'_> {
         serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
     }
 
-    /// A segment, if it is what was written.
+    /// Reads a segment and checks its digest.
     async fn verified(self, segment: &Segment) -> Result<Vec<u8>, ArchiveError> {
         let path = self.path(&segment.name);
         let Some(bytes) = self.get(&path).await? else {
@@ -93,26 +93,26 @@ impl Archive<'_> {
         Ok(bytes)
     }
 
-    /// The end of all segments.
+    /// The position after the last segment.
     pub(crate) fn end(self, manifest: &Manifest) -> Result<Cursor, ArchiveError> {
         manifest.segments.last().map_or(Ok(Cursor::default()), |last| self.end_of(last))
     }
 
     fn end_of(self, segment: &Segment) -> Result<Cursor, ArchiveError> {
-        let place = |source| ArchiveError::Place { path: self.manifest_path(), source };
-        segment.end.parse().map_err(place)
+        let invalid = |source| ArchiveError::Position { path: self.manifest_path(), source };
+        segment.end.parse().map_err(invalid)
     }
 
-    /// What a reader has not seen of it, as far as the limit goes.
+    /// The entries that the reader has not seen, up to the limit.
     pub(crate) async fn read(
         self,
         manifest: &Manifest,
         reader: &mut Cursor,
-        left: &mut Left,
-    ) -> Result<Vec<Entry>, ArchiveError> {
+        left: &mut RemainingLimit,
+    ) -> Result<Vec<LogEntry>, ArchiveError> {
         let mut entries = Vec::new();
         for segment in &manifest.segments {
-            if left.is_none() {
+            if left.is_used_up() {
                 break;
             }
             if reader.covers(&self.end_of(segment)?) {
@@ -120,25 +120,25 @@ impl Archive<'_> {
             }
             let bytes = self.verified(segment).await?;
             for text in bytes.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
-                if left.is_none() {
+                if left.is_used_up() {
                     break;
                 }
                 let unreadable = |source| ArchiveError::Unreadable { path: self.path(&segment.name), source };
-                let line: Line = serde_json::from_slice(text).map_err(unreadable)?;
+                let line: LogLine = serde_json::from_slice(text).map_err(unreadable)?;
                 if !reader.has_seen(&line) {
                     left.take(line.weight());
-                    entries.push(Entry::of(line, reader));
+                    entries.push(LogEntry::of(line, reader));
                 }
             }
         }
         Ok(entries)
     }
 
-    /// Writes one more segment. It counts when the manifest says so.
+    /// Writes a segment. It becomes part of the log with the manifest.
     pub(crate) async fn put_segment(
         self,
         number: usize,
-        lines: &[Line],
+        lines: &[LogLine],
         end: &Cursor,
     ) -> Result<Segment, ArchiveError> {
         let name = format!("{number:06}.jsonl");
@@ -167,7 +167,7 @@ impl Archive<'_> {
         self.put(&path, bytes).await
     }
 
-    /// Reads everything back.
+    /// Reads everything back and compares it.
     pub(crate) async fn verify(self, manifest: &Manifest) -> Result<(), ArchiveError> {
         if self.manifest().await?.as_ref() != Some(manifest) {
             return Err(ArchiveError::Damaged {
@@ -182,18 +182,18 @@ impl Archive<'_> {
     }
 
     async fn put(self, path: &Path, bytes: Vec<u8>) -> Result<(), ArchiveError> {
-        let failed = |source| ArchiveError::Store { doing: "write", path: path.clone(), source };
+        let failed = |source| ArchiveError::Store { action: "write", path: path.clone(), source };
         self.objects.store.put(path, PutPayload::from(bytes)).await.map_err(failed)?;
         Ok(())
     }
 
     async fn get(self, path: &Path) -> Result<Option<Vec<u8>>, ArchiveError> {
-        let failed = |source| ArchiveError::Store { doing: "read", path: path.clone(), source };
+        let failed = |source| ArchiveError::Store { action: "read", path: path.clone(), source };
         let found = match self.objects.store.get(path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             other => other.map_err(failed)?,
         };
-        if found.meta.size > LONGEST_OBJECT {
+        if found.meta.size > MAX_OBJECT_BYTES {
             return Err(ArchiveError::Damaged { path: path.clone(), why: "it is too long" });
         }
         let mut bytes = Vec::new();
@@ -204,11 +204,11 @@ impl Archive<'_> {
         Ok(Some(bytes))
     }
 
-    /// Takes an object away; one that is not there is gone.
+    /// Deletes an object. A missing object is not an error.
     pub(crate) async fn delete(self, path: &Path) -> Result<(), ArchiveError> {
         match self.objects.store.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(source) => Err(ArchiveError::Store { doing: "remove", path: path.clone(), source }),
+            Err(source) => Err(ArchiveError::Store { action: "remove", path: path.clone(), source }),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Artifacts of runs: named content with its length and digest. What describes one is written last, so an artifact is
-//! there whole or not at all, also while it is replaced.
+//! Artifacts of runs: named content with its length and digest. The description of an artifact is written last, so the
+//! artifact is there whole or not at all, also while it is replaced.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -11,9 +11,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::archive::{digest, hex};
-use crate::name::{NameError, check_name, check_run};
-use crate::objects::Objects;
-use crate::retention::{Expired, Expiry, Gone, Group, Keep, Listed, RetentionError, day_before, groups};
+use crate::names::{NameError, check_artifact_name, check_run_id};
+use crate::object_storage::ObjectStorage;
+use crate::retention::{
+    ListedObject, ObjectGroup, RemovalMode, RemovalTally, Removed, RetentionError, RetentionPeriods,
+    day_before, groups,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
@@ -24,7 +27,7 @@ pub struct Artifact {
     pub created_at: Timestamp,
 }
 
-/// What one artifact and one run may have at the most.
+/// The largest artifact, and the number of artifacts of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactLimits {
     pub bytes: u64,
@@ -49,46 +52,46 @@ pub enum ArtifactError {
     TooMany { limit: usize },
     #[error("run `{run}` has no artifact `{name}`")]
     NoSuchArtifact { run: String, name: String },
-    #[error("could not read what was to be kept")]
+    #[error("could not read the content of the artifact")]
     Content { source: std::io::Error },
-    #[error("could not {doing} an artifact of run `{run}` in the object store")]
-    Store { doing: &'static str, run: String, source: object_store::Error },
-    #[error("what describes an artifact of run `{run}` cannot be understood")]
+    #[error("could not {action} an artifact of run `{run}` in the object store")]
+    Store { action: &'static str, run: String, source: object_store::Error },
+    #[error("the description of an artifact of run `{run}` cannot be parsed")]
     Unreadable { run: String, source: serde_json::Error },
 }
 
-/// The content of an artifact as it comes.
-pub type Content = BoxStream<'static, Result<Bytes, std::io::Error>>;
+/// The content of an artifact as a stream.
+pub type ArtifactContent = BoxStream<'static, Result<Bytes, std::io::Error>>;
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Artifacts {
-    objects: Objects,
+    objects: ObjectStorage,
     limits: ArtifactLimits,
 }
 
-/// What is written of an artifact: all that users see, and where its content is.
+/// The stored description of an artifact: what users see, and the object with its content.
 #[derive(Debug, Serialize, Deserialize)]
-struct Described {
+struct Description {
     #[serde(flatten)]
     artifact: Artifact,
     content: String,
 }
 
 const DESCRIPTION: &str = ".json";
-/// No description is longer.
-const LONGEST_DESCRIPTION: u64 = 64 * 1024;
-/// How often an artifact may be replaced under a reader before that is told.
-const TRIES: usize = 3;
+/// The largest description that is read.
+const MAX_DESCRIPTION_BYTES: u64 = 64 * 1024;
+/// How often a read is repeated because the artifact was replaced meanwhile.
+const MAX_ATTEMPTS: usize = 3;
 
 impl Artifacts {
     #[must_use]
-    pub fn new(objects: Objects, limits: ArtifactLimits) -> Self {
+    pub fn new(objects: ObjectStorage, limits: ArtifactLimits) -> Self {
         Self { objects, limits }
     }
 
-    /// Keeps an artifact, in place of an earlier one of the same name. Nothing of it is kept if its content fails
-    /// or is too long.
+    /// Stores an artifact, replacing an earlier one of the same name. If its content cannot be read or is too long, nothing
+    /// is stored.
     pub async fn put(
         &self,
         run: &str,
@@ -97,10 +100,10 @@ impl Artifacts {
         content: impl Stream<Item = Result<Bytes, std::io::Error>> + Send,
         now: Timestamp,
     ) -> Result<Artifact, ArtifactError> {
-        check_run(run)?;
-        check_name(name)?;
+        check_run_id(run)?;
+        check_artifact_name(name)?;
         check_content_type(content_type)?;
-        let before = self.described(run, name).await?;
+        let before = self.description(run, name).await?;
         if before.is_none() && self.descriptions(run).await?.len() >= self.limits.artifacts {
             return Err(ArtifactError::TooMany { limit: self.limits.artifacts });
         }
@@ -108,7 +111,7 @@ impl Artifacts {
         let (size, sha256) = self.write(run, &self.path(run, &object), content).await?;
         let (name, content_type) = (name.to_owned(), content_type.to_owned());
         let artifact = Artifact { name, size, sha256, content_type, created_at: now };
-        let described = Described { artifact, content: object };
+        let described = Description { artifact, content: object };
         let text = serde_json::to_vec(&described)
             .map_err(|source| ArtifactError::Unreadable { run: run.to_owned(), source })?;
         let path = self.path(run, &format!("{}{DESCRIPTION}", key(&described.artifact.name)));
@@ -121,17 +124,17 @@ impl Artifacts {
     }
 
     /// An artifact and its content.
-    pub async fn get(&self, run: &str, name: &str) -> Result<(Artifact, Content), ArtifactError> {
-        check_run(run)?;
-        check_name(name)?;
-        for _ in 0..TRIES {
-            let Some(described) = self.described(run, name).await? else { break };
+    pub async fn get(&self, run: &str, name: &str) -> Result<(Artifact, ArtifactContent), ArtifactError> {
+        check_run_id(run)?;
+        check_artifact_name(name)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(described) = self.description(run, name).await? else { break };
             match self.objects.store.get(&self.path(run, &described.content)).await {
                 Ok(found) => {
                     let content = found.into_stream().map(|part| part.map_err(std::io::Error::from));
                     return Ok((described.artifact, content.boxed()));
                 }
-                // It was replaced since it was described.
+                // It was replaced after its description was read.
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(source) => return Err(failed("read", run, source)),
             }
@@ -139,9 +142,9 @@ impl Artifacts {
         Err(ArtifactError::NoSuchArtifact { run: run.to_owned(), name: name.to_owned() })
     }
 
-    /// All artifacts of a run by name. A run that has none has an empty list.
+    /// All artifacts of a run, sorted by name.
     pub async fn list(&self, run: &str) -> Result<Vec<Artifact>, ArtifactError> {
-        check_run(run)?;
+        check_run_id(run)?;
         let mut artifacts = Vec::new();
         for path in self.descriptions(run).await? {
             artifacts.extend(self.describe(run, &path).await?.map(|described| described.artifact));
@@ -150,54 +153,64 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    /// Deletes artifacts that were made so long ago and uploads that came to nothing, and says how many artifacts.
-    pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
-        Ok(self.clear_stale(keep, now, Expiry::Remove).await?.count)
+    /// Deletes artifacts past their retention and abandoned uploads; returns the number of artifacts.
+    pub async fn expire(&self, keep: RetentionPeriods, now: Timestamp) -> Result<usize, RetentionError> {
+        Ok(self.clear_stale(keep, now, RemovalMode::Remove).await?.count)
     }
 
-    /// The same, or only what it would come to.
-    pub async fn clear_stale(&self, keep: Keep, now: Timestamp, how: Expiry) -> Result<Gone, RetentionError> {
+    /// Does the same, or only reports what it would delete.
+    pub async fn clear_stale(
+        &self,
+        keep: RetentionPeriods,
+        now: Timestamp,
+        mode: RemovalMode,
+    ) -> Result<Removed, RetentionError> {
         let before = Timestamp(now.0.saturating_sub_unsigned(keep.artifacts_ms));
-        let mut expired = Expired::default();
+        let mut expired = RemovalTally::default();
         for run in groups(&self.objects, &self.objects.path(&["artifacts"])).await?.into_values() {
-            expired.take_in(self.expire_run(run, before, now, how).await);
+            expired.add(self.expire_run(run, before, now, mode).await);
         }
-        expired.told()
+        expired.finish()
     }
 
     async fn expire_run(
         &self,
-        run: Group,
+        run: ObjectGroup,
         before: Timestamp,
         now: Timestamp,
-        how: Expiry,
-    ) -> Result<Gone, RetentionError> {
-        // What describes an artifact goes first, so that none is described that is not there.
+        mode: RemovalMode,
+    ) -> Result<Removed, RetentionError> {
+        // Descriptions are deleted first, so that none is left without its content.
         let (described, contents): (Vec<_>, Vec<_>) =
             run.objects.into_iter().partition(|object| is_description(&object.path));
-        let (mut gone, mut kept) = (Gone::default(), Vec::new());
+        let (mut removed, mut kept) = (Removed::default(), Vec::new());
         for object in described {
             if object.at < before {
-                self.take_away(&object, how, &mut gone).await?;
-                gone.count += 1;
+                self.remove(&object, mode, &mut removed).await?;
+                removed.count += 1;
             } else {
                 kept.push(stem(&object.path));
             }
         }
         for object in contents {
-            // One that is kept may be about to be described.
+            // Content that is younger may be about to get its description.
             let is_old =
                 object.at < before || (object.at < day_before(now) && !kept.contains(&stem(&object.path)));
             if is_old {
-                self.take_away(&object, how, &mut gone).await?;
+                self.remove(&object, mode, &mut removed).await?;
             }
         }
-        Ok(gone)
+        Ok(removed)
     }
 
-    async fn take_away(&self, object: &Listed, how: Expiry, gone: &mut Gone) -> Result<(), RetentionError> {
-        gone.bytes += object.bytes;
-        if how == Expiry::Foretell {
+    async fn remove(
+        &self,
+        object: &ListedObject,
+        mode: RemovalMode,
+        removed: &mut Removed,
+    ) -> Result<(), RetentionError> {
+        removed.bytes += object.bytes;
+        if mode == RemovalMode::DryRun {
             return Ok(());
         }
         match self.objects.store.delete(&object.path).await {
@@ -206,7 +219,7 @@ impl Artifacts {
         }
     }
 
-    /// In parts, so that no more than some of it is in memory.
+    /// Uploads in parts, so that memory use is bounded.
     async fn write(
         &self,
         run: &str,
@@ -221,7 +234,7 @@ impl Artifacts {
                 Ok(written)
             }
             Err(error) => {
-                upload.abort().await.map_err(|source| failed("give up", run, source))?;
+                upload.abort().await.map_err(|source| failed("abort", run, source))?;
                 Err(error)
             }
         }
@@ -252,17 +265,17 @@ impl Artifacts {
         self.objects.path(&["artifacts", run, object])
     }
 
-    async fn described(&self, run: &str, name: &str) -> Result<Option<Described>, ArtifactError> {
+    async fn description(&self, run: &str, name: &str) -> Result<Option<Description>, ArtifactError> {
         self.describe(run, &self.path(run, &format!("{}{DESCRIPTION}", key(name)))).await
     }
 
-    async fn describe(&self, run: &str, path: &Path) -> Result<Option<Described>, ArtifactError> {
+    async fn describe(&self, run: &str, path: &Path) -> Result<Option<Description>, ArtifactError> {
         let found = match self.objects.store.get(path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             other => other.map_err(|source| failed("read", run, source))?,
         };
         let unreadable = |source| ArtifactError::Unreadable { run: run.to_owned(), source };
-        if found.meta.size > LONGEST_DESCRIPTION {
+        if found.meta.size > MAX_DESCRIPTION_BYTES {
             return Err(unreadable(serde::de::Error::custom("it is too long")));
         }
         let bytes = found.bytes().await.map_err(|source| failed("read", run, source))?;
@@ -290,14 +303,14 @@ impl Artifacts {
     }
 }
 
-/// Parts that are on their way at one time.
+/// Parts that are uploaded at the same time.
 const UPLOADS: usize = 2;
 
-fn failed(doing: &'static str, run: &str, source: object_store::Error) -> ArtifactError {
-    ArtifactError::Store { doing, run: run.to_owned(), source }
+fn failed(action: &'static str, run: &str, source: object_store::Error) -> ArtifactError {
+    ArtifactError::Store { action, run: run.to_owned(), source }
 }
 
-/// A name that any object store and any file system can take, whatever users call it.
+/// An object name that every object store and file system accepts, whatever the name of the artifact.
 fn key(name: &str) -> String {
     digest(name.as_bytes()).split_off(32)
 }
@@ -310,7 +323,7 @@ fn stem(path: &Path) -> String {
     path.filename().and_then(|name| name.split('.').next()).unwrap_or_default().to_owned()
 }
 
-/// It goes into headers of answers.
+/// The content type goes into response headers.
 fn check_content_type(given: &str) -> Result<(), ArtifactError> {
     let fits = given.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     if fits && given.len() <= 128 && given.contains('/') {

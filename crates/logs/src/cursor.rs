@@ -1,7 +1,7 @@
-//! How far a reader has come: the place in the history, and in the output of each execution that had started there
-//! and not ended. Nobody numbers the entries of a log, since that would take a second durable writer beside the store
-//! and the keepers, and whatever it had not yet numbered would be lost or doubled when it dies. What each of them
-//! numbers by itself is enough: an entry was seen if its own source has come past it, wherever it is read from.
+//! The position of a reader in a log: a number of the history, and a position in the output of each execution that had
+//! started there and not ended. Entries of a log have no number of their own: that would need a second durable writer
+//! beside the store and the keepers, whose crash would lose or repeat entries. The numbers of each source are enough: a
+//! reader has seen an entry if its position in that source is past it, wherever the entry is read from.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,70 +11,70 @@ use pinfold_lifecycle::{ExecutionId, Generation};
 use pinfold_store::Seq;
 use serde::{Deserialize, Serialize};
 
-use crate::line::{Line, Turn};
+use crate::log_line::{LogLine, OutputBoundary};
 
-/// Opaque to whoever gets one: it is shown as text without spaces that may stand in an address as it is.
+/// Opaque to clients. Its text form needs no escaping in a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cursor {
     pub(crate) history: Seq,
     pub(crate) generation: Generation,
-    pub(crate) open: BTreeMap<ExecutionId, Place>,
+    pub(crate) open: BTreeMap<ExecutionId, OutputPosition>,
 }
 
-/// A place in what one execution wrote: so many whole pieces, so many bytes of the next, and the sum of all of them.
+/// A position in the output of one execution: whole pieces, bytes of the next piece, and the sum of all bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct OutputPosition {
     pub(crate) piece: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-impl Place {
-    /// Nothing is read after this.
+impl OutputPosition {
+    /// The position after which nothing is read.
     pub(crate) fn end(self) -> Self {
         Self { piece: u64::MAX, offset: 0, bytes: self.bytes }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{given}` is not a place in a log; give `after` the seq of an entry, or nothing")]
+#[error("`{given}` is not a position in a log; give `after` the seq of an entry, or nothing")]
 pub struct CursorError {
     given: String,
 }
 
 /// More executions than run in one sandbox.
-const MOST_OPEN: usize = 4_096;
+const MAX_OPEN: usize = 4_096;
 
 impl Cursor {
-    pub(crate) fn place(&self, execution: ExecutionId) -> Place {
+    pub(crate) fn position(&self, execution: ExecutionId) -> OutputPosition {
         self.open.get(&execution).copied().unwrap_or_default()
     }
 
-    /// Output is remembered by itself while its execution is open. Otherwise it lies between two records, and was
-    /// seen if the later one was.
-    pub(crate) fn has_seen(&self, line: &Line) -> bool {
-        match (line.place, line.execution) {
-            (Some(place), Some(execution)) => match self.open.get(&execution) {
-                Some(seen) => place <= *seen,
+    /// Output of an open execution is compared with its own position. Other output lies between two records, and was seen
+    /// if the later record was.
+    pub(crate) fn has_seen(&self, line: &LogLine) -> bool {
+        match (line.position, line.execution) {
+            (Some(position), Some(execution)) => match self.open.get(&execution) {
+                Some(seen) => position <= *seen,
                 None => self.history > line.history,
             },
             (Some(_) | None, _) => line.history <= self.history,
         }
     }
 
-    pub(crate) fn pass(&mut self, line: &Line) {
-        match (line.place, line.execution) {
-            (Some(place), Some(execution)) => {
-                self.open.insert(execution, place);
+    pub(crate) fn pass(&mut self, line: &LogLine) {
+        match (line.position, line.execution) {
+            (Some(position), Some(execution)) => {
+                self.open.insert(execution, position);
             }
             (Some(_) | None, execution) => {
                 self.history = line.history;
                 self.generation = self.generation.max(line.generation);
-                match (line.turn, execution) {
-                    (Some(Turn::Opens), Some(execution)) => {
+                match (line.boundary, execution) {
+                    (Some(OutputBoundary::Begins), Some(execution)) => {
                         self.open.entry(execution).or_default();
                     }
-                    (Some(Turn::Closes), Some(execution)) => {
+                    (Some(OutputBoundary::Ends), Some(execution)) => {
                         self.open.remove(&execution);
                     }
                     (Some(_) | None, _) => {}
@@ -83,10 +83,10 @@ impl Cursor {
         }
     }
 
-    /// Whether nothing that `other` has seen is new here.
+    /// Whether a reader at this cursor has seen everything that a reader at `other` has.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        let covered = |(execution, place): (&ExecutionId, &Place)| {
-            self.open.get(execution).map_or(self.history > other.history, |seen| seen >= place)
+        let covered = |(execution, position): (&ExecutionId, &OutputPosition)| {
+            self.open.get(execution).map_or(self.history > other.history, |seen| seen >= position)
         };
         self.history >= other.history && other.open.iter().all(covered)
     }
@@ -95,7 +95,7 @@ impl Cursor {
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.history.0, self.generation.0)?;
-        for (execution, Place { piece, offset, bytes }) in &self.open {
+        for (execution, OutputPosition { piece, offset, bytes }) in &self.open {
             write!(f, "~{execution}.{piece}.{offset}.{bytes}")?;
         }
         Ok(())
@@ -106,7 +106,7 @@ impl FromStr for Cursor {
     type Err = CursorError;
 
     fn from_str(given: &str) -> Result<Self, CursorError> {
-        // What is echoed has to be bounded too.
+        // The text goes into an error, so it is bounded.
         let refused = || CursorError { given: given.chars().take(64).collect() };
         let mut parts = given.split('~');
         let (history, generation) =
@@ -117,9 +117,9 @@ impl FromStr for Cursor {
             open: BTreeMap::new(),
         };
         for part in parts {
-            let (execution, place) = read_open(part).ok_or_else(refused)?;
-            cursor.open.insert(execution, place);
-            if cursor.open.len() > MOST_OPEN {
+            let (execution, position) = read_open(part).ok_or_else(refused)?;
+            cursor.open.insert(execution, position);
+            if cursor.open.len() > MAX_OPEN {
                 return Err(refused());
             }
         }
@@ -127,12 +127,12 @@ impl FromStr for Cursor {
     }
 }
 
-fn read_open(part: &str) -> Option<(ExecutionId, Place)> {
+fn read_open(part: &str) -> Option<(ExecutionId, OutputPosition)> {
     let mut parts = part.split('.');
     let execution = parts.next()?.parse().ok()?;
     let mut number = || parts.next()?.parse().ok();
-    let place = Place { piece: number()?, offset: number()?, bytes: number()? };
-    parts.next().is_none().then_some((execution, place))
+    let position = OutputPosition { piece: number()?, offset: number()?, bytes: number()? };
+    parts.next().is_none().then_some((execution, position))
 }
 
 #[cfg(test)]
@@ -140,9 +140,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_reads_back_as_it_was_written_and_may_stand_in_an_address() {
-        let place = Place { piece: 7, offset: 3, bytes: 900 };
-        let open = BTreeMap::from([(ExecutionId(1), Place::default()), (ExecutionId(2), place)]);
+    fn a_cursor_reads_back_as_it_was_written_and_needs_no_escaping_in_a_url() {
+        let position = OutputPosition { piece: 7, offset: 3, bytes: 900 };
+        let open = BTreeMap::from([(ExecutionId(1), OutputPosition::default()), (ExecutionId(2), position)]);
         let cursor = Cursor { history: Seq(12), generation: Generation(3), open };
 
         let text = cursor.to_string();
@@ -152,11 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused_in_few_words() {
-        let no_place = format!("1-1~{}.1.2", ExecutionId(1));
+    fn an_invalid_cursor_is_refused_with_a_short_error() {
+        let no_position = format!("1-1~{}.1.2", ExecutionId(1));
         let too_much = format!("1-1~{}.1.2.3.4", ExecutionId(1));
         for given in
-            ["", "1", "x-1", "1-x", "1-1~", "1-1~exe_.1.1.1", &no_place, &too_much, &"9".repeat(10_000)]
+            ["", "1", "x-1", "1-x", "1-1~", "1-1~exe_.1.1.1", &no_position, &too_much, &"9".repeat(10_000)]
         {
             let error = given.parse::<Cursor>().unwrap_err();
             assert!(error.to_string().len() < 200);

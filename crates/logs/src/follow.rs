@@ -1,4 +1,4 @@
-//! Following a log: what is there, and then what comes, until the sandbox is gone.
+//! Follows a log: returns the entries that are there, then new ones as they come, until the sandbox is gone.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use pinfold_lifecycle::{SandboxId, Timestamp};
 use tokio::time::Instant;
 
 use crate::cursor::Cursor;
-use crate::entry::Entry;
-use crate::limit::{Left, Limit};
-use crate::logs::{Logs, Page, ReadError};
-use crate::places::Place;
-use crate::tail::Tail;
+use crate::entry::LogEntry;
+use crate::logs::{LogPage, Logs, ReadError};
+use crate::page_limit::{PageLimit, RemainingLimit};
+use crate::paths::LogLocation;
+use crate::tail::LogTail;
 
-/// How soon is looked again: quickly after something came, and less and less while nothing does.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
-const SLOWEST_LOOK: Duration = Duration::from_millis(100);
-/// Whether the sandbox is gone is asked when something came, and else as seldom as this.
-const LOOKS_WITHOUT_ASKING: u32 = 10;
+/// The poll interval starts here after each entry, and doubles up to the maximum while none comes.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Whether the sandbox is gone is checked after new entries, and otherwise once in so many polls.
+const POLLS_PER_GONE_CHECK: u32 = 10;
 
-/// A reader with a place. A call that is given up loses nothing: the next one reads it again.
-pub struct Follow {
+/// A reader with a position. A cancelled call loses nothing: the next one reads the same entries again.
+pub struct LogFollower {
     logs: Logs,
     sandbox: SandboxId,
     cursor: Cursor,
-    limit: Limit,
-    tail: Option<(Tail, Place)>,
+    limit: PageLimit,
+    tail: Option<(LogTail, LogLocation)>,
     last_activity: Option<Timestamp>,
-    pause: Duration,
-    quiet_looks: u32,
+    poll_interval: Duration,
+    empty_polls: u32,
 }
 
-impl Follow {
-    pub(crate) fn new(logs: Logs, sandbox: SandboxId, cursor: Cursor, limit: Limit) -> Self {
+impl LogFollower {
+    pub(crate) fn new(logs: Logs, sandbox: SandboxId, cursor: Cursor, limit: PageLimit) -> Self {
         Self {
             logs,
             sandbox,
@@ -39,66 +39,66 @@ impl Follow {
             limit,
             tail: None,
             last_activity: None,
-            pause: FIRST_LOOK,
-            quiet_looks: 0,
+            poll_interval: MIN_POLL_INTERVAL,
+            empty_polls: 0,
         }
     }
 
-    /// The next entries, as soon as there are any. An empty page means that none came in time, or that none will
-    /// come any more (`over`).
-    pub async fn next(&mut self, within: Duration) -> Result<Page, ReadError> {
+    /// The next entries, as soon as there are any. An empty page means that none came in time, or that none will come
+    /// (`finished`).
+    pub async fn next(&mut self, within: Duration) -> Result<LogPage, ReadError> {
         let deadline = Instant::now() + within;
         loop {
-            let page = self.look().await?;
-            if !page.entries.is_empty() || page.over || Instant::now() >= deadline {
+            let page = self.poll().await?;
+            if !page.entries.is_empty() || page.finished || Instant::now() >= deadline {
                 return Ok(page);
             }
-            tokio::time::sleep_until((Instant::now() + self.pause).min(deadline)).await;
-            self.pause = (self.pause * 2).min(SLOWEST_LOOK);
+            tokio::time::sleep_until((Instant::now() + self.poll_interval).min(deadline)).await;
+            self.poll_interval = (self.poll_interval * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
-    /// What is there now.
-    pub(crate) async fn look(&mut self) -> Result<Page, ReadError> {
+    /// The entries that are there now.
+    pub(crate) async fn poll(&mut self) -> Result<LogPage, ReadError> {
         let is_first = self.last_activity.is_none();
-        // Before the records are read: what is gone then has written all of them.
-        let asks = is_first || self.quiet_looks.is_multiple_of(LOOKS_WITHOUT_ASKING);
-        let is_gone = asks && self.logs.is_gone(self.sandbox).await?;
+        // Checked before the records are read: a sandbox that is gone by then has written all of them.
+        let check_gone = is_first || self.empty_polls.is_multiple_of(POLLS_PER_GONE_CHECK);
+        let is_gone = check_gone && self.logs.is_gone(self.sandbox).await?;
         let (entries, left) = self.take().await?;
         if is_first {
             self.last_activity = self.logs.last_activity(self.sandbox).await?;
         }
         self.last_activity = self.last_activity.max(entries.iter().map(|entry| entry.at).max());
-        self.quiet_looks = if entries.is_empty() { self.quiet_looks + 1 } else { 0 };
+        self.empty_polls = if entries.is_empty() { self.empty_polls + 1 } else { 0 };
         if let Some(last) = entries.last() {
             self.cursor = last.seq.clone();
-            self.pause = FIRST_LOOK;
+            self.poll_interval = MIN_POLL_INTERVAL;
         }
-        Ok(Page {
+        Ok(LogPage {
             last_activity: self.last_activity,
             next: self.cursor.clone(),
-            more: left.is_none(),
-            over: is_gone && !left.is_none(),
+            more: left.is_used_up(),
+            finished: is_gone && !left.is_used_up(),
             entries,
         })
     }
 
-    async fn take(&mut self) -> Result<(Vec<Entry>, Left), ReadError> {
-        let place = self.logs.place(self.sandbox)?;
+    async fn take(&mut self) -> Result<(Vec<LogEntry>, RemainingLimit), ReadError> {
+        let location = self.logs.location(self.sandbox)?;
         if let Some((tail, before)) = self.tail.take()
-            && before == place
+            && before == location
             && *tail.cursor() == self.cursor
         {
-            let mut left = Left::of(self.limit);
+            let mut left = RemainingLimit::of(self.limit);
             let (tail, entries) = tail.entries(self.logs.store.as_ref(), &mut left).await?;
-            if self.logs.place(self.sandbox)? == place {
-                self.tail = Some((tail, place));
+            if self.logs.location(self.sandbox)? == location {
+                self.tail = Some((tail, location));
                 return Ok((entries, left));
             }
         }
         let (tail, entries, left) = self.logs.page(self.sandbox, &self.cursor, self.limit).await?;
-        // One that has not come to the end of what was moved begins there again.
-        self.tail = (!left.is_none()).then_some((tail, place));
+        // A reader that has not reached the end of the archive starts there again.
+        self.tail = (!left.is_used_up()).then_some((tail, location));
         Ok((entries, left))
     }
 }

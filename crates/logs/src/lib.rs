@@ -1,41 +1,54 @@
-//! The log of one sandbox: what its executions wrote and what the control plane did, in one order, wherever it lies.
-//! Beside it, artifacts of runs and figures of past days, in the same object store. Start reading at [`Logs`], then
-//! `cursor.rs` and `merge.rs`.
+//! The log of one sandbox: the output of its executions and the history of the control plane, merged into one order.
+//! Artifacts of runs and metrics of past days lie in the same object store.
+//!
+//! [`Logs`] reads, follows, moves and expires logs. A reader's position is a [`Cursor`]; a page is a [`LogPage`] of
+//! [`LogEntry`]s. [`Artifacts`] and [`MetricsArchive`] store objects beside the logs in one [`ObjectStorage`].
+//!
+//! ```text
+//!   store: history records ------+
+//!                                +--> merge by time --> LogEntry, LogEntry, ...     while the sandbox lives
+//!   keepers' files: output ------+          |
+//!                                           | proven gone: move_all
+//!                                           v
+//!   object store: segments + manifest ----------------> LogEntry, LogEntry, ...     until its retention
+//! ```
+//!
+//! Start reading at `logs.rs`, then `cursor.rs` and `merge.rs`.
 
 mod archive;
 mod artifacts;
+mod control_lines;
 mod cursor;
 mod entry;
-mod figures;
+mod escape;
 mod follow;
-mod limit;
-mod line;
+mod log_line;
 mod logs;
 mod merge;
+mod metrics_archive;
 mod mover;
-mod name;
-mod objects;
+mod names;
+mod object_storage;
 mod output;
-mod places;
-mod printable;
+mod page_limit;
+mod paths;
 mod retention;
-mod stale;
+mod stale_logs;
 mod tail;
-mod tell;
 
 pub use archive::ArchiveError;
-pub use artifacts::{Artifact, ArtifactError, ArtifactLimits, Artifacts, Content as ArtifactContent};
+pub use artifacts::{Artifact, ArtifactContent, ArtifactError, ArtifactLimits, Artifacts};
 pub use cursor::{Cursor, CursorError};
-pub use entry::{Content, Entry, Gap, Source};
-pub use figures::FiguresArchive;
-pub use follow::Follow;
-pub use limit::Limit;
-pub use line::Missing;
-pub use logs::{Logs, Page, ReadError};
-pub use mover::{MoveError, Moved, Swept};
-pub use name::{NameError, check_name, check_run};
+pub use entry::{EntryContent, Gap, LogEntry, Source};
+pub use escape::{escape_bytes, escape_text};
+pub use follow::LogFollower;
+pub use log_line::GapReason;
+pub use logs::{LogPage, Logs, ReadError};
+pub use metrics_archive::MetricsArchive;
+pub use mover::{MoveError, MoveOutcome, MoveSummary};
+pub use names::{NameError, check_artifact_name, check_run_id};
 #[cfg(feature = "s3")]
-pub use objects::{Bucket, Keys};
-pub use objects::{Objects, ObjectsError};
-pub use printable::{printable, printable_bytes};
-pub use retention::{Expiry, Gone, Keep, RetentionError};
+pub use object_storage::{Bucket, Keys};
+pub use object_storage::{ObjectStorage, ObjectStorageError};
+pub use page_limit::PageLimit;
+pub use retention::{RemovalMode, Removed, RetentionError, RetentionPeriods};

@@ -1,4 +1,4 @@
-//! The log of one sandbox, for whoever asks: a page of it from anywhere, or what comes next as it comes.
+//! Reads the log of one sandbox: a page from any position, or new entries as they come.
 
 use std::io;
 use std::path::Path;
@@ -9,42 +9,42 @@ use pinfold_store::{Row, Store, StoreError};
 
 use crate::archive::{Archive, ArchiveError, Manifest};
 use crate::cursor::Cursor;
-use crate::entry::Entry;
-use crate::follow::Follow;
-use crate::limit::{Left, Limit};
-use crate::objects::Objects;
-use crate::places::{Place, Places};
-use crate::tail::Tail;
+use crate::entry::LogEntry;
+use crate::follow::LogFollower;
+use crate::object_storage::ObjectStorage;
+use crate::page_limit::{PageLimit, RemainingLimit};
+use crate::paths::{LogLocation, LogPaths};
+use crate::tail::LogTail;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Logs {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) objects: Objects,
-    pub(crate) places: Places,
+    pub(crate) objects: ObjectStorage,
+    pub(crate) paths: LogPaths,
 }
 
 /// Some entries of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct LogPage {
     /// When the last entry of the whole log was made. None: there is none yet.
     pub last_activity: Option<Timestamp>,
-    pub entries: Vec<Entry>,
-    /// Where to go on: the `seq` of the last entry, or where this page began if it is empty.
+    pub entries: Vec<LogEntry>,
+    /// Where to go on: the `seq` of the last entry, or the beginning of an empty page.
     pub next: Cursor,
-    /// Whether the limit was reached, so that there may be more at once.
+    /// The limit was reached: there may be more entries right now.
     pub more: bool,
-    /// Nothing more will come: the sandbox is gone, and this was the rest.
-    pub over: bool,
+    /// No more entries will come: the sandbox is gone, and this was the rest.
+    pub finished: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("there is no log of {sandbox}")]
     NoSuchLog { sandbox: SandboxId },
-    #[error("could not read what was recorded")]
+    #[error("could not read the history of the sandbox")]
     Store(#[from] StoreError),
-    #[error("could not read what was written")]
+    #[error("could not read the output of the sandbox")]
     Output { source: io::Error },
     #[error(transparent)]
     Archive(#[from] ArchiveError),
@@ -54,57 +54,62 @@ pub enum ReadError {
     Interrupted,
 }
 
-/// How often a log may be moved under a reader before that is told: it is moved once.
-const TRIES: usize = 3;
+/// How often a read is repeated because the log was moved meanwhile. A log is moved once.
+const MAX_ATTEMPTS: usize = 3;
 
 impl Logs {
-    /// `outputs` is where the provider of this host keeps what executions write: a directory for each sandbox.
+    /// `outputs` is the directory where the provider of this host stores output, with one directory per sandbox.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, outputs: &Path, objects: Objects) -> Self {
-        Self { store, objects, places: Places::new(outputs) }
+    pub fn new(store: Arc<dyn Store>, outputs: &Path, objects: ObjectStorage) -> Self {
+        Self { store, objects, paths: LogPaths::new(outputs) }
     }
 
-    /// Entries after a place, or from the beginning with [`Cursor::default`].
-    pub async fn read(&self, sandbox: SandboxId, after: &Cursor, limit: Limit) -> Result<Page, ReadError> {
-        self.follow(sandbox, after.clone(), limit).look().await
+    /// Entries after a position, or from the beginning with [`Cursor::default`].
+    pub async fn read(
+        &self,
+        sandbox: SandboxId,
+        after: &Cursor,
+        limit: PageLimit,
+    ) -> Result<LogPage, ReadError> {
+        self.follow(sandbox, after.clone(), limit).poll().await
     }
 
-    /// Goes on from a place, and waits there for more.
+    /// Follows the log from a position.
     #[must_use]
-    pub fn follow(&self, sandbox: SandboxId, after: Cursor, limit: Limit) -> Follow {
-        Follow::new(self.clone(), sandbox, after, limit)
+    pub fn follow(&self, sandbox: SandboxId, after: Cursor, limit: PageLimit) -> LogFollower {
+        LogFollower::new(self.clone(), sandbox, after, limit)
     }
 
     /// When the last entry was made. None: there is none yet.
     pub async fn last_activity(&self, sandbox: SandboxId) -> Result<Option<Timestamp>, ReadError> {
         let recorded = self.store.last_record(sandbox).await?.map(|row| row.record.at);
-        let written = match self.look_up(sandbox).await? {
-            Found::Moved(manifest) => Some(manifest.last_activity),
-            Found::Here(_) => self.last_output(sandbox).await?,
-            Found::OnlyRecords if recorded.is_none() => return Err(ReadError::NoSuchLog { sandbox }),
-            Found::OnlyRecords => None,
+        let written = match self.log_source(sandbox).await? {
+            LogSource::Moved(manifest) => Some(manifest.last_activity),
+            LogSource::Here(_) => self.last_output(sandbox).await?,
+            LogSource::OnlyRecords if recorded.is_none() => return Err(ReadError::NoSuchLog { sandbox }),
+            LogSource::OnlyRecords => None,
         };
         Ok(recorded.max(written))
     }
 
-    /// Whether what its executions wrote is still in their own files on this host.
+    /// Whether the output of its executions is still in the keepers' files on this host.
     pub fn is_here(&self, sandbox: SandboxId) -> Result<bool, ReadError> {
-        Ok(matches!(self.place(sandbox)?, Place::Here(_)))
+        Ok(matches!(self.location(sandbox)?, LogLocation::Here(_)))
     }
 
-    /// Only what runs can have written after the last record.
+    /// Only running executions can have written after the last record.
     async fn last_output(&self, sandbox: SandboxId) -> Result<Option<Timestamp>, ReadError> {
         let Some(Row::Readable(row)) = self.store.load(sandbox).await? else { return Ok(None) };
         if row.sandbox.executions.is_empty() {
             return Ok(None);
         }
         let running = row.sandbox.executions.iter().map(|execution| format!("{}.", execution.id));
-        let (places, running) = (self.places.clone(), running.collect::<Vec<_>>());
-        let looking = tokio::task::spawn_blocking(move || places.last_written(sandbox, &running));
-        looking.await.map_err(|_| ReadError::Interrupted)?.map_err(|source| ReadError::Output { source })
+        let (paths, running) = (self.paths.clone(), running.collect::<Vec<_>>());
+        let reading = tokio::task::spawn_blocking(move || paths.last_written(sandbox, &running));
+        reading.await.map_err(|_| ReadError::Interrupted)?.map_err(|source| ReadError::Output { source })
     }
 
-    /// Whether its body is proven gone, so that nothing more is written. A record goes only after that.
+    /// Whether its instance is proven gone, so that nothing more is written. A record is deleted only after that.
     pub(crate) async fn is_gone(&self, sandbox: SandboxId) -> Result<bool, StoreError> {
         Ok(match self.store.load(sandbox).await? {
             None => true,
@@ -117,37 +122,37 @@ impl Logs {
         Archive { objects: &self.objects, sandbox }
     }
 
-    pub(crate) async fn look_up(&self, sandbox: SandboxId) -> Result<Found, ReadError> {
-        Ok(match self.place(sandbox)? {
-            Place::Here(directory) => Found::Here(directory),
-            Place::Moved | Place::NotHere => match self.archive(sandbox).manifest().await? {
-                Some(manifest) => Found::Moved(manifest),
-                None => Found::OnlyRecords,
+    pub(crate) async fn log_source(&self, sandbox: SandboxId) -> Result<LogSource, ReadError> {
+        Ok(match self.location(sandbox)? {
+            LogLocation::Here(directory) => LogSource::Here(directory),
+            LogLocation::Moved | LogLocation::NotHere => match self.archive(sandbox).manifest().await? {
+                Some(manifest) => LogSource::Moved(manifest),
+                None => LogSource::OnlyRecords,
             },
         })
     }
 
-    pub(crate) fn place(&self, sandbox: SandboxId) -> Result<Place, ReadError> {
-        self.places.of(sandbox).map_err(|source| ReadError::Output { source })
+    pub(crate) fn location(&self, sandbox: SandboxId) -> Result<LogLocation, ReadError> {
+        self.paths.of(sandbox).map_err(|source| ReadError::Output { source })
     }
 
-    /// One page, with a tail that reads on where there is one. What was read while the log was moved does not count.
+    /// One page, with a tail that reads on from its end. A read during which the log was moved is repeated.
     pub(crate) async fn page(
         &self,
         sandbox: SandboxId,
         after: &Cursor,
-        limit: Limit,
-    ) -> Result<(Tail, Vec<Entry>, Left), ReadError> {
-        for _ in 0..TRIES {
-            let before = self.place(sandbox)?;
-            let mut left = Left::of(limit);
+        limit: PageLimit,
+    ) -> Result<(LogTail, Vec<LogEntry>, RemainingLimit), ReadError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let before = self.location(sandbox)?;
+            let mut left = RemainingLimit::of(limit);
             let mut reader = after.clone();
-            let (mut entries, directory) = match self.look_up(sandbox).await? {
-                Found::Here(directory) => (Vec::new(), Some(directory)),
-                Found::OnlyRecords => (Vec::new(), None),
-                Found::Moved(manifest) => {
+            let (mut entries, directory) = match self.log_source(sandbox).await? {
+                LogSource::Here(directory) => (Vec::new(), Some(directory)),
+                LogSource::OnlyRecords => (Vec::new(), None),
+                LogSource::Moved(manifest) => {
                     match self.archive(sandbox).read(&manifest, &mut reader, &mut left).await {
-                        // It may have been removed since: then there is no manifest either.
+                        // The log may have been deleted meanwhile: then there is no manifest either.
                         Err(ArchiveError::Damaged { .. })
                             if self.archive(sandbox).manifest().await?.is_none() =>
                         {
@@ -157,13 +162,13 @@ impl Logs {
                     }
                 }
             };
-            let mut tail = Tail::after(sandbox, reader, directory);
-            if !left.is_none() {
+            let mut tail = LogTail::after(sandbox, reader, directory);
+            if !left.is_used_up() {
                 let more;
                 (tail, more) = tail.entries(self.store.as_ref(), &mut left).await?;
                 entries.extend(more);
             }
-            if self.place(sandbox)? == before {
+            if self.location(sandbox)? == before {
                 return Ok((tail, entries, left));
             }
         }
@@ -171,8 +176,8 @@ impl Logs {
     }
 }
 
-/// Where a log is read from, records after it apart.
-pub(crate) enum Found {
+/// Where a log is read from, except for records after it.
+pub(crate) enum LogSource {
     Here(std::path::PathBuf),
     Moved(Manifest),
     OnlyRecords,

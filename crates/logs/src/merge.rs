@@ -1,6 +1,6 @@
-//! One order for all that is known of a sandbox: by time, and so that an execution's output comes after the line that
-//! says it started and before the one that says it ended. Nothing waits for what might still come, so what two
-//! executions write at the same moment may come in another order to another reader; each reader sees all of it once.
+//! Merges history records and outputs of a sandbox into one order: by time, and so that the output of an execution comes
+//! after the line that says it started and before the line that says it ended. The merge does not wait for output that may
+//! still come, so two readers may see simultaneous output of two executions in another order. Each sees all of it once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 use pinfold_store::{HistoryRow, Seq};
 
+use crate::control_lines;
 use crate::cursor::Cursor;
-use crate::entry::Entry;
-use crate::line::Line;
-use crate::output::{Chunk, Output};
-use crate::tell;
+use crate::entry::LogEntry;
+use crate::log_line::LogLine;
+use crate::output::{ExecutionOutput, LogChunk};
 
-pub(crate) struct Merge {
-    /// None: there is no output.
+pub(crate) struct LogMerge {
+    /// None: there is no output on this host.
     directory: Option<PathBuf>,
     cursor: Cursor,
-    outputs: BTreeMap<ExecutionId, Output>,
+    outputs: BTreeMap<ExecutionId, ExecutionOutput>,
     records: VecDeque<HistoryRow>,
 }
 
@@ -29,7 +29,7 @@ enum Next {
     Nothing,
 }
 
-impl Merge {
+impl LogMerge {
     pub(crate) fn after(cursor: Cursor, directory: Option<PathBuf>) -> Self {
         Self { directory, cursor, outputs: BTreeMap::new(), records: VecDeque::new() }
     }
@@ -38,66 +38,67 @@ impl Merge {
         &self.cursor
     }
 
-    /// Where the records begin that it does not have yet.
+    /// The number after which records are still to be fed.
     pub(crate) fn records_after(&self) -> Seq {
         self.records.back().map_or(self.cursor.history, |row| row.seq)
     }
 
-    /// Takes in what was recorded since. Only then output is looked for: all that an execution wrote before its
-    /// recorded end is then found.
+    /// Adds later records. Output is read only after that, so that everything an execution wrote before its recorded end
+    /// is found.
     pub(crate) fn feed(&mut self, records: Vec<HistoryRow>) {
         self.records.extend(records);
-        self.outputs.values_mut().for_each(Output::look_again);
+        self.outputs.values_mut().for_each(ExecutionOutput::poll_again);
     }
 
-    /// The next entry, if it is there.
-    pub(crate) fn next_entry(&mut self) -> io::Result<Option<Entry>> {
-        Ok(self.take()?.map(|line| Entry::of(line, &mut self.cursor)))
+    /// The next entry, if there is one.
+    pub(crate) fn next_entry(&mut self) -> io::Result<Option<LogEntry>> {
+        Ok(self.take()?.map(|line| LogEntry::of(line, &mut self.cursor)))
     }
 
-    /// The same, as it is to be kept.
-    pub(crate) fn next_line(&mut self) -> io::Result<Option<Line>> {
+    /// The next entry as a line for the archive.
+    pub(crate) fn next_line(&mut self) -> io::Result<Option<LogLine>> {
         let line = self.take()?;
         line.iter().for_each(|line| self.cursor.pass(line));
         Ok(line)
     }
 
-    fn take(&mut self) -> io::Result<Option<Line>> {
+    fn take(&mut self) -> io::Result<Option<LogLine>> {
         match self.choose()? {
             Next::Nothing => Ok(None),
             Next::Record => {
                 let Some(row) = self.records.pop_front() else { return Ok(None) };
-                if let Some(closed) = tell::closes(&row.record.fact) {
+                if let Some(closed) = control_lines::output_ended_by(&row.record.fact) {
                     self.outputs.remove(&closed);
                 }
-                Ok(Some(tell::line(&row, &self.cursor)))
+                Ok(Some(control_lines::line(&row, &self.cursor)))
             }
             Next::Output(execution) => {
-                let chunk = self.outputs.get_mut(&execution).and_then(Output::take);
+                let chunk = self.outputs.get_mut(&execution).and_then(ExecutionOutput::take);
                 Ok(chunk.map(|chunk| self.line(execution, chunk)))
             }
         }
     }
 
-    fn line(&self, execution: ExecutionId, chunk: Chunk) -> Line {
-        Line {
+    fn line(&self, execution: ExecutionId, chunk: LogChunk) -> LogLine {
+        LogLine {
             at: chunk.at,
             source: chunk.source,
             execution: Some(execution),
             generation: self.cursor.generation,
-            kept: chunk.kept,
+            content: chunk.content,
             history: self.cursor.history,
-            place: Some(chunk.after),
-            turn: None,
+            position: Some(chunk.after),
+            boundary: None,
         }
     }
 
     fn choose(&mut self) -> io::Result<Next> {
         let record = self.records.front();
         let record_at = record.map(|row| row.record.at);
-        let closing = record.and_then(|row| tell::closes(&row.record.fact));
-        // What an earlier try wrote is dated before its failure, which was passed: the rest is of the try that starts.
-        let opening = record.and_then(|row| tell::opens(&row.record.fact));
+        let closing = record.and_then(|row| control_lines::output_ended_by(&row.record.fact));
+        // Output of an earlier attempt is dated before its failure, which is already passed. The rest belongs to the attempt
+        // that starts.
+        let opening = record.and_then(|row| control_lines::output_begun_by(&row.record.fact));
         let (mut best, mut holds_back) = (None, false);
         let open: BTreeSet<_> = self.cursor.open.keys().copied().chain(closing).collect();
         for execution in open.into_iter().filter(|execution| opening != Some(*execution)) {
@@ -122,14 +123,16 @@ impl Merge {
         is_closing: bool,
         record_at: Option<Timestamp>,
     ) -> io::Result<Option<Timestamp>> {
-        let place = self.cursor.place(execution);
-        // Output that nobody had heard the start of is none where there is no place for it.
+        let position = self.cursor.position(execution);
+        // Without a directory there is no output of an execution that the cursor does not list.
         if self.directory.is_none() && !self.cursor.open.contains_key(&execution) {
             return Ok(None);
         }
         let directory = self.directory.as_deref();
-        let output =
-            self.outputs.entry(execution).or_insert_with(|| Output::after(place, directory, execution));
+        let output = self
+            .outputs
+            .entry(execution)
+            .or_insert_with(|| ExecutionOutput::after(position, directory, execution));
         let head = output.head(is_closing, record_at.unwrap_or_default())?;
         Ok(head.map(|chunk| chunk.at))
     }

@@ -1,6 +1,6 @@
-//! Moves the log of a sandbox that is proven gone into the object store. A crash between any two steps leaves it
-//! readable, and whoever tries again goes on: segments, manifest, all of it read back, the mark that readers go by,
-//! and only then the keepers' files are removed.
+//! Moves the log of a sandbox that is proven gone into the object store. The steps are: write segments, write the manifest,
+//! read all of it back, write the marker file that readers check, remove the keepers' files. A crash between any two steps
+//! leaves the log readable, and the next attempt continues.
 
 use std::fs::File;
 use std::io;
@@ -12,32 +12,32 @@ use pinfold_store::StoreError;
 use rustix::fs::FlockOperation;
 
 use crate::archive::{ArchiveError, Manifest, SEGMENT};
-use crate::limit::Left;
 use crate::logs::{Logs, ReadError};
-use crate::tail::Tail;
+use crate::page_limit::RemainingLimit;
+use crate::tail::LogTail;
 
-/// Each waits for the disk several times, and the disk makes one wait of many: one after the other they would not keep up
-/// with sandboxes that come and go quickly.
-const SIDE_BY_SIDE: usize = 8;
+/// Each move waits for several fsyncs, which the disk combines. One move at a time would not keep up with short-lived
+/// sandboxes.
+const CONCURRENT_MOVES: usize = 8;
 
-/// What became of one log.
+/// The outcome of moving one log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
-    /// It is in the object store, with so many new entries, and not here any more.
+pub enum MoveOutcome {
+    /// It is in the object store, with so many new entries, and no longer on this host.
     Moved { entries: u64 },
-    /// Its body is not proven gone.
+    /// Its instance is not proven gone.
     NotGone,
-    /// Somebody else is moving it.
+    /// Another process is moving it.
     Busy,
-    /// No output of it is on this host, or nothing is recorded of it.
+    /// It has no output on this host, or no history.
     Nothing,
 }
 
-/// What one look at all logs on this host came to.
+/// The result of moving all logs on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct MoveSummary {
     pub moved: Vec<SandboxId>,
-    /// Those that could not be moved, each logged with its reason. They stay readable and are tried again.
+    /// Logs that could not be moved, each with a log line. They stay readable, and the next call tries again.
     pub failed: Vec<SandboxId>,
 }
 
@@ -47,73 +47,74 @@ pub enum MoveError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    #[error("could not {doing} `{}`", path.display())]
-    Files { doing: &'static str, path: PathBuf, source: io::Error },
-    #[error("could not find out whose body is gone")]
+    #[error("could not {action} `{}`", path.display())]
+    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("could not find out whether the instance is gone")]
     Store(#[from] StoreError),
 }
 
 impl Logs {
-    /// Moves the logs of all sandboxes with output on this host that are proven gone. For whoever tidies up, about
-    /// once a minute; any number of processes may do it at once.
-    pub async fn move_all(&self) -> Result<Swept, MoveError> {
-        let listed = self.places.here();
+    /// Moves the logs of all sandboxes with output on this host that are proven gone. The server calls it about once a
+    /// minute; any number of processes may call it at once.
+    pub async fn move_all(&self) -> Result<MoveSummary, MoveError> {
+        let listed = self.paths.sandboxes_with_output();
         let here = listed.map_err(|source| self.files("list", PathBuf::from("logs"), source))?;
-        let mut swept = Swept::default();
+        let mut summary = MoveSummary::default();
         let one = |sandbox| async move { (sandbox, self.move_one(sandbox).await) };
-        let mut moves = stream::iter(here).map(one).buffered(SIDE_BY_SIDE);
+        let mut moves = stream::iter(here).map(one).buffered(CONCURRENT_MOVES);
         while let Some((sandbox, moved)) = moves.next().await {
             match moved {
-                Ok(Moved::Moved { .. }) => swept.moved.push(sandbox),
-                Ok(Moved::NotGone | Moved::Busy | Moved::Nothing) => {}
+                Ok(MoveOutcome::Moved { .. }) => summary.moved.push(sandbox),
+                Ok(MoveOutcome::NotGone | MoveOutcome::Busy | MoveOutcome::Nothing) => {}
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(sandbox_id = %sandbox, error, "the log stays where it is for now");
-                    swept.failed.push(sandbox);
+                    tracing::warn!(sandbox_id = %sandbox, error, "could not move the log to the object store, retrying later");
+                    summary.failed.push(sandbox);
                 }
             }
         }
-        Ok(swept)
+        Ok(summary)
     }
 
-    pub async fn move_one(&self, sandbox: SandboxId) -> Result<Moved, MoveError> {
+    pub async fn move_one(&self, sandbox: SandboxId) -> Result<MoveOutcome, MoveError> {
         if !self.is_gone(sandbox).await? {
-            return Ok(Moved::NotGone);
+            return Ok(MoveOutcome::NotGone);
         }
-        let directory = self.places.outputs_of(sandbox);
-        let held = match hold(&directory) {
-            Ok(Some(held)) => held,
-            Ok(None) => return Ok(Moved::Busy),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Moved::Nothing),
+        let directory = self.paths.outputs_of(sandbox);
+        let lock = match lock_outputs(&directory) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Ok(MoveOutcome::Busy),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MoveOutcome::Nothing),
             Err(source) => return Err(self.files("lock", directory, source)),
         };
         let Some((manifest, entries)) = self.write_segments(sandbox, &directory).await? else {
-            return Ok(Moved::Nothing);
+            return Ok(MoveOutcome::Nothing);
         };
         let archive = self.archive(sandbox);
         if entries > 0 {
             archive.put_manifest(&manifest).await?;
         }
         archive.verify(&manifest).await?;
-        self.leave(sandbox, held).await?;
-        Ok(Moved::Moved { entries })
+        self.switch_to_archive(sandbox, lock).await?;
+        Ok(MoveOutcome::Moved { entries })
     }
 
-    /// Readers go there from now on, and nothing is left here. Syncs take their time, and nobody else waits for them.
-    async fn leave(&self, sandbox: SandboxId, held: File) -> Result<(), MoveError> {
-        let places = self.places.clone();
-        let leaving = tokio::task::spawn_blocking(move || {
-            let marked = places.mark_moved(sandbox).map_err(|source| ("mark as moved", source));
+    /// Writes the marker file, which sends readers to the archive, and removes the output here. On a blocking thread,
+    /// because of the fsyncs.
+    async fn switch_to_archive(&self, sandbox: SandboxId, lock: File) -> Result<(), MoveError> {
+        let paths = self.paths.clone();
+        let switching = tokio::task::spawn_blocking(move || {
+            let marked = paths.mark_moved(sandbox).map_err(|source| ("mark as moved", source));
             let left =
-                marked.and_then(|()| places.remove_outputs(sandbox).map_err(|source| ("remove", source)));
-            drop(held);
+                marked.and_then(|()| paths.remove_outputs(sandbox).map_err(|source| ("remove", source)));
+            drop(lock);
             left
         });
-        let left = leaving.await.map_err(|_| ReadError::Interrupted)?;
-        left.map_err(|(doing, source)| self.files(doing, self.places.outputs_of(sandbox), source))
+        let switched = switching.await.map_err(|_| ReadError::Interrupted)?;
+        switched.map_err(|(action, source)| self.files(action, self.paths.outputs_of(sandbox), source))
     }
 
-    /// All that is not in the object store yet. None: there is nothing to keep.
+    /// Writes all that is not in the object store yet. None: there is nothing to store.
     async fn write_segments(
         &self,
         sandbox: SandboxId,
@@ -123,10 +124,10 @@ impl Logs {
         let before = archive.manifest().await?;
         let was_there = before.is_some();
         let mut manifest = before.unwrap_or_default();
-        let mut tail = Tail::after(sandbox, archive.end(&manifest)?, Some(directory.to_owned()));
+        let mut tail = LogTail::after(sandbox, archive.end(&manifest)?, Some(directory.to_owned()));
         let mut entries = 0;
         loop {
-            let left = Left::of(SEGMENT);
+            let left = RemainingLimit::of(SEGMENT);
             let lines;
             (tail, lines) = tail.lines(self.store.as_ref(), left).await?;
             if lines.is_empty() {
@@ -141,13 +142,13 @@ impl Logs {
         Ok((was_there || entries > 0).then_some((manifest, entries)))
     }
 
-    pub(crate) fn files(&self, doing: &'static str, path: PathBuf, source: io::Error) -> MoveError {
-        MoveError::Files { doing, path, source }
+    pub(crate) fn files(&self, action: &'static str, path: PathBuf, source: io::Error) -> MoveError {
+        MoveError::Files { action, path, source }
     }
 }
 
-/// Alone with a sandbox's output until this is dropped. None: somebody else is.
-pub(crate) fn hold(directory: &std::path::Path) -> io::Result<Option<File>> {
+/// Locks the output of a sandbox until the file is dropped. None: another process has the lock.
+pub(crate) fn lock_outputs(directory: &std::path::Path) -> io::Result<Option<File>> {
     let file = File::open(directory)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),

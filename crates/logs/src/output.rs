@@ -1,145 +1,154 @@
-//! What one execution wrote, in chunks of bounded length that do not cut through a character. The chunks depend on
-//! what was written alone, so every reader gets the same ones.
+//! The output of one execution, in chunks of bounded length that do not split a character. The chunks depend only on
+//! what was written, so every reader gets the same ones.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 
-use pinfold_keeper::log::{Entry as Logged, Gap, Piece, Reader, Stream};
+use pinfold_keeper::log::{Gap, LogEntry as Logged, LogReader, OutputChunk, Stream};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 
-use crate::cursor::Place;
+use crate::cursor::OutputPosition;
 use crate::entry::Source;
-use crate::line::{Kept, Missing};
+use crate::log_line::{GapReason, LineContent};
 
-/// No chunk is longer, however long a line is.
-pub(crate) const LONGEST: usize = 16 * 1024;
+/// The longest chunk in bytes, however long a line is.
+pub(crate) const MAX_CHUNK: usize = 16 * 1024;
 
-/// What comes next of an execution's output, and where it is read on after that.
+/// A chunk of output, and the position after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chunk {
+pub(crate) struct LogChunk {
     pub(crate) at: Timestamp,
     pub(crate) source: Source,
-    pub(crate) kept: Kept,
-    pub(crate) after: Place,
+    pub(crate) content: LineContent,
+    pub(crate) after: OutputPosition,
 }
 
-pub(crate) struct Output {
-    /// None: there is nowhere to read it from.
-    reader: Option<Reader>,
-    place: Place,
+pub(crate) struct ExecutionOutput {
+    /// None: there is no file to read from.
+    reader: Option<LogReader>,
+    position: OutputPosition,
     ahead: VecDeque<Logged>,
-    head: Option<Chunk>,
-    /// There was nothing more when it was last looked at.
-    dry: bool,
-    /// It was last looked at when all of it was there.
+    head: Option<LogChunk>,
+    /// The last read found nothing more.
+    is_exhausted: bool,
+    /// The output was complete at the last read.
     is_complete: bool,
     last_at: Timestamp,
 }
 
-impl Output {
-    pub(crate) fn after(place: Place, directory: Option<&Path>, execution: ExecutionId) -> Self {
-        let (name, Place { piece, bytes, .. }) = (execution.to_string(), place);
-        let reader = directory.map(|directory| Reader::after(directory, &name, piece, bytes));
+impl ExecutionOutput {
+    pub(crate) fn after(position: OutputPosition, directory: Option<&Path>, execution: ExecutionId) -> Self {
+        let (name, OutputPosition { piece, bytes, .. }) = (execution.to_string(), position);
+        let reader = directory.map(|directory| LogReader::after(directory, &name, piece, bytes));
         Self {
             reader,
-            place,
+            position,
             ahead: VecDeque::new(),
             head: None,
-            dry: false,
+            is_exhausted: false,
             is_complete: false,
             last_at: Timestamp(0),
         }
     }
 
-    /// There may be more now.
-    pub(crate) fn look_again(&mut self) {
-        self.dry = false;
+    /// Allows another read: there may be more now.
+    pub(crate) fn poll_again(&mut self) {
+        self.is_exhausted = false;
     }
 
-    /// The next chunk, if it is there. Where all is there that ever will be, what is cut off at the end is one too.
-    /// What has no time of its own is given that of the record that comes next.
-    pub(crate) fn head(&mut self, is_complete: bool, next_record: Timestamp) -> io::Result<Option<&Chunk>> {
+    /// The next chunk, if it is there. Once the output is complete, an incomplete character at its end is a chunk too. A gap
+    /// without a time of its own gets the time of the next record.
+    pub(crate) fn head(
+        &mut self,
+        is_complete: bool,
+        next_record: Timestamp,
+    ) -> io::Result<Option<&LogChunk>> {
         if is_complete && !self.is_complete {
-            (self.is_complete, self.dry) = (true, false);
+            (self.is_complete, self.is_exhausted) = (true, false);
         }
         let now = next_record.max(self.last_at);
-        if self.head.is_none() && !self.dry && self.place.piece != u64::MAX {
+        if self.head.is_none() && !self.is_exhausted && self.position.piece != u64::MAX {
             self.head = match self.next_chunk(now) {
-                Err(error) if is_damage(&error) => Some(self.missing(Missing::Unreadable, now)),
+                Err(error) if is_damage(&error) => Some(self.missing(GapReason::Unreadable, now)),
                 other => other?,
             };
-            self.dry = self.head.is_none();
+            self.is_exhausted = self.head.is_none();
         }
         Ok(self.head.as_ref())
     }
 
-    pub(crate) fn take(&mut self) -> Option<Chunk> {
+    pub(crate) fn take(&mut self) -> Option<LogChunk> {
         let chunk = self.head.take()?;
         self.pass(chunk.after);
         self.last_at = chunk.at;
         Some(chunk)
     }
 
-    fn pass(&mut self, after: Place) {
+    fn pass(&mut self, after: OutputPosition) {
         let done = |logged: &Logged| match logged {
-            Logged::Piece(piece) => piece.seq <= after.piece,
+            Logged::Chunk(piece) => piece.seq <= after.piece,
             Logged::Gap(gap) => gap.to_seq <= after.piece,
         };
         while self.ahead.front().is_some_and(done) {
             self.ahead.pop_front();
         }
-        self.place = after;
+        self.position = after;
     }
 
-    fn missing(&self, why: Missing, at: Timestamp) -> Chunk {
-        Chunk { at, source: Source::Control, kept: Kept::Gap(why), after: self.place.end() }
+    fn missing(&self, why: GapReason, at: Timestamp) -> LogChunk {
+        LogChunk { at, source: Source::Control, content: LineContent::Gap(why), after: self.position.end() }
     }
 
-    fn next_chunk(&mut self, now: Timestamp) -> io::Result<Option<Chunk>> {
+    fn next_chunk(&mut self, now: Timestamp) -> io::Result<Option<LogChunk>> {
         if self.reader.is_none() {
-            return Ok(self.is_complete.then(|| self.missing(Missing::NotKept, now)));
+            return Ok(self.is_complete.then(|| self.missing(GapReason::NotKept, now)));
         }
         loop {
-            self.look_ahead(0)?;
+            self.read_ahead(0)?;
             let (at, stream, seq, rest) = match self.ahead.front() {
                 None => return Ok(None),
                 Some(Logged::Gap(Gap { to_seq, bytes, .. })) => {
-                    let (piece, bytes) = (*to_seq, self.place.bytes.saturating_add(*bytes));
-                    return self.gap(Place { piece, offset: 0, bytes }, now);
+                    let (piece, bytes) = (*to_seq, self.position.bytes.saturating_add(*bytes));
+                    return self.gap(OutputPosition { piece, offset: 0, bytes }, now);
                 }
-                Some(Logged::Piece(piece)) => (piece.at_ms, piece.stream, piece.seq, self.rest_of(piece)),
+                Some(Logged::Chunk(piece)) => (piece.at_ms, piece.stream, piece.seq, self.rest_of(piece)),
             };
             if rest.is_empty() {
-                let bytes = self.place.bytes;
-                self.pass(Place { piece: seq, offset: 0, bytes });
+                let bytes = self.position.bytes;
+                self.pass(OutputPosition { piece: seq, offset: 0, bytes });
                 continue;
             }
             let rest = rest.to_vec();
-            let Some(bytes) = self.whole(rest, stream)? else { return Ok(None) };
-            let after = self.place_after(bytes.len() as u64)?;
+            let Some(bytes) = self.cut_chunk(rest, stream)? else { return Ok(None) };
+            let after = self.position_after(bytes.len() as u64)?;
             let source = match stream {
                 Stream::Stdout => Source::Stdout,
                 Stream::Stderr => Source::Stderr,
             };
-            return Ok(Some(Chunk { at: Timestamp(at), source, kept: Kept::of(bytes), after }));
+            return Ok(Some(LogChunk { at: Timestamp(at), source, content: LineContent::of(bytes), after }));
         }
     }
 
-    /// Dated as what comes after it, and told together with it.
-    fn gap(&mut self, after: Place, now: Timestamp) -> io::Result<Option<Chunk>> {
-        self.look_ahead(1)?;
+    /// A gap has the time of the piece after it, and is returned once that piece is there.
+    fn gap(&mut self, after: OutputPosition, now: Timestamp) -> io::Result<Option<LogChunk>> {
+        self.read_ahead(1)?;
         let at = match self.ahead.get(1) {
-            Some(Logged::Piece(piece)) => Timestamp(piece.at_ms),
+            Some(Logged::Chunk(piece)) => Timestamp(piece.at_ms),
             Some(Logged::Gap(_)) => now,
             None if self.is_complete => now,
             None => return Ok(None),
         };
-        Ok(Some(Chunk { at, source: Source::Control, kept: Kept::Gap(Missing::MadeRoom), after }))
+        Ok(Some(LogChunk {
+            at,
+            source: Source::Control,
+            content: LineContent::Gap(GapReason::Rotated),
+            after,
+        }))
     }
 
-    /// Reads until the piece with this index is there, if it can be.
-    fn look_ahead(&mut self, index: usize) -> io::Result<()> {
+    /// Reads ahead until the piece with this index is there, if possible.
+    fn read_ahead(&mut self, index: usize) -> io::Result<()> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         while self.ahead.len() <= index {
             match reader.next()? {
@@ -150,33 +159,33 @@ impl Output {
         Ok(())
     }
 
-    /// What of a piece is not read yet.
-    fn rest_of<'a>(&self, piece: &'a Piece) -> &'a [u8] {
-        let begun = piece.seq == self.place.piece.saturating_add(1);
-        let offset = if begun { usize::try_from(self.place.offset).unwrap_or(usize::MAX) } else { 0 };
+    /// The unread rest of a piece.
+    fn rest_of<'a>(&self, piece: &'a OutputChunk) -> &'a [u8] {
+        let begun = piece.seq == self.position.piece.saturating_add(1);
+        let offset = if begun { usize::try_from(self.position.offset).unwrap_or(usize::MAX) } else { 0 };
         piece.bytes.get(offset..).unwrap_or_default()
     }
 
-    /// As much as makes a chunk. A character whose end has not come yet waits for it: in the next piece, if that is
-    /// of the same stream. None: it is not known yet.
-    fn whole(&mut self, mut bytes: Vec<u8>, stream: Stream) -> io::Result<Option<Vec<u8>>> {
-        if bytes.len() > LONGEST {
-            bytes.truncate(LONGEST);
+    /// Cuts a chunk. A character whose end is missing waits for it in the next piece, if that is of the same stream. None:
+    /// the next piece is not there yet.
+    fn cut_chunk(&mut self, mut bytes: Vec<u8>, stream: Stream) -> io::Result<Option<Vec<u8>>> {
+        if bytes.len() > MAX_CHUNK {
+            bytes.truncate(MAX_CHUNK);
             let line = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
-            let cut = line.filter(|cut| *cut > LONGEST / 2).unwrap_or(LONGEST - cut_off(&bytes));
+            let cut = line.filter(|cut| *cut > MAX_CHUNK / 2).unwrap_or(MAX_CHUNK - incomplete_tail(&bytes));
             bytes.truncate(cut);
             return Ok(Some(bytes));
         }
         let mut ahead = 1;
         loop {
-            let tail = cut_off(&bytes);
+            let tail = incomplete_tail(&bytes);
             if tail == 0 || tail < bytes.len() {
                 bytes.truncate(bytes.len() - tail);
                 return Ok(Some(bytes));
             }
-            self.look_ahead(ahead)?;
+            self.read_ahead(ahead)?;
             let more = match self.ahead.get(ahead) {
-                Some(Logged::Piece(next)) if next.stream == stream => Some(&next.bytes),
+                Some(Logged::Chunk(next)) if next.stream == stream => Some(&next.bytes),
                 Some(_) => None,
                 None if self.is_complete => None,
                 None => return Ok(None),
@@ -192,21 +201,21 @@ impl Output {
         }
     }
 
-    /// Where so many bytes from here lead to.
-    fn place_after(&mut self, taken: u64) -> io::Result<Place> {
-        let (mut after, mut left, mut index) = (self.place, taken, 0);
+    /// The position after so many bytes.
+    fn position_after(&mut self, taken: u64) -> io::Result<OutputPosition> {
+        let (mut after, mut left, mut index) = (self.position, taken, 0);
         after.bytes = after.bytes.saturating_add(taken);
         while left > 0 {
-            let Some(Logged::Piece(piece)) = self.ahead.get(index) else {
+            let Some(Logged::Chunk(piece)) = self.ahead.get(index) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
             let begun = piece.seq == after.piece.saturating_add(1);
             let offset = if begun { after.offset } else { 0 };
             let here = (piece.bytes.len() as u64).saturating_sub(offset);
             (after, left) = if left >= here {
-                (Place { piece: piece.seq, offset: 0, ..after }, left - here)
+                (OutputPosition { piece: piece.seq, offset: 0, ..after }, left - here)
             } else {
-                (Place { piece: piece.seq.saturating_sub(1), offset: offset + left, ..after }, 0)
+                (OutputPosition { piece: piece.seq.saturating_sub(1), offset: offset + left, ..after }, 0)
             };
             index += 1;
         }
@@ -214,7 +223,7 @@ impl Output {
     }
 }
 
-/// What no later try can read.
+/// Whether the file is damaged, so that a retry cannot help.
 fn is_damage(error: &io::Error) -> bool {
     let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_link || matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory)
@@ -224,8 +233,8 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// How many bytes at the end are the beginning of a character that is not there whole.
-fn cut_off(bytes: &[u8]) -> usize {
+/// The number of bytes at the end that begin an incomplete character.
+fn incomplete_tail(bytes: &[u8]) -> usize {
     for length in 1..=bytes.len().min(3) {
         let tail = &bytes[bytes.len() - length..];
         if !is_continuation(tail[0]) {

@@ -1,4 +1,5 @@
-//! What is old enough is deleted, wherever it lies. Records have their own retention and know nothing of this one.
+//! Deletes logs and artifacts past their retention, on this host and in the object store. Records of the store have a
+//! retention of their own.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,17 +12,17 @@ use pinfold_store::StoreError;
 
 use crate::archive::{ArchiveError, all_logs, is_manifest};
 use crate::logs::Logs;
-use crate::mover::hold;
-use crate::objects::Objects;
+use crate::mover::lock_outputs;
+use crate::object_storage::ObjectStorage;
 
-/// How long things are kept.
+/// How long logs and artifacts are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionPeriods {
     pub logs_ms: u64,
     pub artifacts_ms: u64,
 }
 
-impl Default for Keep {
+impl Default for RetentionPeriods {
     fn default() -> Self {
         Self { logs_ms: 7 * DAY_MS, artifacts_ms: 7 * DAY_MS }
     }
@@ -31,147 +32,148 @@ const DAY_MS: u64 = 24 * 3_600_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RetentionError {
-    #[error("could not list what is in the object store")]
+    #[error("could not list the object store")]
     List { source: object_store::Error },
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    #[error("could not look at or remove output on this host")]
+    #[error("could not read or remove output on this host")]
     Files { source: io::Error },
-    #[error("could not find out whose body is gone")]
+    #[error("could not find out whether the instance is gone")]
     Store(#[from] StoreError),
 }
 
-/// Whether what is past its time goes, or it is only told what would.
+/// Whether to delete, or only to report what would be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    Foretell,
+pub enum RemovalMode {
+    DryRun,
     Remove,
 }
 
-/// What went, or would go.
+/// What was deleted, or would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Gone {
+pub struct Removed {
     pub count: usize,
     pub bytes: u64,
 }
 
 /// The objects of one log or run.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
-    pub(crate) objects: Vec<Listed>,
+pub(crate) struct ObjectGroup {
+    pub(crate) objects: Vec<ListedObject>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedObject {
     pub(crate) path: Path,
     pub(crate) at: Timestamp,
     pub(crate) bytes: u64,
 }
 
-/// One that cannot be removed keeps nobody from removing the others.
+/// Adds up removals. A failed one does not stop the others; the first failure is reported at the end.
 #[derive(Default)]
-pub(crate) struct Expired {
-    gone: Gone,
+pub(crate) struct RemovalTally {
+    removed: Removed,
     first_failure: Option<RetentionError>,
 }
 
-impl Expired {
-    pub(crate) fn take_in(&mut self, outcome: Result<Gone, RetentionError>) {
+impl RemovalTally {
+    pub(crate) fn add(&mut self, outcome: Result<Removed, RetentionError>) {
         match outcome {
-            Ok(gone) => {
-                self.gone.count += gone.count;
-                self.gone.bytes += gone.bytes;
+            Ok(removed) => {
+                self.removed.count += removed.count;
+                self.removed.bytes += removed.bytes;
             }
             Err(error) => drop(self.first_failure.get_or_insert(error)),
         }
     }
 
-    pub(crate) fn told(self) -> Result<Gone, RetentionError> {
-        self.first_failure.map_or(Ok(self.gone), Err)
+    pub(crate) fn finish(self) -> Result<Removed, RetentionError> {
+        self.first_failure.map_or(Ok(self.removed), Err)
     }
 }
 
 impl Logs {
-    /// Deletes logs that were moved, or last written, so long ago, and says how many. What is not proven gone stays.
-    pub async fn expire(&self, keep: Keep, now: Timestamp) -> Result<usize, RetentionError> {
+    /// Deletes logs that were moved or last written longer ago than the retention; returns how many. Logs of sandboxes that
+    /// are not proven gone stay.
+    pub async fn expire(&self, keep: RetentionPeriods, now: Timestamp) -> Result<usize, RetentionError> {
         let before = Timestamp(now.0.saturating_sub_unsigned(keep.logs_ms));
         let files = |source| RetentionError::Files { source };
-        // In this order: what was marked before is listed, or is not there any more.
-        let marked = self.places.moved().map_err(files)?;
+        // Markers are listed first: a log that was marked before is in the later listing, or is deleted.
+        let marked = self.paths.moved().map_err(files)?;
         let groups = groups(&self.objects, &all_logs(&self.objects)).await?;
-        let mut expired = Expired::default();
+        let mut expired = RemovalTally::default();
         for (name, group) in &groups {
             if let Ok(sandbox) = name.parse() {
-                expired.take_in(self.expire_moved(sandbox, group, before, now, Expiry::Remove).await);
+                expired.add(self.expire_moved(sandbox, group, before, now, RemovalMode::Remove).await);
             }
         }
         for sandbox in marked {
             if !groups.contains_key(&sandbox.to_string()) {
-                self.places.forget(sandbox).map_err(files)?;
+                self.paths.remove_marker(sandbox).map_err(files)?;
             }
         }
-        for sandbox in self.places.here().map_err(files)? {
-            expired.take_in(self.expire_here(sandbox, before, Expiry::Remove).await);
+        for sandbox in self.paths.sandboxes_with_output().map_err(files)? {
+            expired.add(self.expire_here(sandbox, before, RemovalMode::Remove).await);
         }
-        Ok(expired.told()?.count)
+        Ok(expired.finish()?.count)
     }
 
-    /// Without its manifest it is no log any more, so that goes first.
+    /// Deletes the manifest first: without it the segments are no log.
     pub(crate) async fn expire_moved(
         &self,
         sandbox: SandboxId,
-        group: &Group,
+        group: &ObjectGroup,
         before: Timestamp,
         now: Timestamp,
-        how: Expiry,
-    ) -> Result<Gone, RetentionError> {
+        mode: RemovalMode,
+    ) -> Result<Removed, RetentionError> {
         let manifest = group.objects.iter().find(|object| is_manifest(&object.path));
         let last = group.objects.iter().map(|object| object.at).max().unwrap_or_default();
-        // Somebody may be about to write the manifest.
+        // Without a manifest, another process may be about to write it.
         let since = manifest.map_or((last, before.max(day_before(now))), |manifest| (manifest.at, before));
         if since.0 >= since.1 {
-            return Ok(Gone::default());
+            return Ok(Removed::default());
         }
-        if how == Expiry::Remove {
+        if mode == RemovalMode::Remove {
             let archive = self.archive(sandbox);
             for object in manifest.into_iter().chain(&group.objects) {
                 archive.delete(&object.path).await?;
             }
-            self.places.forget(sandbox).map_err(|source| RetentionError::Files { source })?;
+            self.paths.remove_marker(sandbox).map_err(|source| RetentionError::Files { source })?;
         }
         let bytes = group.objects.iter().map(|object| object.bytes).sum();
-        Ok(Gone { count: usize::from(manifest.is_some()), bytes })
+        Ok(Removed { count: usize::from(manifest.is_some()), bytes })
     }
 
-    /// What could not be moved for so long.
+    /// Deletes output that could not be moved for longer than the retention.
     pub(crate) async fn expire_here(
         &self,
         sandbox: SandboxId,
         before: Timestamp,
-        how: Expiry,
-    ) -> Result<Gone, RetentionError> {
-        let last = match self.places.last_changed(sandbox) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Gone::default()),
+        mode: RemovalMode,
+    ) -> Result<Removed, RetentionError> {
+        let last = match self.paths.last_changed(sandbox) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::default()),
             other => other.map_err(|source| RetentionError::Files { source })?,
         };
         if last >= before || !self.is_gone(sandbox).await? {
-            return Ok(Gone::default());
+            return Ok(Removed::default());
         }
-        let gone = match hold(&self.places.outputs_of(sandbox)) {
-            Ok(Some(_held)) => self.take_outputs(sandbox, how),
-            Ok(None) => Ok(Gone::default()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Gone::default()),
+        let removed = match lock_outputs(&self.paths.outputs_of(sandbox)) {
+            Ok(Some(_lock)) => self.remove_outputs_of(sandbox, mode),
+            Ok(None) => Ok(Removed::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::default()),
             Err(error) => Err(error),
         };
-        gone.map_err(|source| RetentionError::Files { source })
+        removed.map_err(|source| RetentionError::Files { source })
     }
 
-    fn take_outputs(&self, sandbox: SandboxId, how: Expiry) -> io::Result<Gone> {
-        let bytes = self.places.bytes_of(sandbox)?;
-        if how == Expiry::Remove {
-            self.places.remove_outputs(sandbox)?;
+    fn remove_outputs_of(&self, sandbox: SandboxId, mode: RemovalMode) -> io::Result<Removed> {
+        let bytes = self.paths.bytes_of(sandbox)?;
+        if mode == RemovalMode::Remove {
+            self.paths.remove_outputs(sandbox)?;
         }
-        Ok(Gone { count: 1, bytes })
+        Ok(Removed { count: 1, bytes })
     }
 }
 
@@ -179,12 +181,12 @@ pub(crate) fn day_before(now: Timestamp) -> Timestamp {
     Timestamp(now.0.saturating_sub_unsigned(DAY_MS))
 }
 
-/// All objects below a place, by the first part of their names there.
+/// All objects below a path, grouped by the first part of their names there.
 pub(crate) async fn groups(
-    objects: &Objects,
+    objects: &ObjectStorage,
     below: &Path,
-) -> Result<BTreeMap<String, Group>, RetentionError> {
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+) -> Result<BTreeMap<String, ObjectGroup>, RetentionError> {
+    let mut groups: BTreeMap<String, ObjectGroup> = BTreeMap::new();
     let mut listed = objects.store.list(Some(below));
     while let Some(found) = listed.next().await {
         let found = found.map_err(|source| RetentionError::List { source })?;
@@ -192,7 +194,7 @@ pub(crate) async fn groups(
         let Some(name) = parts.next().map(|part| part.as_ref().to_owned()) else { continue };
         drop(parts);
         let at = Timestamp(found.last_modified.timestamp_millis());
-        let listed = Listed { path: found.location, at, bytes: found.size };
+        let listed = ListedObject { path: found.location, at, bytes: found.size };
         groups.entry(name).or_default().objects.push(listed);
     }
     Ok(groups)

@@ -1,4 +1,4 @@
-//! Reading what is still being written: records from the store, output from the keepers' files.
+//! Reads a log that is still being written: records from the store, output from the keepers' files.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,62 +7,67 @@ use pinfold_lifecycle::SandboxId;
 use pinfold_store::Store;
 
 use crate::cursor::Cursor;
-use crate::entry::Entry;
-use crate::limit::Left;
-use crate::line::Line;
+use crate::entry::LogEntry;
+use crate::log_line::LogLine;
 use crate::logs::ReadError;
-use crate::merge::Merge;
+use crate::merge::LogMerge;
+use crate::page_limit::RemainingLimit;
 
-/// How many records are asked for at once.
-const RECORDS: usize = 256;
+/// Records that are read at once.
+const RECORDS_PER_READ: usize = 256;
 
-/// Reads on from where it left off, without looking for the place again.
-pub(crate) struct Tail {
+/// Reads on from where it stopped, without seeking again.
+pub(crate) struct LogTail {
     sandbox: SandboxId,
-    merge: Merge,
+    merge: LogMerge,
 }
 
-impl Tail {
+impl LogTail {
     pub(crate) fn after(sandbox: SandboxId, cursor: Cursor, directory: Option<PathBuf>) -> Self {
-        Self { sandbox, merge: Merge::after(cursor, directory) }
+        Self { sandbox, merge: LogMerge::after(cursor, directory) }
     }
 
     pub(crate) fn cursor(&self) -> &Cursor {
         self.merge.cursor()
     }
 
-    /// What is there now, as far as the limit goes.
+    /// The entries that are there now, up to the limit.
     pub(crate) async fn entries(
         self,
         store: &dyn Store,
-        left: &mut Left,
-    ) -> Result<(Self, Vec<Entry>), ReadError> {
-        let (tail, entries, rest) = self.take(store, *left, Merge::next_entry, Entry::weight).await?;
+        left: &mut RemainingLimit,
+    ) -> Result<(Self, Vec<LogEntry>), ReadError> {
+        let (tail, entries, rest) = self.take(store, *left, LogMerge::next_entry, LogEntry::weight).await?;
         *left = rest;
         Ok((tail, entries))
     }
 
-    /// The same, as it is to be kept.
-    pub(crate) async fn lines(self, store: &dyn Store, left: Left) -> Result<(Self, Vec<Line>), ReadError> {
-        let (tail, lines, _) = self.take(store, left, Merge::next_line, Line::weight).await?;
+    /// The same as lines for the archive.
+    pub(crate) async fn lines(
+        self,
+        store: &dyn Store,
+        left: RemainingLimit,
+    ) -> Result<(Self, Vec<LogLine>), ReadError> {
+        let (tail, lines, _) = self.take(store, left, LogMerge::next_line, LogLine::weight).await?;
         Ok((tail, lines))
     }
 
     async fn take<T: Send + 'static>(
         mut self,
         store: &dyn Store,
-        mut left: Left,
-        next: fn(&mut Merge) -> io::Result<Option<T>>,
+        mut left: RemainingLimit,
+        next: fn(&mut LogMerge) -> io::Result<Option<T>>,
         weight: fn(&T) -> usize,
-    ) -> Result<(Self, Vec<T>, Left), ReadError> {
+    ) -> Result<(Self, Vec<T>, RemainingLimit), ReadError> {
         let mut taken = Vec::new();
         loop {
-            let records = store.history(Some(self.sandbox), self.merge.records_after(), RECORDS).await?;
-            let there_may_be_more = records.len() == RECORDS;
+            let records =
+                store.history(Some(self.sandbox), self.merge.records_after(), RECORDS_PER_READ).await?;
+            let there_may_be_more = records.len() == RECORDS_PER_READ;
             self.merge.feed(records);
             let reading = tokio::task::spawn_blocking(move || {
                 let mut more = Vec::new();
-                while !left.is_none()
+                while !left.is_used_up()
                     && let Some(item) = next(&mut self.merge)?
                 {
                     left.take(weight(&item));
@@ -74,7 +79,7 @@ impl Tail {
             let (tail, more, rest) = read.map_err(|source| ReadError::Output { source })?;
             (self, left) = (tail, rest);
             taken.extend(more);
-            if left.is_none() || !there_may_be_more {
+            if left.is_used_up() || !there_may_be_more {
                 return Ok((self, taken, left));
             }
         }

@@ -13,11 +13,13 @@ use std::net::TcpStream;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::Timestamp;
-use pinfold_logs::{ArtifactError, ArtifactLimits, Artifacts, Bucket, Keep, Keys, Moved, Objects};
+use pinfold_logs::{
+    ArtifactError, ArtifactLimits, Artifacts, Bucket, Keys, MoveOutcome, ObjectStorage, RetentionPeriods,
+};
 
 use stage::{ID, Stage};
 
-fn bucket(name: &str) -> Objects {
+fn bucket(name: &str) -> ObjectStorage {
     let address = std::env::var("PINFOLD_TEST_S3").expect("PINFOLD_TEST_S3 is the address of an S3 server");
     let mut server = TcpStream::connect(&address).unwrap();
     write!(
@@ -34,7 +36,7 @@ fn bucket(name: &str) -> Objects {
         prefix: "some/where".into(),
         keys: Some(keys),
     };
-    Objects::s3(&bucket).unwrap()
+    ObjectStorage::s3(&bucket).unwrap()
 }
 
 #[tokio::test]
@@ -50,15 +52,15 @@ async fn a_log_moves_into_a_bucket_and_is_read_from_every_place() {
     stage.end().await;
     let whole = stage.read_all().await;
 
-    assert!(matches!(stage.logs.move_one(ID).await.unwrap(), Moved::Moved { .. }));
+    assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
 
     assert!(!stage.outputs().exists());
     for index in (0..whole.len()).step_by(20) {
         assert_eq!(stage.read_after(&whole[index].seq).await, whole[index + 1..]);
     }
     let far = Timestamp(i64::MAX / 2);
-    assert_eq!(stage.logs.expire(Keep::default(), Timestamp(0)).await.unwrap(), 0);
-    assert_eq!(stage.logs.expire(Keep::default(), far).await.unwrap(), 1);
+    assert_eq!(stage.logs.expire(RetentionPeriods::default(), Timestamp(0)).await.unwrap(), 0);
+    assert_eq!(stage.logs.expire(RetentionPeriods::default(), far).await.unwrap(), 1);
     assert!(stage.read_all().await.iter().any(|entry| entry.gap().is_some()));
 }
 
@@ -75,7 +77,7 @@ async fn an_artifact_in_many_parts_comes_back_from_a_bucket() {
     assert_eq!((found, length), (made.clone(), 13 << 20));
     assert!(matches!(too_long, Err(ArtifactError::TooLarge { .. })));
     assert_eq!(artifacts.list("run").await.unwrap(), [made]);
-    assert_eq!(artifacts.expire(Keep::default(), Timestamp(i64::MAX / 2)).await.unwrap(), 1);
+    assert_eq!(artifacts.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await.unwrap(), 1);
     assert_eq!(artifacts.list("run").await.unwrap(), []);
 }
 

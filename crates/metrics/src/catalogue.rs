@@ -1,7 +1,7 @@
-//! Every metric there is: its name, what it means and whose it is. The text for Prometheus, the documentation and the
-//! tests of names all go by this list. A name that was ever released stays what it is.
+//! The catalogue of all metrics: name, kind, labels, scope and help text. The Prometheus text, the documentation and
+//! the tests of names all use this list. A released name never changes.
 
-/// One line of the list. The name has its unit, and no `_total`: that is added where counters are told.
+/// One metric. The name includes the unit, but not `_total`, which is appended to counters in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     pub name: &'static str,
@@ -19,12 +19,12 @@ pub enum Kind {
     Histogram,
 }
 
-/// Where several servers share a store, whose figures these are.
+/// Whose values a metric shows, if several servers share a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Of all sandboxes on the store: every server tells the same, so take one of them and not their sum.
+    /// Of all sandboxes on the store. Every server reports the same value, so use one of them and not their sum.
     Fleet,
-    /// Of the process that is asked.
+    /// Of the answering process.
     Process,
 }
 
@@ -33,7 +33,7 @@ pub(crate) const DESTROYED: &str = "pinfold_sandboxes_destroyed";
 pub(crate) const ATTESTED: &str = "pinfold_sandboxes_attested";
 pub(crate) const ENDED: &str = "pinfold_sandboxes_ended";
 pub(crate) const STARTS_FAILED: &str = "pinfold_starts_failed";
-pub(crate) const TRIES_FAILED: &str = "pinfold_tries_failed";
+pub(crate) const ATTEMPTS_FAILED: &str = "pinfold_attempts_failed";
 pub(crate) const EXECUTIONS: &str = "pinfold_executions";
 pub(crate) const FAILURES: &str = "pinfold_execution_failures";
 pub(crate) const TIMEOUTS: &str = "pinfold_execution_timeouts";
@@ -56,17 +56,17 @@ pub(crate) const ORPHANED: &str = "pinfold_sandboxes_orphaned";
 pub(crate) const POOLED: &str = "pinfold_sandboxes_pooled";
 pub(crate) const LIMIT: &str = "pinfold_sandboxes_limit";
 pub(crate) const BY_AGE: &str = "pinfold_sandboxes_by_age";
-pub(crate) const MEMORY_PROMISED: &str = "pinfold_memory_promised_bytes";
+pub(crate) const MEMORY_ALLOCATED: &str = "pinfold_memory_allocated_bytes";
 pub(crate) const MEMORY_LIMIT: &str = "pinfold_memory_limit_bytes";
-pub(crate) const MEMORY_LEFT: &str = "pinfold_memory_left_bytes";
+pub(crate) const MEMORY_FREE: &str = "pinfold_memory_free_bytes";
 pub(crate) const HOST_MEMORY: &str = "pinfold_host_memory_bytes";
-pub(crate) const DISK_PROMISED: &str = "pinfold_disk_promised_bytes";
+pub(crate) const DISK_ALLOCATED: &str = "pinfold_disk_allocated_bytes";
 pub(crate) const DISK_LIMIT: &str = "pinfold_disk_limit_bytes";
-pub(crate) const DISK_LEFT: &str = "pinfold_disk_left_bytes";
+pub(crate) const DISK_FREE: &str = "pinfold_disk_free_bytes";
 pub(crate) const HOST_DISK: &str = "pinfold_host_disk_bytes";
-pub(crate) const PROCESSES_PROMISED: &str = "pinfold_processes_promised";
+pub(crate) const PROCESSES_ALLOCATED: &str = "pinfold_processes_allocated";
 pub(crate) const PROCESSES_LIMIT: &str = "pinfold_processes_limit";
-pub(crate) const PROCESSES_LEFT: &str = "pinfold_processes_left";
+pub(crate) const PROCESSES_FREE: &str = "pinfold_processes_free";
 pub(crate) const HOST_PROCESSES: &str = "pinfold_host_processes_limit";
 pub(crate) const STORE: &str = "pinfold_store_bytes";
 pub(crate) const NODES: &str = "pinfold_nodes";
@@ -85,14 +85,14 @@ const fn metric(
     Metric { name, kind, labels, scope, help }
 }
 
-/// In the order in which they are told.
+/// In output order.
 pub const CATALOGUE: &[Metric] = &[
-    metric(CREATED, Counter, &[], Fleet, "Sandboxes created, stray bodies included"),
+    metric(CREATED, Counter, &[], Fleet, "Sandboxes created, stray instances included"),
     metric(DESTROYED, Counter, &[], Fleet, "Sandboxes proven gone, or attested to be"),
-    metric(ATTESTED, Counter, &[], Fleet, "Sandboxes gone on an operator's word alone"),
+    metric(ATTESTED, Counter, &[], Fleet, "Sandboxes gone by an operator's attestation alone"),
     metric(ENDED, Counter, &["cause"], Fleet, "Sandboxes that ended, by their cause of death"),
     metric(STARTS_FAILED, Counter, &[], Fleet, "Sandboxes that ended before they were ready and ran nothing"),
-    metric(TRIES_FAILED, Counter, &["cause"], Fleet, "Bodies that failed a run which is tried again"),
+    metric(ATTEMPTS_FAILED, Counter, &["cause"], Fleet, "Failed instances whose executions are retried"),
     metric(EXECUTIONS, Counter, &["agent_type", "cause"], Fleet, "Executions that ended, by their cause"),
     metric(
         FAILURES,
@@ -106,61 +106,61 @@ pub const CATALOGUE: &[Metric] = &[
         Counter,
         &["agent_type"],
         Fleet,
-        "Executions whose time ran out: their own, their sandbox's, or that of their silence",
+        "Executions that timed out: time limit, inactivity, or the end of the sandbox's life",
     ),
-    metric(
-        INACTIVITY,
-        Counter,
-        &["agent_type"],
-        Fleet,
-        "Of those whose time ran out, the executions that fell silent",
-    ),
+    metric(INACTIVITY, Counter, &["agent_type"], Fleet, "Executions that timed out by inactivity"),
     metric(
         STOP_ATTEMPTS,
         Counter,
         &["outcome"],
         Fleet,
-        "Attempts to stop a body: gone, or why that is not proven",
+        "Stop attempts by outcome: gone, or why absence was not proven",
     ),
     metric(
         TIMEOUT_CLEANUPS,
         Counter,
         &["outcome"],
         Fleet,
-        "Executions and sandboxes whose time ran out: all of it is gone, or it is in quarantine",
+        "Cleanups after a timeout by outcome: gone or quarantined",
     ),
-    metric(QUARANTINES, Counter, &[], Fleet, "Bodies that could not be proven gone in all attempts"),
-    metric(PROBES, Counter, &["kind", "verdict"], Fleet, "Probes and pings of bodies by what they found"),
+    metric(
+        QUARANTINES,
+        Counter,
+        &[],
+        Fleet,
+        "Instances quarantined because no stop attempt proved them gone",
+    ),
+    metric(PROBES, Counter, &["kind", "verdict"], Fleet, "Probes and pings of instances by verdict"),
     metric(
         REFUSED,
         Counter,
         &["reason"],
         Fleet,
-        "Creates refused because there is no room, by what is short",
+        "Create requests refused, by the limit or resource that was short",
     ),
-    metric(ORPHANS, Counter, &[], Fleet, "Bodies found that no lease spoke of"),
-    metric(CLEANUP_RUNS, Counter, &["layer", "outcome"], Fleet, "Runs of cleanup by layer and outcome"),
+    metric(ORPHANS, Counter, &[], Fleet, "Instances found without a lease"),
+    metric(CLEANUP_RUNS, Counter, &["layer", "outcome"], Fleet, "Cleanup runs by layer and outcome"),
     metric(
         CLEANUP_ITEMS,
         Counter,
         &["what"],
         Fleet,
-        "What cleanup scanned, found, ended for which reason, failed to end, and forgot",
+        "Items that cleanup scanned, found, ended, failed to end or deleted",
     ),
+    metric(CPU, Counter, &["agent_type"], Fleet, "CPU time of ended sandboxes, where it was measured"),
     metric(
-        CPU,
-        Counter,
-        &["agent_type"],
+        "pinfold_create_seconds",
+        Histogram,
+        &[],
         Fleet,
-        "Processor time of sandboxes that ended, where it was counted",
+        "From the create request until the sandbox is ready",
     ),
-    metric("pinfold_create_seconds", Histogram, &[], Fleet, "From the wish for a sandbox until it is ready"),
     metric(
         "pinfold_exec_start_seconds",
         Histogram,
         &[],
         Fleet,
-        "From the wish for an execution until it runs",
+        "From the execute request until the process runs",
     ),
     metric(
         "pinfold_stop_seconds",
@@ -174,70 +174,70 @@ pub const CATALOGUE: &[Metric] = &[
         Histogram,
         &[],
         Fleet,
-        "From the wish that an execution ends until its processes are proven gone",
+        "From the cancel request until the processes are proven gone",
     ),
-    metric("pinfold_probe_seconds", Histogram, &[], Fleet, "Whole probes of bodies"),
-    metric("pinfold_cleanup_seconds", Histogram, &["layer"], Fleet, "Runs of cleanup by layer"),
+    metric("pinfold_probe_seconds", Histogram, &[], Fleet, "Full probes of instances"),
+    metric("pinfold_cleanup_seconds", Histogram, &["layer"], Fleet, "Cleanup runs by layer"),
+    metric("pinfold_execution_seconds", Histogram, &["agent_type"], Fleet, "Executions from start to end"),
     metric(
-        "pinfold_execution_seconds",
+        "pinfold_sandbox_lifetime_seconds",
         Histogram,
-        &["agent_type"],
+        &[],
         Fleet,
-        "Executions from their start to their end",
+        "Sandboxes from created to proven gone",
     ),
-    metric("pinfold_sandbox_lifetime_seconds", Histogram, &[], Fleet, "Sandboxes from created to gone"),
     metric(SANDBOXES, Gauge, &["status"], Fleet, "Sandboxes that are not proven gone, by status"),
     metric(ACTIVE, Gauge, &[], Fleet, "Sandboxes that are ready, running, unhealthy or unknown"),
     metric(STUCK, Gauge, &[], Fleet, "Sandboxes past a deadline of their own, or in quarantine"),
     metric(ORPHANED, Gauge, &[], Fleet, "Sandboxes found without a lease and not proven gone yet"),
-    metric(POOLED, Gauge, &[], Fleet, "Bodies that wait in the pool"),
-    metric(LIMIT, Gauge, &[], Fleet, "Sandboxes there may be at one time; absent without a limit"),
+    metric(POOLED, Gauge, &[], Fleet, "Instances in the pool"),
+    metric(LIMIT, Gauge, &[], Fleet, "Limit of concurrent sandboxes; absent without a limit"),
     metric(BY_AGE, Gauge, &["age"], Fleet, "Sandboxes that are not proven gone, by age"),
-    metric(MEMORY_PROMISED, Gauge, &[], Fleet, "Memory that sandboxes may use together"),
-    metric(MEMORY_LIMIT, Gauge, &[], Fleet, "Memory that may be promised; absent without a limit"),
-    metric(MEMORY_LEFT, Gauge, &[], Process, "Memory left on this host; absent where it is not known"),
+    metric(MEMORY_ALLOCATED, Gauge, &[], Fleet, "Memory allocated to sandboxes"),
+    metric(MEMORY_LIMIT, Gauge, &[], Fleet, "Limit of allocated memory; absent without a limit"),
+    metric(MEMORY_FREE, Gauge, &[], Process, "Free memory of this host; absent if not known"),
     metric(
         HOST_MEMORY,
         Gauge,
         &[],
         Process,
-        "Memory of this host; absent where it is not known, or something less bounds what is left",
+        "Memory of this host; absent if not known, or if a cgroup limit is lower",
     ),
-    metric(DISK_PROMISED, Gauge, &[], Fleet, "Disk that sandboxes may use together"),
-    metric(DISK_LIMIT, Gauge, &[], Fleet, "Disk that may be promised; absent without a limit"),
-    metric(DISK_LEFT, Gauge, &[], Process, "Disk left on this host; absent where it is not known"),
+    metric(DISK_ALLOCATED, Gauge, &[], Fleet, "Disk allocated to sandboxes"),
+    metric(DISK_LIMIT, Gauge, &[], Fleet, "Limit of allocated disk; absent without a limit"),
+    metric(DISK_FREE, Gauge, &[], Process, "Free disk of this host; absent if not known"),
     metric(
         HOST_DISK,
         Gauge,
         &[],
         Process,
-        "Disk of this host, without what is kept for root; absent where it is not known",
+        "Disk of this host, without the blocks reserved for root; absent if not known",
     ),
-    metric(PROCESSES_PROMISED, Gauge, &[], Fleet, "Processes that sandboxes may have together"),
-    metric(PROCESSES_LIMIT, Gauge, &[], Fleet, "Processes that may be promised; absent without a limit"),
-    metric(PROCESSES_LEFT, Gauge, &[], Process, "Processes left on this host; absent where it is not known"),
+    metric(PROCESSES_ALLOCATED, Gauge, &[], Fleet, "Processes allocated to sandboxes"),
+    metric(PROCESSES_LIMIT, Gauge, &[], Fleet, "Limit of allocated processes; absent without a limit"),
     metric(
-        HOST_PROCESSES,
+        PROCESSES_FREE,
         Gauge,
         &[],
         Process,
-        "Processes that this host can have; absent where it is not known",
+        "Processes that this host can still start; absent if not known",
     ),
+    metric(HOST_PROCESSES, Gauge, &[], Process, "Process limit of this host; absent if not known"),
     metric(STORE, Gauge, &[], Fleet, "Size of the store on disk"),
-    metric(NODES, Gauge, &[], Fleet, "Processes that run sandboxes on this store"),
+    metric(NODES, Gauge, &[], Fleet, "Nodes on this store"),
     metric(
         CLEANUP_LAST,
         Gauge,
         &["layer"],
         Fleet,
-        "When a layer of cleanup last ran; absent before its first run",
+        "Last run of a cleanup layer; absent before its first run",
     ),
     metric(
         HTTP,
         Histogram,
         &["method", "route", "status"],
         Process,
-        "Requests from their head until their answer begins",
+        "HTTP requests, from the request head to the response head",
     ),
 ];
 
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_ours_is_there_once_and_says_its_unit() {
+    fn every_name_has_the_prefix_is_unique_and_has_its_unit() {
         let names: BTreeSet<_> = CATALOGUE.iter().map(|metric| metric.name).collect();
 
         assert_eq!(names.len(), CATALOGUE.len());

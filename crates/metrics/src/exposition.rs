@@ -1,48 +1,48 @@
-//! All figures of one moment, in the order of the catalogue, and the text that Prometheus reads. What is not known is left
-//! out, never told as 0.
+//! All metrics at one moment, in catalogue order, and the OpenMetrics text for Prometheus. Unknown values are omitted,
+//! never shown as 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use pinfold_lifecycle::{NoRoom, Scarcity, Totals};
+use pinfold_lifecycle::{AdmissionRefusal, HostShortage, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::catalogue::{self as names, CATALOGUE, CPU, HTTP, Kind, Metric};
-use crate::cleaned::{FAILED, ITEMS, LAYERS, SUCCEEDED, last_run};
+use crate::cleanup::{FAILED, ITEMS, LAYERS, SUCCEEDED, last_run};
+use crate::gauges::{AGES, Gauges, OLDER, bytes};
 use crate::labels::CAUSES;
 use crate::latency::float;
 use crate::rates::{GONE, QUARANTINED};
-use crate::standing::{AGES, OLDER, Standing, bytes};
-use crate::{AgentTypes, Family, Latency, Meter, Point, Sums, Times, Value, word};
+use crate::{AgentTypes, Counters, Family, HistogramValue, Latency, Point, ProcessMetrics, Value, word};
 
-/// What the text is sent as.
+/// Content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All there is to tell at one moment.
+/// All metrics at one moment.
 #[derive(Debug, Clone)]
 pub struct Exposition {
-    /// Everything that was ever counted.
-    pub sums: Sums,
-    /// Those that are told from the beginning.
+    /// All counters since the beginning.
+    pub counters: Counters,
+    /// The agent types that are shown even before they were used.
     pub agent_types: AgentTypes,
-    pub standing: Standing,
+    pub gauges: Gauges,
 }
 
 impl Exposition {
-    pub fn text(self, meter: &Meter) -> Result<String, fmt::Error> {
+    pub fn text(self, meter: &ProcessMetrics) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Families(self.families(meter))));
-        let mut told = String::new();
-        text::encode(&mut told, &registry)?;
-        Ok(told)
+        let mut entry = String::new();
+        text::encode(&mut entry, &registry)?;
+        Ok(entry)
     }
 
-    /// Those of which something is known.
+    /// The metrics that have a value.
     #[must_use]
-    pub fn families(&self, meter: &Meter) -> Vec<Family> {
+    pub fn families(&self, meter: &ProcessMetrics) -> Vec<Family> {
         let number = |(labels, value)| Point { labels, value: Value::Number(value) };
         let points = |metric: &Metric| -> Vec<Point> {
             match metric.kind {
@@ -57,7 +57,7 @@ impl Exposition {
     }
 
     fn counters(&self, metric: &Metric) -> Vec<(Vec<String>, f64)> {
-        let Totals { created, destroyed, attested, .. } = self.standing.totals;
+        let Totals { created, destroyed, attested, .. } = self.gauges.totals;
         let plain = |value: u64| vec![(Vec::new(), float(value))];
         match metric.name {
             names::CREATED => plain(created),
@@ -65,16 +65,21 @@ impl Exposition {
             names::ATTESTED => plain(attested),
             name => {
                 let scale = if name == CPU { 1_000.0 } else { 1.0 };
-                // Who asks how much a counter has grown has to see it before it does.
-                let mut told: BTreeMap<_, _> = self.begun(metric).into_iter().map(|it| (it, 0.0)).collect();
-                told.extend(self.sums.of(name).map(|(labels, value)| (owned(labels), float(value) / scale)));
-                told.into_iter().collect()
+                // Counters start at zero, because `increase()` needs a sample before the first event.
+                let mut entry: BTreeMap<_, _> =
+                    self.initial_labels(metric).into_iter().map(|it| (it, 0.0)).collect();
+                entry.extend(
+                    self.counters
+                        .by_labels(name)
+                        .map(|(labels, value)| (owned(labels), float(value) / scale)),
+                );
+                entry.into_iter().collect()
             }
         }
     }
 
-    /// The labels that are told from the beginning: all of closed lists.
-    fn begun(&self, metric: &Metric) -> Vec<Vec<String>> {
+    /// Label values that are shown from the beginning: those of closed lists.
+    fn initial_labels(&self, metric: &Metric) -> Vec<Vec<String>> {
         let words = |label: &&str| -> Vec<String> {
             match *label {
                 "agent_type" => self.agent_types.labels(),
@@ -89,21 +94,28 @@ impl Exposition {
                 }
                 "outcome" => [SUCCEEDED, FAILED].map(str::to_owned).to_vec(),
                 "layer" => LAYERS.map(str::to_owned).to_vec(),
-                "reason" => Scarcity::WORDS.into_iter().chain(NoRoom::WORDS).map(str::to_owned).collect(),
+                "reason" => AdmissionRefusal::WORDS
+                    .into_iter()
+                    .chain(HostShortage::WORDS)
+                    .map(str::to_owned)
+                    .collect(),
                 "what" => ITEMS.map(str::to_owned).to_vec(),
                 _ => Vec::new(),
             }
         };
         metric.labels.iter().fold(vec![Vec::new()], |all, label| {
             let words = words(label);
-            let with =
-                |begun: &Vec<String>, word: &String| [begun.as_slice(), std::slice::from_ref(word)].concat();
-            all.iter().flat_map(|begun| words.iter().map(move |word| with(begun, word))).collect()
+            let with = |initial_labels: &Vec<String>, word: &String| {
+                [initial_labels.as_slice(), std::slice::from_ref(word)].concat()
+            };
+            all.iter()
+                .flat_map(|initial_labels| words.iter().map(move |word| with(initial_labels, word)))
+                .collect()
         })
     }
 
     fn gauges(&self, metric: &Metric) -> Vec<(Vec<String>, f64)> {
-        let Standing { by_status, by_age, totals, limits, .. } = &self.standing;
+        let Gauges { by_status, by_age, totals, limits, .. } = &self.gauges;
         let known = |value: Option<f64>| value.map(|value| (Vec::new(), value)).into_iter().collect();
         match metric.name {
             names::SANDBOXES => {
@@ -115,27 +127,27 @@ impl Exposition {
             }
             names::CLEANUP_LAST => {
                 let last = last_run();
-                self.sums.of(&last).map(|(labels, at)| (owned(labels), float(at))).collect()
+                self.counters.by_labels(&last).map(|(labels, at)| (owned(labels), float(at))).collect()
             }
-            names::ACTIVE => known(Some(float(self.standing.active))),
-            names::STUCK => known(Some(float(self.standing.stuck))),
-            names::ORPHANED => known(Some(float(self.standing.orphaned))),
+            names::ACTIVE => known(Some(float(self.gauges.active))),
+            names::STUCK => known(Some(float(self.gauges.stuck))),
+            names::ORPHANED => known(Some(float(self.gauges.orphaned))),
             names::POOLED => known(Some(float(totals.pooled))),
             names::LIMIT => known(limits.sandboxes.map(float)),
-            names::MEMORY_PROMISED => known(Some(bytes(totals.taken.memory_mb))),
+            names::MEMORY_ALLOCATED => known(Some(bytes(totals.taken.memory_mb))),
             names::MEMORY_LIMIT => known(limits.memory_mb.map(bytes)),
-            names::MEMORY_LEFT => known(self.standing.memory_mb_left.map(bytes)),
-            names::HOST_MEMORY => known(self.standing.memory_mb_total.map(bytes)),
-            names::DISK_PROMISED => known(Some(bytes(totals.taken.disk_mb))),
+            names::MEMORY_FREE => known(self.gauges.memory_mb_left.map(bytes)),
+            names::HOST_MEMORY => known(self.gauges.memory_mb_total.map(bytes)),
+            names::DISK_ALLOCATED => known(Some(bytes(totals.taken.disk_mb))),
             names::DISK_LIMIT => known(limits.disk_mb.map(bytes)),
-            names::DISK_LEFT => known(self.standing.disk_mb_left.map(bytes)),
-            names::HOST_DISK => known(self.standing.disk_mb_total.map(bytes)),
-            names::PROCESSES_PROMISED => known(Some(float(totals.taken.processes))),
+            names::DISK_FREE => known(self.gauges.disk_mb_left.map(bytes)),
+            names::HOST_DISK => known(self.gauges.disk_mb_total.map(bytes)),
+            names::PROCESSES_ALLOCATED => known(Some(float(totals.taken.processes))),
             names::PROCESSES_LIMIT => known(limits.processes.map(float)),
-            names::PROCESSES_LEFT => known(self.standing.processes_left.map(float)),
-            names::HOST_PROCESSES => known(self.standing.processes_total.map(float)),
-            names::STORE => known(self.standing.store_bytes.map(float)),
-            names::NODES => known(self.standing.nodes.map(float)),
+            names::PROCESSES_FREE => known(self.gauges.processes_left.map(float)),
+            names::HOST_PROCESSES => known(self.gauges.processes_total.map(float)),
+            names::STORE => known(self.gauges.store_bytes.map(float)),
+            names::NODES => known(self.gauges.nodes.map(float)),
             _ => Vec::new(),
         }
     }
@@ -156,30 +168,30 @@ impl Exposition {
             return Vec::new();
         };
         if metric.labels.is_empty() {
-            return vec![timed_as(Vec::new(), self.sums.times(what, &[]))];
+            return vec![timed_as(Vec::new(), self.counters.histogram(what, &[]))];
         }
         let sum = format!("{}.ms", what.metric());
-        let mut told: BTreeSet<_> = self.begun(metric).into_iter().collect();
-        // Stores of earlier versions have times without these labels.
-        let timed = self.sums.of(&sum).filter(|(labels, _)| labels.len() == metric.labels.len());
-        told.extend(timed.map(|(labels, _)| owned(labels)));
+        let mut entry: BTreeSet<_> = self.initial_labels(metric).into_iter().collect();
+        // Stores of earlier versions have histograms without these labels.
+        let timed = self.counters.by_labels(&sum).filter(|(labels, _)| labels.len() == metric.labels.len());
+        entry.extend(timed.map(|(labels, _)| owned(labels)));
         let times = |labels: &[String]| {
             let labels: Vec<_> = labels.iter().map(String::as_str).collect();
-            self.sums.times(what, &labels)
+            self.counters.histogram(what, &labels)
         };
-        told.into_iter().map(|labels| timed_as(labels.clone(), times(&labels))).collect()
+        entry.into_iter().map(|labels| timed_as(labels.clone(), times(&labels))).collect()
     }
 }
 
-fn timed_as(labels: Vec<String>, times: impl Into<Times>) -> Point {
-    Point { labels, value: Value::Times(times.into()) }
+fn timed_as(labels: Vec<String>, times: impl Into<HistogramValue>) -> Point {
+    Point { labels, value: Value::Histogram(times.into()) }
 }
 
 fn owned(labels: Vec<&str>) -> Vec<String> {
     labels.into_iter().map(str::to_owned).collect()
 }
 
-/// As Prometheus wants them.
+/// Rust values as label values and numbers of the text format.
 #[derive(Debug)]
 struct Families(Vec<Family>);
 
@@ -191,14 +203,14 @@ impl Collector for Families {
                 Kind::Gauge => MetricType::Gauge,
                 Kind::Histogram => MetricType::Histogram,
             };
-            let mut told = encoder.encode_descriptor(family.metric.name, &family.help(), None, kind)?;
+            let mut entry = encoder.encode_descriptor(family.metric.name, &family.help(), None, kind)?;
             for Point { labels, value } in &family.points {
                 if labels.is_empty() {
-                    tell(&mut told, kind, value)?;
+                    encode(&mut entry, kind, value)?;
                 } else {
                     let labels = labels.iter().map(String::as_str);
                     let pairs: Vec<_> = family.metric.labels.iter().copied().zip(labels).collect();
-                    tell(&mut told.encode_family(&pairs)?, kind, value)?;
+                    encode(&mut entry.encode_family(&pairs)?, kind, value)?;
                 }
             }
         }
@@ -206,16 +218,16 @@ impl Collector for Families {
     }
 }
 
-fn tell(told: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> Result<(), fmt::Error> {
+fn encode(entry: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> Result<(), fmt::Error> {
     match value {
         Value::Number(number) if matches!(kind, MetricType::Counter) => {
-            told.encode_counter::<NoLabelSet, _, f64>(number, None)
+            entry.encode_counter::<NoLabelSet, _, f64>(number, None)
         }
-        Value::Number(number) => told.encode_gauge(number),
-        Value::Times(times) => {
-            let bounds = Times::bounds().chain([f64::INFINITY]);
+        Value::Number(number) => entry.encode_gauge(number),
+        Value::Histogram(times) => {
+            let bounds = HistogramValue::bounds().chain([f64::INFINITY]);
             let buckets: Vec<_> = bounds.zip(times.buckets).collect();
-            told.encode_histogram::<NoLabelSet>(times.sum_seconds, times.count(), &buckets, None)
+            entry.encode_histogram::<NoLabelSet>(times.sum_seconds, times.count(), &buckets, None)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One metric with all that is known of it at one moment. Whoever tells figures, in whatever language, goes by these.
+//! One metric with all its values at one moment. Both exporters (Prometheus and OTLP) use it.
 
 use crate::latency::{BOUNDS_MS, Histogram, float};
 use crate::{Kind, Metric, Scope};
@@ -9,7 +9,7 @@ pub struct Family {
     pub points: Vec<Point>,
 }
 
-/// The labels are in the order of the metric's own.
+/// Label values, in the order of the metric's label names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub labels: Vec<String>,
@@ -19,19 +19,19 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Number(f64),
-    Times(Times),
+    Histogram(HistogramValue),
 }
 
-/// How long things took.
+/// A histogram of durations.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Times {
-    /// Each bucket by itself; the last is for what no bound holds.
+pub struct HistogramValue {
+    /// Count of each bucket alone, not cumulative. The last bucket has no upper bound.
     pub buckets: [u64; BOUNDS_MS.len() + 1],
     pub sum_seconds: f64,
 }
 
-impl Times {
-    /// The upper bounds of all buckets but the last, in seconds.
+impl HistogramValue {
+    /// Upper bounds of all buckets but the last, in seconds.
     pub fn bounds() -> impl Iterator<Item = f64> {
         BOUNDS_MS.iter().map(|ms| float(*ms) / 1_000.0)
     }
@@ -48,14 +48,14 @@ impl Times {
     }
 }
 
-impl From<Histogram> for Times {
+impl From<Histogram> for HistogramValue {
     fn from(counted: Histogram) -> Self {
         Self { buckets: counted.buckets, sum_seconds: float(counted.sum_ms) / 1_000.0 }
     }
 }
 
 impl Family {
-    /// What it means, and whose it is.
+    /// The help text, with the scope.
     #[must_use]
     pub fn help(&self) -> String {
         let whose = match self.metric.scope {
@@ -65,7 +65,7 @@ impl Family {
         format!("{} ({whose})", self.metric.help)
     }
 
-    /// As its figures are called where they are read.
+    /// The name as exported.
     #[must_use]
     pub fn name(&self) -> String {
         let total = if self.metric.kind == Kind::Counter { "_total" } else { "" };
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_as_long_as_a_bound_is_within_it_and_what_no_bound_holds_is_in_the_last() {
-        let mut times = Times::default();
+    fn value_at_a_bound_is_in_its_bucket_and_larger_ones_are_in_the_last() {
+        let mut times = HistogramValue::default();
 
         for seconds in [0.0, 0.001, 0.0011, 7_200.0, 7_200.1] {
             times.observe(seconds);

@@ -1,17 +1,17 @@
-//! What may vary in a name: words of closed lists, and types of agents as long as they are known. Whatever else somebody
-//! writes becomes one word, so that nobody can make the names grow.
+//! Label values: words of closed lists, and known agent types. Everything else becomes one word, so that user input
+//! cannot increase the number of time series.
 
 use std::collections::BTreeSet;
 
 use pinfold_lifecycle::Cause;
 use serde::Serialize;
 
-/// A type of agent that is not among the known ones.
+/// An agent type that is not known.
 pub const OTHER: &str = "other";
-/// No type of agent: somebody's own sandbox.
+/// No agent type.
 pub const NONE: &str = "none";
 
-/// Every cause there is.
+/// All causes.
 pub(crate) const CAUSES: [Cause; 25] = [
     Cause::Completed,
     Cause::ExitNonzero,
@@ -40,14 +40,14 @@ pub(crate) const CAUSES: [Cause; 25] = [
     Cause::OperationLimit,
 ];
 
-/// Longer names are not worth a label.
+/// Longer names are not used as a label value.
 const LONGEST: usize = 64;
 
-/// Those that names may be made of.
+/// The agent types that are used as label values.
 #[derive(Debug, Clone, Default)]
 pub struct AgentTypes(BTreeSet<String>);
 
-/// A type of agent as a part of a name. Only [`AgentTypes`] makes one.
+/// An agent type as a label value. Only [`AgentTypes`] creates one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentLabel(String);
 
@@ -56,7 +56,7 @@ impl AgentTypes {
         Self(names.into_iter().filter(|name| is_plain(name)).map(str::to_owned).collect())
     }
 
-    /// Every word that a label can be.
+    /// All possible label values.
     pub(crate) fn labels(&self) -> Vec<String> {
         self.0.iter().map(String::as_str).chain([NONE, OTHER]).map(str::to_owned).collect()
     }
@@ -84,7 +84,7 @@ fn is_plain(name: &str) -> bool {
     fits && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// How a word of a closed list is spelled where it is stored.
+/// The serialized name of a value of a closed list.
 pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_thousand_types_that_nobody_knows_are_one_word() {
+    fn ten_thousand_unknown_types_are_one_label() {
         let types = AgentTypes::known(["VALIDATION"]);
 
         let words: BTreeSet<_> =
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_be_taken_for_two_is_not_known() {
+    fn ambiguous_agent_type_is_unknown() {
         let types = AgentTypes::known(["a|b", "", "a b", "a\"b"]);
 
         assert_eq!(types.label(Some("a|b")).as_str(), OTHER);
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_is_in_the_list() {
-        // One that is added breaks this match, and belongs into the list.
+    fn every_cause_is_listed() {
+        // A new cause breaks this match and must be added to the list.
         let place = |cause: Cause| match cause {
             Cause::Completed => 0,
             Cause::ExitNonzero => 1,
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_spelled_as_it_is_stored() {
+    fn cause_label_equals_its_serialized_name() {
         assert_eq!(word(&Cause::StoppedByUser), "stopped_by_user");
     }
 }

@@ -1,28 +1,28 @@
-//! How long things take, counted in fixed buckets, so that the minutes of several servers add up. A percentile is
-//! read as Prometheus does: within its bucket, evenly spread.
+//! Histograms of durations with fixed buckets, so that values of several minutes and servers can be added. Percentiles
+//! are interpolated linearly within a bucket, as Prometheus does.
 
-use crate::Sums;
+use crate::Counters;
 
-/// What is timed.
+/// The measured durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Latency {
-    /// From the wish to ready.
+    /// From the create request to ready.
     Create,
-    /// From the wish to a process.
+    /// From the request to the start of the process.
     ExecStart,
-    /// From the decision to the proof that it is gone.
+    /// From the decision to the proof of absence.
     Stop,
-    /// From the wish that an execution ends to the proof that it did.
+    /// From the cancel request to the proof that the process is gone.
     Cancel,
     Probe,
     Cleanup,
-    /// From the process to its end.
+    /// From the start of the process to its end.
     Execution,
     /// From created to proven gone.
     Lifetime,
 }
 
-/// In milliseconds. What takes longer is in one bucket more.
+/// Upper bounds in milliseconds. One more bucket has no bound.
 pub(crate) const BOUNDS_MS: [u64; 21] = [
     1, 2, 3, 5, 7, 10, 15, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000,
     1_800_000, 7_200_000,
@@ -35,16 +35,16 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// What was timed of one kind.
+/// The durations of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// Each bucket by itself; the last is for what no bound holds.
+    /// Count of each bucket alone, not cumulative. The last bucket has no upper bound.
     pub(crate) buckets: [u64; BOUNDS_MS.len() + 1],
     pub(crate) sum_ms: u64,
 }
 
 impl Latency {
-    /// As it is told, without unit.
+    /// The metric's name without its unit.
     pub(crate) fn metric(self) -> &'static str {
         match self {
             Self::Create => "pinfold_create",
@@ -59,23 +59,23 @@ impl Latency {
     }
 }
 
-impl Sums {
-    /// Something took so long.
-    pub fn took(&mut self, what: Latency, labels: &[&str], ms: u64) {
+impl Counters {
+    /// Records one duration.
+    pub fn record(&mut self, what: Latency, labels: &[&str], ms: u64) {
         let bucket = BOUNDS_MS.iter().position(|bound| ms <= *bound).unwrap_or(BOUNDS_MS.len());
         self.count(&format!("{}.bucket{bucket:02}", what.metric()), labels);
         self.add(&format!("{}.ms", what.metric()), labels, ms);
     }
 
-    /// Of those with these labels.
+    /// The durations with these labels.
     #[must_use]
-    pub fn times(&self, what: Latency, labels: &[&str]) -> Histogram {
+    pub fn histogram(&self, what: Latency, labels: &[&str]) -> Histogram {
         self.gather(what, |metric| self.get(metric, labels))
     }
 
-    /// Whatever their labels say.
+    /// The durations of all labels together.
     #[must_use]
-    pub fn all_times(&self, what: Latency) -> Histogram {
+    pub fn total_histogram(&self, what: Latency) -> Histogram {
         self.gather(what, |metric| self.total(metric))
     }
 
@@ -91,14 +91,14 @@ impl Histogram {
         self.buckets.iter().sum()
     }
 
-    /// In seconds. None: there was none.
+    /// Mean in seconds. `None`: no values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let count = self.count();
         (count > 0).then(|| float(self.sum_ms) / 1_000.0 / float(count))
     }
 
-    /// In seconds. None: there was none.
+    /// Percentiles in seconds. `None`: no values.
     #[must_use]
     pub fn percentiles(&self) -> Option<Percentiles> {
         Some(Percentiles { p50: self.quantile(0.5)?, p95: self.quantile(0.95)?, p99: self.quantile(0.99)? })
@@ -124,7 +124,7 @@ impl Histogram {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people, far from where it matters")]
+#[expect(clippy::cast_precision_loss, reason = "values are shown with few digits")]
 pub(crate) fn float(value: u64) -> f64 {
     value as f64
 }
@@ -134,25 +134,25 @@ mod tests {
     use super::*;
 
     fn timed(times_ms: &[u64]) -> Histogram {
-        let mut sums = Sums::default();
+        let mut counters = Counters::default();
         for ms in times_ms {
-            sums.took(Latency::Create, &[], *ms);
+            counters.record(Latency::Create, &[], *ms);
         }
-        sums.times(Latency::Create, &[])
+        counters.histogram(Latency::Create, &[])
     }
 
     #[test]
-    fn nothing_timed_has_no_percentiles() {
+    fn empty_histogram_has_no_percentiles() {
         assert_eq!(timed(&[]).percentiles(), None);
         assert_eq!(timed(&[]).mean(), None);
     }
 
     #[test]
-    fn percentiles_are_those_worked_out_by_hand() {
-        // One bucket: half-way, and nearly at its end.
+    fn percentiles_match_values_computed_by_hand() {
+        // One bucket: in the middle, and near its end.
         let one = timed(&[20; 10]).percentiles().unwrap();
         assert_eq!((one.p50, one.p95, one.p99), (0.020, 0.0245, 0.0249));
-        // Ranks 50, 95 and 99 of 100: at the end of (50, 100], half-way and nine tenths into (250, 500].
+        // Ranks 50, 95 and 99 of 100: at the end of (50, 100], in the middle and at nine tenths of (250, 500].
         let mut times = vec![80; 50];
         times.extend([90; 40]);
         times.extend([400; 10]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_bound_holds_is_told_as_the_last_bound() {
+    fn value_beyond_the_last_bound_is_shown_as_the_last_bound() {
         let beyond = timed(&[100_000_000]);
 
         assert_eq!(beyond.percentiles().unwrap().p50, 7_200.0);
@@ -170,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn times_with_other_labels_are_apart_and_together() {
-        let mut sums = Sums::default();
-        sums.took(Latency::Execution, &["a"], 1);
-        sums.took(Latency::Execution, &["b"], 3);
+    fn histograms_are_kept_by_label_and_in_total() {
+        let mut counters = Counters::default();
+        counters.record(Latency::Execution, &["a"], 1);
+        counters.record(Latency::Execution, &["b"], 3);
 
-        assert_eq!(sums.times(Latency::Execution, &["a"]).mean(), Some(0.001));
-        assert_eq!(sums.all_times(Latency::Execution).mean(), Some(0.002));
+        assert_eq!(counters.histogram(Latency::Execution, &["a"]).mean(), Some(0.001));
+        assert_eq!(counters.total_histogram(Latency::Execution).mean(), Some(0.002));
     }
 }

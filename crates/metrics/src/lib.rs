@@ -1,29 +1,42 @@
-//! What is counted and measured of sandboxes. Facts of the history become sums with bounded names (`fold.rs`), sums of
-//! any number of minutes and servers add up (`sums.rs`), and rates, percentiles and the text that Prometheus reads
-//! follow from them. No name ever carries an id: `labels.rs` is all that may vary.
+//! Metrics of sandboxes: counters, histograms, gauges and what is derived from them.
+//!
+//! ```text
+//!   history records ──► history.rs ──┐
+//!   probes, refusals ─► process_metrics.rs ─┴─► Counters (addable over minutes and servers)
+//!                                                  │
+//!   store and host ───► Gauges ──┐                 ├─► Rates, Percentiles, Series (API)
+//!                                └─► Exposition ◄──┘   text for Prometheus, families for OTLP
+//! ```
+//!
+//! - [`count_entry`] turns one history record into [`Counters`].
+//! - [`ProcessMetrics`] holds what only this process sees; [`Gauges`] holds current values.
+//! - [`CATALOGUE`] lists every exported metric. [`Exposition`] writes them.
+//! - Label values come from closed lists (`labels.rs`), never from ids, so the number of time series is bounded.
 
 mod catalogue;
-mod cleaned;
+mod cleanup;
+mod counters;
 mod exposition;
 mod family;
-mod fold;
+mod gauges;
+mod history;
 mod labels;
 mod latency;
-mod meter;
+mod process_metrics;
 mod rates;
 mod series;
-mod standing;
-mod sums;
 
 pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
-pub use cleaned::Cleaned;
+pub use cleanup::CleanupRun;
+pub use counters::Counters;
 pub use exposition::{CONTENT_TYPE, Exposition};
-pub use family::{Family, Point, Times, Value};
-pub use fold::{Told, fold, has_failed, has_timed_out, is_failed_start, may_be_failed_start};
+pub use family::{Family, HistogramValue, Point, Value};
+pub use gauges::{AGES, Gauges, OLDER};
+pub use history::{
+    HistoryEntry, count_entry, has_failed, has_timed_out, is_failed_start, may_be_failed_start,
+};
 pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
 pub use latency::{Histogram, Latency, Percentiles};
-pub use meter::{Meter, Route};
-pub use rates::{AgentFigures, CleanupFigures, Rates, Utilisation};
+pub use process_metrics::{ProcessMetrics, Route};
+pub use rates::{AgentMetrics, CleanupMetrics, Rates, Utilisation};
 pub use series::{Series, UnknownSeries};
-pub use standing::{AGES, OLDER, Standing};
-pub use sums::Sums;

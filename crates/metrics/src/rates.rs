@@ -1,4 +1,4 @@
-//! Shares and averages that follow from sums. Where there is nothing to divide by, nothing is known.
+//! Rates and averages derived from counters. `None` where the denominator is zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,48 +6,48 @@ use crate::catalogue::{
     CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, REFUSED,
     STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS,
 };
-use crate::cleaned::{
+use crate::cleanup::{
     EVICTED, LAYERS, NOT_ENDED, OLD_DELETED, ORPHANED_ENDED, ORPHANED_FOUND, SCANNED, STUCK_ENDED, SUCCEEDED,
     last_run,
 };
+use crate::counters::MAX;
 use crate::latency::float;
-use crate::sums::MAX;
-use crate::{Histogram, Latency, Sums};
+use crate::{Counters, Histogram, Latency};
 
-/// An attempt to stop that was proven.
+/// A stop attempt that proved absence.
 pub(crate) const GONE: &str = "gone";
-/// It could not be proven in all attempts.
+/// All stop attempts failed to prove absence.
 pub(crate) const QUARANTINED: &str = "quarantined";
-/// Of which sandboxes the figures are known, and figures that are not told as they are.
+/// Internal counters: sandboxes with measured usage, and sums that are not exported.
 pub(crate) const CPU_COUNTED: &str = "cpu_counted";
 pub(crate) const MEMORY_PEAKS: &str = "memory_peak_bytes";
 pub(crate) const MEMORY_COUNTED: &str = "memory_counted";
 
-/// How the words begin for what the host itself is short of.
+/// Prefix of refusal reasons that concern the host.
 const HOST: &str = "host_";
 
 pub(crate) fn memory_peak() -> String {
     format!("{MAX}memory_peak_bytes")
 }
 
-/// Each between 0 and 1. None: there was nothing that could have gone wrong.
+/// Rates between 0 and 1. `None`: there were no events.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rates {
-    /// Of executions, and of starts that came to none.
+    /// Failed executions and failed starts, of all.
     pub failure: Option<f64>,
     pub timeout: Option<f64>,
     pub inactivity: Option<f64>,
-    /// Of attempts to stop that have their answer.
+    /// Of stop attempts with a result.
     pub stop_success: Option<f64>,
-    /// Of executions and sandboxes whose time ran out: those that were proven gone.
+    /// Of timed-out executions and sandboxes, those that were proven gone.
     pub timeout_cleanup_success: Option<f64>,
-    /// Of probes; a ping that fails is followed by one.
+    /// Of full probes. A failed ping is followed by one.
     pub health_check_failure: Option<f64>,
 }
 
-/// What agents of one type came to.
+/// Metrics of one agent type.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct AgentFigures {
+pub struct AgentMetrics {
     pub executions: u64,
     pub success_rate: Option<f64>,
     pub failure_rate: Option<f64>,
@@ -56,7 +56,7 @@ pub struct AgentFigures {
     pub memory_peak_bytes: Option<f64>,
 }
 
-/// What all sandboxes that ended have used.
+/// Resources used by all sandboxes that have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Utilisation {
     pub cpu_seconds_total: Option<f64>,
@@ -66,9 +66,9 @@ pub struct Utilisation {
     pub memory_peak_bytes_max: Option<u64>,
 }
 
-/// What cleanup came to.
+/// Metrics of cleanup runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CleanupFigures {
+pub struct CleanupMetrics {
     pub runs: u64,
     pub success_rate: f64,
     pub scanned: u64,
@@ -87,7 +87,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| float(part) / float(whole))
 }
 
-impl Sums {
+impl Counters {
     #[must_use]
     pub fn rates(&self) -> Rates {
         let executions = self.executions();
@@ -104,14 +104,14 @@ impl Sums {
         }
     }
 
-    /// Creates that were refused because the host has no room, and not because of a limit that somebody set.
+    /// Create requests refused because the host is short of a resource, not because of a configured limit.
     #[must_use]
     pub fn refused_by_host(&self) -> u64 {
         let of_host = |labels: &[&str]| labels.first().is_some_and(|reason| reason.starts_with(HOST));
-        self.of(REFUSED).filter(|(labels, _)| of_host(labels)).map(|(_, number)| number).sum()
+        self.by_labels(REFUSED).filter(|(labels, _)| of_host(labels)).map(|(_, number)| number).sum()
     }
 
-    /// Those that ended.
+    /// Executions that have ended.
     #[must_use]
     pub fn executions(&self) -> u64 {
         self.total(EXECUTIONS)
@@ -122,27 +122,27 @@ impl Sums {
         self.total(crate::catalogue::CREATED)
     }
 
-    /// Sandboxes that ended with this cause.
+    /// Ended sandboxes by cause.
     pub fn ended_by_cause(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.of(ENDED).filter_map(|(labels, number)| Some((*labels.first()?, number)))
+        self.by_labels(ENDED).filter_map(|(labels, number)| Some((*labels.first()?, number)))
     }
 
     #[must_use]
-    pub fn by_agent_type(&self) -> BTreeMap<String, AgentFigures> {
-        let types: BTreeSet<_> = self.of(EXECUTIONS).map(|(labels, _)| labels[0].to_owned()).collect();
+    pub fn by_agent_type(&self) -> BTreeMap<String, AgentMetrics> {
+        let types: BTreeSet<_> = self.by_labels(EXECUTIONS).map(|(labels, _)| labels[0].to_owned()).collect();
         types.into_iter().map(|name| (name.clone(), self.of_agents(&name))).collect()
     }
 
-    fn of_agents(&self, name: &str) -> AgentFigures {
-        let of_type = self.of(EXECUTIONS).filter(|(labels, _)| labels[0] == name);
+    fn of_agents(&self, name: &str) -> AgentMetrics {
+        let of_type = self.by_labels(EXECUTIONS).filter(|(labels, _)| labels[0] == name);
         let executions = of_type.map(|(_, number)| number).sum();
         let failure_rate = share(self.get(FAILURES, &[name]), executions);
         let completed = self.get(EXECUTIONS, &[name, "completed"]);
-        AgentFigures {
+        AgentMetrics {
             executions,
             success_rate: share(completed, executions),
             failure_rate,
-            execution_seconds: self.times(Latency::Execution, &[name]).mean(),
+            execution_seconds: self.histogram(Latency::Execution, &[name]).mean(),
             cpu_seconds: share(self.get(CPU, &[name]), self.get(CPU_COUNTED, &[name])).map(seconds),
             memory_peak_bytes: share(self.get(MEMORY_PEAKS, &[name]), self.get(MEMORY_COUNTED, &[name])),
         }
@@ -157,18 +157,18 @@ impl Sums {
             cpu_seconds_average: share(cpu_ms, counted).map(seconds),
             memory_peak_bytes_total: (measured > 0).then_some(peaks),
             memory_peak_bytes_average: share(peaks, measured),
-            memory_peak_bytes_max: self.known(&memory_peak(), &[]),
+            memory_peak_bytes_max: self.get_known(&memory_peak(), &[]),
         }
     }
 
-    /// None: there was no run.
+    /// `None`: there was no run.
     #[must_use]
-    pub fn cleanup(&self) -> Option<CleanupFigures> {
+    pub fn cleanup(&self) -> Option<CleanupMetrics> {
         let runs = self.total(CLEANUP_RUNS);
-        let good = self.of(CLEANUP_RUNS).filter(|(labels, _)| labels.get(1) == Some(&SUCCEEDED));
+        let good = self.by_labels(CLEANUP_RUNS).filter(|(labels, _)| labels.get(1) == Some(&SUCCEEDED));
         let success_rate = share(good.map(|(_, number)| number).sum(), runs)?;
         let items = |what| self.get(CLEANUP_ITEMS, &[what]);
-        Some(CleanupFigures {
+        Some(CleanupMetrics {
             runs,
             success_rate,
             scanned: items(SCANNED),
@@ -178,15 +178,15 @@ impl Sums {
             evicted: items(EVICTED),
             old_deleted: items(OLD_DELETED),
             failed: items(NOT_ENDED),
-            seconds_average: self.all_times(Latency::Cleanup).mean(),
-            last_run_s: self.of(&last_run()).map(|(_, at)| at).max(),
+            seconds_average: self.total_histogram(Latency::Cleanup).mean(),
+            last_run_s: self.by_labels(&last_run()).map(|(_, at)| at).max(),
         })
     }
 
-    /// How long runs of cleanup took, layer by layer.
+    /// Durations of cleanup runs by layer.
     #[must_use]
     pub fn cleanup_times(&self) -> BTreeMap<&'static str, Histogram> {
-        LAYERS.into_iter().map(|layer| (layer, self.times(Latency::Cleanup, &[layer]))).collect()
+        LAYERS.into_iter().map(|layer| (layer, self.histogram(Latency::Cleanup, &[layer]))).collect()
     }
 }
 

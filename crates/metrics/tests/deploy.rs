@@ -1,4 +1,4 @@
-//! What stands in `deploy/` and in `docs/metrics.md` speaks of metrics that there are, and the dashboard of all of them.
+//! `deploy/` and `docs/metrics.md` name only existing metrics, and the dashboard names all of them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// As they are asked for.
+/// The names as exported.
 fn names(metric: &Metric) -> Vec<String> {
     match metric.kind {
         Kind::Counter => vec![format!("{}_total", metric.name)],
@@ -50,7 +50,7 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_panel_of_the_dashboard_asks_for_metrics_that_there_are_and_none_is_forgotten() {
+fn dashboard_panels_use_existing_metrics_and_cover_all() {
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/pinfold.json")).unwrap();
     let mut asked = Vec::new();
     expressions(&dashboard, &mut asked);
@@ -72,7 +72,7 @@ fn every_panel_of_the_dashboard_asks_for_metrics_that_there_are_and_none_is_forg
 }
 
 #[test]
-fn every_rule_asks_for_metrics_that_there_are_and_every_alert_is_tested() {
+fn prometheus_rules_use_existing_metrics_and_are_all_tested() {
     let rules = read("deploy/prometheus/pinfold.rules.yml");
     let tests = read("deploy/prometheus/pinfold.rules.test.yml");
     let alerts: BTreeSet<_> =
@@ -80,7 +80,7 @@ fn every_rule_asks_for_metrics_that_there_are_and_every_alert_is_tested() {
 
     let mut asked = metrics_in(&rules);
     asked.retain(|word| !alerts.contains(word.as_str()));
-    // The names of the two groups.
+    // The names of the two rule groups.
     asked.retain(|word| word != "pinfold_figures" && word != "pinfold_alerts");
 
     assert_eq!(asked.difference(&known()).collect::<Vec<_>>(), [""; 0]);
@@ -119,13 +119,13 @@ fn with_part(text: &str, name: &str, part: &str) -> String {
     format!("{before}{begin}{part}{end}{after}")
 }
 
-/// What stands between quotes.
+/// The quoted parts of a text.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
 #[test]
-fn every_aim_names_figures_that_there_are_or_says_that_it_is_not_measured() {
+fn every_objective_names_existing_metrics_or_is_marked_unmeasured() {
     let document = read("docs/metrics.md");
     let (_, rest) = document.split_once("<!-- targets:begin -->\n").unwrap();
     let (rows, _) = rest.split_once("<!-- targets:end -->").unwrap();
@@ -133,7 +133,7 @@ fn every_aim_names_figures_that_there_are_or_says_that_it_is_not_measured() {
     let there_is = |name: &str| {
         let is_metric =
             CATALOGUE.iter().any(|metric| names(metric).iter().any(|it| it == name) || metric.name == name);
-        is_metric || Series::named(name).is_ok() || alerts.contains(&format!("| `{name}` |"))
+        is_metric || Series::parse(name).is_ok() || alerts.contains(&format!("| `{name}` |"))
     };
 
     let aims: Vec<_> = rows.lines().skip(2).collect();
@@ -147,7 +147,7 @@ fn every_aim_names_figures_that_there_are_or_says_that_it_is_not_measured() {
 }
 
 #[test]
-fn the_document_lists_every_metric() {
+fn documentation_lists_every_metric() {
     let path = repository().join("docs/metrics.md");
     let written = std::fs::read_to_string(&path).unwrap();
 

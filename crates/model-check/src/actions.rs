@@ -1,63 +1,63 @@
-//! What may happen next in a world, and how a counterexample tells it.
+//! The actions that are possible in a state, and their description in a counterexample.
 
 use pinfold_lifecycle::{Effect, EffectKind, Event, Generation, Lease, Life, NodeId, Sandbox, step};
 
 use crate::model::execution_id;
-use crate::world::{Condition, Inside, Job, Plane, Row, Stage};
-use crate::{Small, Wish, World};
+use crate::world::{Condition, ControlPlane, EffectRun, ProcessState, Row, Stage};
+use crate::{ExternalRequest, SmallModel, World};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     Create {
         plane: usize,
-        place: u8,
+        slot: u8,
     },
-    Ask {
+    Request {
         plane: usize,
-        place: u8,
-        wish: Wish,
+        slot: u8,
+        request: ExternalRequest,
     },
-    LetTimePass {
+    EnforceDeadlines {
         plane: usize,
-        place: u8,
+        slot: u8,
     },
     Adopt {
         plane: usize,
-        place: u8,
+        slot: u8,
         dead: NodeId,
     },
     LeaseStray {
         plane: usize,
-        place: u8,
+        slot: u8,
         generation: Generation,
     },
     QuarantineUnreadable {
         plane: usize,
-        place: u8,
+        slot: u8,
     },
-    /// Commits what was decided before.
+    /// Commits the decision made before.
     Commit {
         plane: usize,
     },
     Advance {
-        job: usize,
+        run: usize,
     },
-    /// The next step of the work goes wrong.
+    /// The next step of the effect fails.
     Fail {
-        job: usize,
+        run: usize,
     },
-    /// An answer that is never delivered is one that is lost: no action is needed for that.
+    /// A result that is lost needs no action of its own: it is simply never delivered.
     Deliver {
-        job: usize,
+        run: usize,
     },
     DeliverAndKeep {
-        job: usize,
+        run: usize,
     },
-    BodyDies {
-        thing: usize,
+    InstanceDies {
+        instance: usize,
     },
     ProcessExits {
-        thing: usize,
+        instance: usize,
         execution: usize,
     },
     Crash {
@@ -75,21 +75,22 @@ pub enum Action {
     Tick,
 }
 
-impl Small {
-    pub(crate) fn list(&self, world: &World, actions: &mut Vec<Action>) {
+impl SmallModel {
+    pub(crate) fn list_actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (index, plane) in world.planes.iter().enumerate() {
-            self.list_of_plane(world, index, plane, actions);
+            self.plane_actions(world, index, plane, actions);
         }
-        for (index, job) in world.jobs.iter().enumerate() {
-            self.list_of_job(world, index, job, actions);
+        for (index, run) in world.effect_runs.iter().enumerate() {
+            self.list_of_effect(world, index, run, actions);
         }
-        for (thing, body) in world.things.iter().enumerate().filter(|(_, thing)| thing.whole) {
-            if world.left.faults > 0 {
-                actions.push(Action::BodyDies { thing });
+        for (instance, physical) in world.instances.iter().enumerate().filter(|(_, instance)| instance.whole)
+        {
+            if world.budget.faults > 0 {
+                actions.push(Action::InstanceDies { instance });
             }
-            for (execution, inside) in body.inside.iter().enumerate() {
-                if self.bounds.processes_end && matches!(inside, Inside::Running { .. }) {
-                    actions.push(Action::ProcessExits { thing, execution });
+            for (execution, process) in physical.processes.iter().enumerate() {
+                if self.bounds.processes_end && matches!(process, ProcessState::Running { .. }) {
+                    actions.push(Action::ProcessExits { instance, execution });
                 }
             }
         }
@@ -98,98 +99,100 @@ impl Small {
         }
     }
 
-    fn list_of_plane(&self, world: &World, index: usize, plane: &Plane, actions: &mut Vec<Action>) {
+    fn plane_actions(&self, world: &World, index: usize, plane: &ControlPlane, actions: &mut Vec<Action>) {
         match plane.condition {
             Condition::Crashed => return actions.push(Action::Restart { plane: index }),
             Condition::Paused => return actions.push(Action::Wake { plane: index }),
             Condition::Awake => {}
         }
         if is_needed(world, plane) {
-            if world.left.crashes > 0 {
+            if world.budget.crashes > 0 {
                 actions.push(Action::Crash { plane: index });
             }
-            if world.left.pauses > 0 {
+            if world.budget.pauses > 0 {
                 actions.push(Action::Pause { plane: index });
             }
         }
-        if plane.held.is_some() {
+        if plane.uncommitted.is_some() {
             return actions.push(Action::Commit { plane: index });
         }
-        // Where decisions are not made apart, it makes no difference who of those awake is asked.
+        // If decisions are committed at once, it makes no difference which running node decides.
         let earlier_awake = world.planes[..index].iter().any(|earlier| earlier.condition == Condition::Awake);
         if earlier_awake && !self.bounds.decides_apart {
             return;
         }
-        for place in 0..self.bounds.sandboxes {
-            self.list_of_sandbox(world, index, place, actions);
+        for slot in 0..self.bounds.sandboxes {
+            self.sandbox_actions(world, index, slot, actions);
         }
     }
 
-    fn list_of_sandbox(&self, world: &World, plane: usize, place: u8, actions: &mut Vec<Action>) {
-        let no_body = match &world.rows[usize::from(place)] {
-            Row::Unborn => return actions.push(Action::Create { plane, place }),
-            Row::Unreadable { .. } => return actions.push(Action::QuarantineUnreadable { plane, place }),
+    fn sandbox_actions(&self, world: &World, plane: usize, slot: u8, actions: &mut Vec<Action>) {
+        let no_instance = match &world.rows[usize::from(slot)] {
+            Row::NotCreated => return actions.push(Action::Create { plane, slot }),
+            Row::Unreadable { .. } => return actions.push(Action::QuarantineUnreadable { plane, slot }),
             Row::Forgotten { .. } => true,
             Row::Stored { sandbox, .. } => {
                 if sandbox.next_deadline().is_some_and(|at| at <= self.time(world.now)) {
-                    actions.push(Action::LetTimePass { plane, place });
+                    actions.push(Action::EnforceDeadlines { plane, slot });
                 }
-                for dead in left_behind(world, sandbox) {
-                    actions.push(Action::Adopt { plane, place, dead });
+                for dead in dead_nodes(world, sandbox) {
+                    actions.push(Action::Adopt { plane, slot, dead });
                 }
-                for wish in self.bounds.wish_list {
-                    if world.left.wishes > 0 && makes_sense(world, place, sandbox, *wish) {
-                        actions.push(Action::Ask { plane, place, wish: *wish });
+                for request in self.bounds.request_kinds {
+                    if world.budget.requests > 0 && is_possible(world, slot, sandbox, *request) {
+                        actions.push(Action::Request { plane, slot, request: *request });
                     }
                 }
-                !sandbox.lease.may_have_a_body()
+                !sandbox.lease.may_have_instance()
             }
         };
-        if no_body && let Some(thing) = world.things.iter().find(|thing| thing.place == place) {
-            actions.push(Action::LeaseStray { plane, place, generation: thing.generation });
+        if no_instance && let Some(instance) = world.instances.iter().find(|instance| instance.slot == slot) {
+            actions.push(Action::LeaseStray { plane, slot, generation: instance.generation });
         }
     }
 
-    fn list_of_job(&self, world: &World, index: usize, job: &Job, actions: &mut Vec<Action>) {
-        let awake = world.is_awake(job.effect.duty.by);
-        let may_fail = world.left.faults > 0;
-        match &job.stage {
-            // The helper that makes the body goes on by itself.
+    fn list_of_effect(&self, world: &World, index: usize, run: &EffectRun, actions: &mut Vec<Action>) {
+        let awake = world.is_awake(run.effect.pending.node);
+        let may_fail = world.budget.faults > 0;
+        match &run.stage {
+            // The helper process that creates the instance continues by itself.
             Stage::Permitted => {
-                actions.push(Action::Advance { job: index });
+                actions.push(Action::Advance { run: index });
                 if may_fail {
-                    actions.push(Action::Fail { job: index });
+                    actions.push(Action::Fail { run: index });
                 }
             }
             _ if !awake => {}
-            Stage::Answered(_) => {
-                let held =
-                    world.planes.iter().any(|plane| plane.node == job.effect.duty.by && plane.held.is_some());
-                if !held {
-                    actions.push(Action::Deliver { job: index });
+            Stage::Completed(_) => {
+                let uncommitted = world
+                    .planes
+                    .iter()
+                    .any(|plane| plane.node == run.effect.pending.node && plane.uncommitted.is_some());
+                if !uncommitted {
+                    actions.push(Action::Deliver { run: index });
                     if may_fail {
-                        actions.push(Action::DeliverAndKeep { job: index });
+                        actions.push(Action::DeliverAndKeep { run: index });
                     }
                 }
             }
-            Stage::Marked => actions.push(Action::Advance { job: index }),
-            Stage::Removed | Stage::Due => {
-                actions.push(Action::Advance { job: index });
-                if may_fail && !matches!(job.effect.work, EffectKind::Launch | EffectKind::Watch { .. }) {
-                    actions.push(Action::Fail { job: index });
+            Stage::MarkerWritten => actions.push(Action::Advance { run: index }),
+            Stage::Removed | Stage::Pending => {
+                actions.push(Action::Advance { run: index });
+                if may_fail && !matches!(run.effect.kind, EffectKind::Launch | EffectKind::Watch { .. }) {
+                    actions.push(Action::Fail { run: index });
                 }
             }
         }
     }
 
-    /// An awake plane does what is due before time goes on. If all are down, time goes on anyway.
+    /// A running node acts on due deadlines before time advances. If all nodes are down, time advances anyway.
     fn time_may_pass(&self, world: &World) -> bool {
         let mut awake = world.planes.iter().filter(|plane| plane.condition == Condition::Awake);
         let Some(first) = awake.clone().next() else {
             return true;
         };
         let ctx = self.context(world.now, first.node);
-        awake.all(|plane| plane.held.is_none())
+        awake.all(|plane| plane.uncommitted.is_none())
             && world.rows.iter().filter_map(Row::sandbox).all(|sandbox| {
                 sandbox.next_deadline().is_none_or(|at| at > ctx.now)
                     || step(sandbox, Event::TimePassed, ctx).sandbox == *sandbox
@@ -197,90 +200,96 @@ impl Small {
     }
 }
 
-/// Whether anything depends on this plane. The absence of any other is not noticed.
-fn is_needed(world: &World, plane: &Plane) -> bool {
+/// Whether anything depends on this node. Otherwise its absence has no effect.
+fn is_needed(world: &World, plane: &ControlPlane) -> bool {
     let owns = |sandbox: &Sandbox| sandbox.owner == plane.node && !sandbox.is_settled();
-    plane.held.is_some()
-        || world.jobs.iter().any(|job| job.effect.duty.by == plane.node)
+    plane.uncommitted.is_some()
+        || world.effect_runs.iter().any(|run| run.effect.pending.node == plane.node)
         || world.rows.iter().filter_map(Row::sandbox).any(owns)
 }
 
-/// Nodes that are not awake and that the row still counts on.
-fn left_behind(world: &World, sandbox: &Sandbox) -> Vec<NodeId> {
+/// Nodes that are not running, and that own the row or one of its pending effects.
+fn dead_nodes(world: &World, sandbox: &Sandbox) -> Vec<NodeId> {
     if sandbox.is_settled() {
         return Vec::new();
     }
-    let busy = sandbox.effects().into_iter().map(|Effect { duty, .. }| duty.by);
+    let busy = sandbox.effects().into_iter().map(|Effect { pending, .. }| pending.node);
     let mut nodes: Vec<_> = busy.chain([sandbox.owner]).filter(|node| !world.is_awake(*node)).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes
 }
 
-/// Leaves out what would certainly be refused.
-fn makes_sense(world: &World, place: u8, sandbox: &Sandbox, wish: Wish) -> bool {
+/// Skips requests that would certainly be refused.
+fn is_possible(world: &World, slot: u8, sandbox: &Sandbox, request: ExternalRequest) -> bool {
     let known = |number| sandbox.executions.iter().any(|execution| execution.id == execution_id(number));
-    match wish {
-        Wish::Execute(number) => {
-            !known(number) && world.memory[usize::from(place)].outcomes[usize::from(number)].is_none()
+    match request {
+        ExternalRequest::Execute(number) => {
+            !known(number) && world.memory[usize::from(slot)].outcomes[usize::from(number)].is_none()
         }
-        Wish::Cancel(number) => known(number),
-        Wish::Attest => matches!(sandbox.lease, Lease::Quarantined { .. }),
-        Wish::Restart => matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)),
-        Wish::KeepAlive | Wish::Doubt | Wish::Claim | Wish::ClaimShort => {
+        ExternalRequest::Cancel(number) => known(number),
+        ExternalRequest::Attest => matches!(sandbox.lease, Lease::Quarantined { .. }),
+        ExternalRequest::Restart => matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)),
+        ExternalRequest::KeepAlive
+        | ExternalRequest::Doubt
+        | ExternalRequest::Claim
+        | ExternalRequest::ClaimShort => {
             matches!(sandbox.lease, Lease::Live(_))
         }
-        Wish::GiveUp => matches!(sandbox.life, Life::Wanted),
-        Wish::Stop | Wish::StopForShutdown | Wish::StopForced => !sandbox.is_settled(),
-        Wish::Forget => true,
-        Wish::Spoil => matches!(sandbox.life, Life::Wanted),
+        ExternalRequest::DiscardPooled => matches!(sandbox.life, Life::Wanted),
+        ExternalRequest::Stop | ExternalRequest::StopForShutdown | ExternalRequest::StopForced => {
+            !sandbox.is_settled()
+        }
+        ExternalRequest::Forget => true,
+        ExternalRequest::CorruptRow => matches!(sandbox.life, Life::Wanted),
     }
 }
 
 impl Action {
-    /// One line of a counterexample, told in the world in which it happens.
+    /// One line of a counterexample, described in the state in which it happens.
     #[must_use]
-    pub fn tell(&self, world: &World) -> String {
+    pub fn describe(&self, world: &World) -> String {
         let node = |plane: &usize| world.planes[*plane].node.0;
-        let of = |job: &usize| {
-            let Job { place, effect, stage, .. } = &world.jobs[*job];
-            let (by, ticket, generation) = (effect.duty.by.0, effect.duty.ticket.0, effect.generation.0);
+        let of = |run: &usize| {
+            let EffectRun { slot, effect, stage, .. } = &world.effect_runs[*run];
+            let (by, fence, generation) =
+                (effect.pending.node.0, effect.pending.fence.0, effect.generation.0);
             format!(
-                "{:?} of generation {generation} for sandbox {place} (node {by}, ticket {ticket}, {stage:?})",
-                effect.work
+                "{:?} of generation {generation} for sandbox {slot} (node {by}, fence {fence}, {stage:?})",
+                effect.kind
             )
         };
         let what = match self {
-            Self::Create { plane, place } => format!("node {} creates sandbox {place}", node(plane)),
-            Self::Ask { plane, place, wish } => {
-                format!("node {} is asked for {wish:?} of sandbox {place}", node(plane))
+            Self::Create { plane, slot } => format!("node {} creates sandbox {slot}", node(plane)),
+            Self::Request { plane, slot, request } => {
+                format!("node {} gets request {request:?} for sandbox {slot}", node(plane))
             }
-            Self::LetTimePass { plane, place } => {
-                format!("node {} sees what is due for sandbox {place}", node(plane))
+            Self::EnforceDeadlines { plane, slot } => {
+                format!("node {} enforces due deadlines of sandbox {slot}", node(plane))
             }
-            Self::Adopt { plane, place, dead } => {
-                format!("node {} adopts sandbox {place} from node {}", node(plane), dead.0)
+            Self::Adopt { plane, slot, dead } => {
+                format!("node {} adopts sandbox {slot} from node {}", node(plane), dead.0)
             }
-            Self::LeaseStray { plane, place, generation } => {
+            Self::LeaseStray { plane, slot, generation } => {
                 let generation = generation.0;
-                format!("node {} leases a stray of sandbox {place}, generation {generation}", node(plane))
+                format!("node {} leases a stray of sandbox {slot}, generation {generation}", node(plane))
             }
-            Self::QuarantineUnreadable { plane, place } => {
-                format!("node {} cannot read sandbox {place}", node(plane))
+            Self::QuarantineUnreadable { plane, slot } => {
+                format!("node {} cannot read sandbox {slot}", node(plane))
             }
             Self::Commit { plane } => format!("node {} commits", node(plane)),
-            Self::Advance { job } => format!("goes on: {}", of(job)),
-            Self::Fail { job } => format!("goes wrong: {}", of(job)),
-            Self::Deliver { job } => format!("is delivered: {}", of(job)),
-            Self::DeliverAndKeep { job } => format!("is delivered, not for the last time: {}", of(job)),
-            Self::BodyDies { thing } => format!("dies by itself: {:?}", world.things[*thing]),
-            Self::ProcessExits { thing, execution } => {
-                format!("execution {execution} exits in {:?}", world.things[*thing])
+            Self::Advance { run } => format!("next step: {}", of(run)),
+            Self::Fail { run } => format!("fails: {}", of(run)),
+            Self::Deliver { run } => format!("result delivered: {}", of(run)),
+            Self::DeliverAndKeep { run } => format!("result delivered, and will be again: {}", of(run)),
+            Self::InstanceDies { instance } => format!("instance dies: {:?}", world.instances[*instance]),
+            Self::ProcessExits { instance, execution } => {
+                format!("execution {execution} exits in {:?}", world.instances[*instance])
             }
             Self::Crash { plane } => format!("node {} crashes", node(plane)),
-            Self::Restart { plane } => format!("node {} is restarted as another", node(plane)),
+            Self::Restart { plane } => format!("node {} restarts as another node", node(plane)),
             Self::Pause { plane } => format!("node {} is paused", node(plane)),
-            Self::Wake { plane } => format!("node {} wakes", node(plane)),
+            Self::Wake { plane } => format!("node {} resumes", node(plane)),
             Self::Tick => "a tick".to_owned(),
         };
         format!("t={} {what}", world.now)

@@ -1,50 +1,52 @@
-//! The transaction: compare, write, add up, hand out the work. Every promise about steps is checked here.
+//! The commit of a decision: compare versions, write the row, update the totals, start the effects. The invariants
+//! about transitions are checked here.
 
 use pinfold_lifecycle::{
-    BodySeen, Cause, EffectKind, Event, Evidence, ExecutionState, Fence, Lease, Life, NodeId, OutcomeKind,
-    Sandbox, Seen, StartStep, Timestamp, invariants,
+    Cause, EffectKind, Event, Evidence, ExecutionState, Fence, InstanceObservation, Lease, Life, NodeId,
+    OutcomeKind, ProcessObservation, Sandbox, StartStep, Timestamp, invariants,
 };
 
-use crate::world::{Decision, Inside, Row, Stage, Trigger};
-use crate::{Flaw, Promise, Small, World};
+use crate::world::{Decision, ProcessState, Row, Stage, Trigger};
+use crate::{Flaw, Invariant, SmallModel, World};
 
-impl Small {
-    pub(crate) fn commit_held(&self, world: &mut World, plane: usize) {
-        let Some(decision) = world.planes[plane].held.take() else {
+impl SmallModel {
+    pub(crate) fn commit_decision(&self, world: &mut World, plane: usize) {
+        let Some(decision) = world.planes[plane].uncommitted.take() else {
             return;
         };
         let lands = self.flaw == Some(Flaw::CommitWithoutCompare)
-            || world.rows[usize::from(decision.place)].version() == decision.version;
+            || world.rows[usize::from(decision.slot)].version() == decision.version;
         let admitted = decision.trigger != Trigger::Created
             || self.flaw == Some(Flaw::AdmitBeforeTransaction)
-            || self.has_room(&world.totals);
-        // What does not land is decided anew: an answer is still in hand, and what is due is still due.
+            || self.has_capacity(&world.totals);
+        // A decision that is not committed is made again: its result is still undelivered, and its deadline is still
+        // due.
         if lands && admitted {
             self.commit(world, plane, *decision);
         }
     }
 
     pub(crate) fn commit(&self, world: &mut World, plane: usize, decision: Decision) {
-        let place = usize::from(decision.place);
-        let before = match &world.rows[place] {
+        let slot = usize::from(decision.slot);
+        let before = match &world.rows[slot] {
             Row::Stored { sandbox, .. } | Row::Unreadable { sandbox, .. } => Some(sandbox.as_ref().clone()),
-            Row::Unborn | Row::Forgotten { .. } => None,
+            Row::NotCreated | Row::Forgotten { .. } => None,
         };
-        if let Trigger::Answered { ticket, .. } = &decision.trigger {
-            world.drop_answer(decision.place, *ticket, world.planes[plane].node);
+        if let Trigger::Completed { fence, .. } = &decision.trigger {
+            world.drop_result(decision.slot, *fence, world.planes[plane].node);
         }
         self.check_step(world, before.as_ref(), &decision);
         self.remember(world, before.as_ref(), &decision);
         if self.flaw != Some(Flaw::CountBeforeCommit) {
-            add_up(world, before.as_ref(), &decision.after);
+            update_totals(world, before.as_ref(), &decision.after);
         }
         if self.flaw != Some(Flaw::ActBeforeCommit) {
             for effect in &decision.effects {
-                world.add_job(decision.place, effect.clone());
+                world.start_effect(decision.slot, effect.clone());
             }
         }
         write(world, before.as_ref(), decision, self.bounds.decides_apart);
-        drop_vain_reads(world, place);
+        drop_unawaited_reads(world, slot);
     }
 
     fn check_step(&self, world: &mut World, before: Option<&Sandbox>, decision: &Decision) {
@@ -52,66 +54,66 @@ impl Small {
         if decision.trigger == Trigger::TimePassed
             && after.next_deadline().is_some_and(|next| next <= self.time(decision.at))
         {
-            world.broken.note(Promise::NoWaitWithoutADeadline);
+            world.violated.note(Invariant::NoWaitWithoutADeadline);
         }
         for execution in &decision.finished {
-            let alive = world.things.iter().any(|thing| {
-                let inside = usize::try_from(execution.id.0).map(|number| thing.inside[number]);
-                thing.place == decision.place && matches!(inside, Ok(Inside::Running { .. }))
+            let alive = world.instances.iter().any(|instance| {
+                let process = usize::try_from(execution.id.0).map(|number| instance.processes[number]);
+                instance.slot == decision.slot && matches!(process, Ok(ProcessState::Running { .. }))
             });
             let lost = execution.outcome().is_some_and(|outcome| outcome.kind == OutcomeKind::Lost);
             if lost && alive && decision.trigger != Trigger::Attested {
-                world.broken.note(Promise::TheLivingAreNotLost);
+                world.violated.note(Invariant::RunningExecutionsAreNotLost);
             }
         }
         let Some(before) = before else { return };
         if decision.trigger == Trigger::Unreadable {
-            if after.last_ticket < before.last_ticket {
-                world.broken.note(Promise::StaleAnswersChangeNothing);
+            if after.last_fence < before.last_fence {
+                world.violated.note(Invariant::StaleAnswersChangeNothing);
             }
             return;
         }
-        if let Some(rule) = invariants::broken_step(before, after) {
-            world.broken.note(Promise::that_says(rule));
+        if let Some(rule) = invariants::violated_between(before, after) {
+            world.violated.note(Invariant::of_rule(rule));
         }
         check_freeing(world, before, decision);
         self.check_pool(world, before, decision);
-        if let Trigger::Answered { event, ticket } = &decision.trigger {
-            check_answer(world, before, after, event, *ticket);
+        if let Trigger::Completed { event, fence } = &decision.trigger {
+            check_result(world, before, after, event, *fence);
         }
-        if decision.trigger == Trigger::StopWished
+        if decision.trigger == Trigger::StopRequested
             && stop_under_way(before).is_some()
             && stop_under_way(before) != stop_under_way(after)
             && !is_one_attempt_more(before, after)
         {
-            world.broken.note(Promise::AgainIsSafe);
+            world.violated.note(Invariant::AgainIsSafe);
         }
     }
 
-    /// What waits in the pool is given to one, proven; and only what waits is given up.
+    /// A pooled instance is claimed once and with a fresh probe, and only pooled instances are discarded.
     fn check_pool(&self, world: &mut World, before: &Sandbox, decision: &Decision) {
-        let memory = &mut world.memory[usize::from(decision.place)];
+        let memory = &mut world.memory[usize::from(decision.slot)];
         match decision.trigger {
             Trigger::Claimed => {
-                if std::mem::replace(&mut memory.given_out, true) {
-                    world.broken.note(Promise::GivenOutOnce);
+                if std::mem::replace(&mut memory.claimed, true) {
+                    world.violated.note(Invariant::ClaimedOnce);
                 }
                 let proven = memory.probed.is_some_and(|(generation, at)| {
                     let age = u64::from(decision.at - at);
                     generation == before.generation() && age <= self.policy.evidence_ms
                 });
                 if !proven {
-                    world.broken.note(Promise::GivenOutProven);
+                    world.violated.note(Invariant::ClaimNeedsFreshProbe);
                 }
             }
-            Trigger::GivenUp if memory.given_out => world.broken.note(Promise::OnlyTheStoppedEnds),
+            Trigger::Discarded if memory.claimed => world.violated.note(Invariant::StopAffectsOnlyItsTarget),
             _ => {}
         }
     }
 
     fn remember(&self, world: &mut World, before: Option<&Sandbox>, decision: &Decision) {
         let after = &decision.after;
-        let memory = &mut world.memory[usize::from(decision.place)];
+        let memory = &mut world.memory[usize::from(decision.slot)];
         memory.leased_up_to = memory.leased_up_to.max(after.generation());
         if let (Trigger::Attested, Some(before)) = (&decision.trigger, before) {
             memory.attested_up_to = memory.attested_up_to.max(before.generation());
@@ -125,7 +127,7 @@ impl Small {
         } else if let (Some(first), Some(cause)) = (memory.cause, cause)
             && first != cause
         {
-            world.broken.note(Promise::OneCauseOfDeath);
+            world.violated.note(Invariant::OneCauseOfDeath);
         } else {
             memory.cause = memory.cause.or(cause);
         }
@@ -140,7 +142,7 @@ impl Small {
                 continue;
             };
             if known.is_some_and(|(kind, cause)| (kind, cause) != (outcome.kind, outcome.cause)) {
-                world.broken.note(Promise::OutcomeIsWrittenOnce);
+                world.violated.note(Invariant::OutcomeIsWrittenOnce);
             }
             *known = known.or(Some((outcome.kind, outcome.cause)));
         }
@@ -157,64 +159,65 @@ impl Small {
     }
 }
 
-/// A lease that is freed, or passes on to the next generation, had no body left.
+/// A lease that is freed or advances to the next generation has no instance budget.
 fn check_freeing(world: &mut World, before: &Sandbox, decision: &Decision) {
-    let freed = before.lease.may_have_a_body()
-        && (!decision.after.lease.may_have_a_body() || decision.after.generation() > before.generation());
+    let freed = before.lease.may_have_instance()
+        && (!decision.after.lease.may_have_instance() || decision.after.generation() > before.generation());
     let attested = decision.trigger == Trigger::Attested;
-    let left = world.bodies(decision.place).any(|body| body.generation <= before.generation());
+    let left =
+        world.complete_instances(decision.slot).any(|instance| instance.generation <= before.generation());
     if freed && left && !attested {
-        world.broken.note(Promise::OnlyEvidenceFrees);
+        world.violated.note(Invariant::OnlyEvidenceFrees);
     }
 }
 
-fn check_answer(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Event, ticket: Fence) {
-    let awaited = before.effects().iter().any(|effect| effect.duty.ticket == ticket);
-    // That a process has ended is true whoever says it, and its outcome is decided already.
+fn check_result(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Event, fence: Fence) {
+    let awaited = before.effects().iter().any(|effect| effect.pending.fence == fence);
+    // The proof that a process has ended holds for any fence, because the outcome is already decided.
     let proof = matches!(event, Event::ExecutionEnded { execution, .. } if before.executions.iter().any(|e| {
         e.id == *execution && matches!(e.state, ExecutionState::Ending { kill: Some(_), .. })
     }));
     if !awaited && !proof && before != after {
-        world.broken.note(Promise::StaleAnswersChangeNothing);
+        world.violated.note(Invariant::StaleAnswersChangeNothing);
     }
     if let Event::ExecutionEnded { execution, .. } = event
         && awaited
         && after.executions.iter().any(|e| e.id == *execution)
     {
-        world.broken.note(Promise::OutcomeIsWrittenOnce);
+        world.violated.note(Invariant::OutcomeIsWrittenOnce);
     }
-    let Event::Looked { evidence: Evidence::Present(bodies), .. } = event else {
+    let Event::Observed { evidence: Evidence::Present(instances), .. } = event else {
         return;
     };
     let is_used = matches!(after.lease, Lease::Live(_) | Lease::Starting { step: StartStep::Probe, .. });
-    if awaited && is_used && !is_exactly(before, bodies) {
-        world.broken.note(Promise::OneBody);
+    if awaited && is_used && !is_exactly(before, instances) {
+        world.violated.note(Invariant::OneInstance);
     }
-    let works = bodies
+    let works = instances
         .iter()
-        .flat_map(|body| &body.executions)
-        .any(|execution| matches!(execution.seen, Seen::Running { .. }));
+        .flat_map(|instance| &instance.executions)
+        .any(|execution| matches!(execution.process, ProcessObservation::Running { .. }));
     let gave_up = matches!(after.life, Life::Ending { cause: Cause::StartDeadline, .. });
     if works && gave_up && matches!(before.life, Life::Wanted) && matches!(before.lease, Lease::Live(_)) {
-        world.broken.note(Promise::AcceptedWorkGoesOn);
+        world.violated.note(Invariant::AcceptedWorkContinues);
     }
 }
 
-fn is_exactly(leased: &Sandbox, bodies: &[BodySeen]) -> bool {
-    matches!(bodies, [body] if body.whole && body.generation == leased.generation())
+fn is_exactly(leased: &Sandbox, instances: &[InstanceObservation]) -> bool {
+    matches!(instances, [instance] if instance.whole && instance.generation == leased.generation())
 }
 
-/// How far a stop has come: its attempts, and when it goes on.
+/// The progress of a stop: its attempts, and when it continues.
 fn stop_under_way(sandbox: &Sandbox) -> Option<(u32, Option<Timestamp>)> {
     match &sandbox.lease {
-        Lease::Stopping { attempt, duty, .. } => Some((*attempt, Some(duty.deadline))),
+        Lease::Stopping { attempt, pending, .. } => Some((*attempt, Some(pending.deadline))),
         Lease::StopWaiting { attempts, next_at, .. } => Some((*attempts, Some(*next_at))),
         Lease::Quarantined { attempts, .. } => Some((*attempts, None)),
         Lease::Free { .. } | Lease::LaunchWaiting { .. } | Lease::Starting { .. } | Lease::Live(_) => None,
     }
 }
 
-/// Of what is quarantined nothing is under way, and whoever insists begins.
+/// In quarantine no stop is under way, so a forced stop may begin one.
 fn is_one_attempt_more(before: &Sandbox, after: &Sandbox) -> bool {
     matches!(
         (&before.lease, &after.lease),
@@ -222,7 +225,7 @@ fn is_one_attempt_more(before: &Sandbox, after: &Sandbox) -> bool {
     )
 }
 
-pub(crate) fn add_up(world: &mut World, before: Option<&Sandbox>, after: &Sandbox) {
+pub(crate) fn update_totals(world: &mut World, before: Option<&Sandbox>, after: &Sandbox) {
     let (created, destroyed) = before.map_or((0, 0), Sandbox::created_and_destroyed);
     let (created_now, destroyed_now) = after.created_and_destroyed();
     let change = |sum: u8, from: u64, to: u64| {
@@ -235,10 +238,10 @@ pub(crate) fn add_up(world: &mut World, before: Option<&Sandbox>, after: &Sandbo
 }
 
 fn write(world: &mut World, before: Option<&Sandbox>, decision: Decision, counts_versions: bool) {
-    let row = &mut world.rows[usize::from(decision.place)];
+    let row = &mut world.rows[usize::from(decision.slot)];
     let version = match row.version() {
         known if before == Some(&decision.after) && !matches!(row, Row::Unreadable { .. }) => known,
-        // Versions are told apart only where decisions may be old when they land.
+        // Versions matter only if a decision can be outdated when it is committed.
         known if counts_versions => known + 1,
         _ => 1,
     };
@@ -249,21 +252,21 @@ fn write(world: &mut World, before: Option<&Sandbox>, decision: Decision, counts
     };
 }
 
-/// Reading changes nothing, so a read that nobody waits for need not be followed any further.
-fn drop_vain_reads(world: &mut World, place: usize) {
-    let awaited: Vec<(Fence, NodeId)> = world.rows[place].sandbox().map_or(Vec::new(), |sandbox| {
+/// Drops read-only effects that no state awaits. Reading changes nothing, so they need not be explored further.
+fn drop_unawaited_reads(world: &mut World, slot: usize) {
+    let awaited: Vec<(Fence, NodeId)> = world.rows[slot].sandbox().map_or(Vec::new(), |sandbox| {
         let effects = sandbox.effects().into_iter();
-        effects.map(|e| (e.duty.ticket, e.duty.by)).collect()
+        effects.map(|e| (e.pending.fence, e.pending.node)).collect()
     });
-    world.jobs.retain(|job| {
+    world.effect_runs.retain(|run| {
         let reads = matches!(
-            job.effect.work,
-            EffectKind::Probe | EffectKind::Ping | EffectKind::Look | EffectKind::Watch { .. }
+            run.effect.kind,
+            EffectKind::Probe | EffectKind::Ping | EffectKind::Observe | EffectKind::Watch { .. }
         );
-        let vain = usize::from(job.place) == place
+        let vain = usize::from(run.slot) == slot
             && reads
-            && job.stage == Stage::Due
-            && !awaited.contains(&(job.effect.duty.ticket, job.effect.duty.by));
+            && run.stage == Stage::Pending
+            && !awaited.contains(&(run.effect.pending.fence, run.effect.pending.node));
         !vain
     });
 }

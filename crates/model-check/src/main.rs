@@ -1,6 +1,6 @@
-//! Walks through every model, then takes out every guard in turn. Fails if a promise breaks with all guards in
-//! place, or does not break with one taken out.
-#![expect(clippy::print_stdout, reason = "the tables are what this program is for")]
+//! Checks every model, then removes every guard in turn. Fails if an invariant is violated with all guards in place,
+//! or if none is violated with one removed.
+#![expect(clippy::print_stdout, reason = "the program prints its results")]
 
 use std::process::ExitCode;
 
@@ -21,7 +21,10 @@ fn main() -> ExitCode {
         sound &= report(&findings);
     }
 
-    println!("\n{:<27} {:<14} {:<40} {:>8} {:>6}", "taken out", "model", "broken promise", "states", "steps");
+    println!(
+        "\n{:<32} {:<14} {:<40} {:>8} {:>6}",
+        "removed", "model", "violated invariant", "states", "steps"
+    );
     let mut guards = Vec::new();
     for mutant in &mutants {
         let caught = is_caught(mutant);
@@ -41,17 +44,17 @@ fn main() -> ExitCode {
 }
 
 fn report(findings: &Findings) -> bool {
-    let whole = findings.breaches.is_empty();
+    let whole = findings.violations.is_empty();
     println!(
         "{:<14} {:>10}  {:<9} {:>5} {:>8.1}",
         findings.name,
         findings.states,
-        if whole { "wholly" } else { "partly" },
+        if whole { "all" } else { "partial" },
         findings.depth,
         findings.took.as_secs_f64()
     );
-    for (promise, steps) in &findings.breaches {
-        println!("\n`{promise}` is broken after:");
+    for (invariant, steps) in &findings.violations {
+        println!("\n`{invariant}` is violated after:");
         for step in steps {
             println!("  {step}");
         }
@@ -60,12 +63,12 @@ fn report(findings: &Findings) -> bool {
 }
 
 fn is_caught(mutant: &Mutant) -> bool {
-    let findings = mutant.try_out();
-    let name = mutant.promise.name();
-    let steps = findings.breaches.iter().find(|(broken, _)| *broken == name);
+    let findings = mutant.run();
+    let name = mutant.invariant.name();
+    let steps = findings.violations.iter().find(|(violated, _)| *violated == name);
     let length = steps.map_or("MISSED".to_owned(), |(_, steps)| steps.len().to_string());
     println!(
-        "{:<27} {:<14} {:<40} {:>8} {:>6}",
+        "{:<32} {:<14} {:<40} {:>8} {:>6}",
         mutant.removed, findings.name, name, findings.states, length
     );
     steps.is_some()

@@ -1,14 +1,14 @@
-//! How small a world is, and how it is presented to the checker.
+//! The bounds of a model, and its interface to the checker.
 
 use pinfold_lifecycle::{Context, ExecutionId, NodeId, Policy, SandboxId, Timestamp};
 use stateright::{Model, Property};
 
-use crate::world::{Condition, Left, Memory, Plane, Row, Sums};
-use crate::{Action, Promise, World};
+use crate::world::{Budget, CheckerMemory, Condition, ControlPlane, Row, StoreTotals};
+use crate::{Action, Invariant, World};
 
-/// One small world: its rules, its size and how much may go wrong in it.
+/// One model: its policy, its bounds and the faults that may occur.
 #[derive(Debug, Clone)]
-pub struct Small {
+pub struct SmallModel {
     pub name: &'static str,
     pub policy: Policy,
     pub bounds: Bounds,
@@ -18,28 +18,28 @@ pub struct Small {
 #[derive(Debug, Clone)]
 pub struct Bounds {
     pub sandboxes: u8,
-    /// How many sandboxes are admitted at once.
+    /// Admission limit.
     pub limit: u8,
     pub planes: u8,
     pub ticks: u8,
-    /// Work under way at once; beyond it nothing is explored.
-    pub jobs: usize,
-    pub wishes: u8,
-    pub wish_list: &'static [Wish],
+    /// Effects that run at the same time. States with more are not explored.
+    pub effect_runs: usize,
+    pub requests: u8,
+    pub request_kinds: &'static [ExternalRequest],
     pub faults: u8,
     pub crashes: u8,
     pub pauses: u8,
-    /// Whether deciding and committing are two steps.
+    /// Whether deciding and committing are separate steps.
     pub decides_apart: bool,
-    /// Whether a process may end by itself.
+    /// Whether a process may exit by itself.
     pub processes_end: bool,
-    /// Whether what is made waits in the pool until it is claimed.
+    /// Whether sandboxes are created in the pool and have to be claimed.
     pub pooled: bool,
 }
 
-/// What a user, an operator or a passer-by may want.
+/// A request from a user, an operator or a reconcile run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum ExternalRequest {
     Execute(u8),
     Cancel(u8),
     Stop,
@@ -49,41 +49,41 @@ pub enum Wish {
     Restart,
     Attest,
     KeepAlive,
-    /// For a life that ends after the one in the pool, or before it.
+    /// With a maximum life longer than that of the pool (`Claim`) or shorter (`ClaimShort`).
     Claim,
     ClaimShort,
-    /// The pool has no use for it any more.
-    GiveUp,
+    /// The pool no longer needs the instance.
+    DiscardPooled,
     Doubt,
-    /// A row is overwritten with what cannot be read.
-    Spoil,
+    /// The stored row is overwritten with unreadable data.
+    CorruptRow,
 }
 
-/// Something wrong with the world around the lifecycle.
+/// A fault of the environment that the lifecycle relies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Flaw {
-    /// Effects are begun before the decision that calls for them is committed.
+    /// Effects start before their decision is committed.
     ActBeforeCommit,
-    /// A decision lands whatever the row has become since.
+    /// A decision is committed although the row has changed since.
     CommitWithoutCompare,
-    /// What is created and destroyed is added up before the change that it counts is committed.
+    /// The totals are updated before the change that they count is committed.
     CountBeforeCommit,
-    /// Room is looked for before the transaction that creates.
+    /// Capacity is checked before the transaction that creates the sandbox.
     AdmitBeforeTransaction,
 }
 
-/// Late enough that a ticket counted from the clock is above every ticket counted from one.
+/// Start of the model's clock: high enough that fences derived from the clock exceed all fences counted from one.
 const BEGINNING: i64 = 1_000;
 
-impl Small {
+impl SmallModel {
     pub(crate) fn time(&self, tick: u8) -> Timestamp {
         Timestamp(BEGINNING + i64::from(tick))
     }
 
-    /// Whoever claims a body has his own idea of how long it may live.
-    pub(crate) fn policy_of_claim(&self, wish: Wish) -> Policy {
-        let max_life_ms = match wish {
-            Wish::ClaimShort => self.policy.max_life_ms / 2,
+    /// The claim brings its own policy, with a different maximum life.
+    pub(crate) fn claim_policy(&self, request: ExternalRequest) -> Policy {
+        let max_life_ms = match request {
+            ExternalRequest::ClaimShort => self.policy.max_life_ms / 2,
             _ => self.policy.max_life_ms * 2,
         };
         Policy { max_life_ms, ..self.policy.clone() }
@@ -93,67 +93,67 @@ impl Small {
         Context { now: self.time(tick), node, policy: &self.policy }
     }
 
-    /// The longest that a stop may take before the sandbox is free or quarantined.
-    pub(crate) fn longest_stop(&self) -> u64 {
+    /// The longest time that a stop may take until the sandbox is free or quarantined.
+    pub(crate) fn max_stop_ms(&self) -> u64 {
         let attempts = u64::from(self.policy.stop_attempts) * self.policy.stop_attempt_ms;
         let waits: u64 = (1..self.policy.stop_attempts).map(|attempt| self.policy.backoff_ms(attempt)).sum();
         attempts + waits
     }
 }
 
-pub(crate) fn sandbox_id(place: u8) -> SandboxId {
-    SandboxId(u128::from(place))
+pub(crate) fn sandbox_id(slot: u8) -> SandboxId {
+    SandboxId(u128::from(slot))
 }
 
 pub(crate) fn execution_id(number: u8) -> ExecutionId {
     ExecutionId(u128::from(number))
 }
 
-impl Model for Small {
+impl Model for SmallModel {
     type State = World;
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        let planes = (0..self.bounds.planes).map(|number| Plane {
+        let planes = (0..self.bounds.planes).map(|number| ControlPlane {
             node: NodeId(u128::from(number)),
             condition: Condition::Awake,
-            held: None,
+            uncommitted: None,
         });
         let sandboxes = usize::from(self.bounds.sandboxes);
         vec![World {
             now: 0,
-            rows: vec![Row::Unborn; sandboxes],
+            rows: vec![Row::NotCreated; sandboxes],
             planes: planes.collect(),
-            jobs: Vec::new(),
-            things: Vec::new(),
-            left: Left {
-                wishes: self.bounds.wishes,
+            effect_runs: Vec::new(),
+            instances: Vec::new(),
+            budget: Budget {
+                requests: self.bounds.requests,
                 faults: self.bounds.faults,
                 crashes: self.bounds.crashes,
                 pauses: self.bounds.pauses,
             },
-            memory: vec![Memory::default(); sandboxes],
-            totals: Sums::default(),
-            broken: crate::world::Broken::default(),
+            memory: vec![CheckerMemory::default(); sandboxes],
+            totals: StoreTotals::default(),
+            violated: crate::world::ViolatedInvariants::default(),
         }]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        self.list(world, actions);
+        self.list_actions(world, actions);
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
         let mut next = world.clone();
         self.perform(&mut next, action);
-        next.leave_out_what_nothing_reads();
+        next.canonicalize();
         (next != *world).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        Promise::properties()
+        Invariant::properties()
     }
 
     fn within_boundary(&self, world: &World) -> bool {
-        world.now <= self.bounds.ticks && world.jobs.len() <= self.bounds.jobs
+        world.now <= self.bounds.ticks && world.effect_runs.len() <= self.bounds.effect_runs
     }
 }

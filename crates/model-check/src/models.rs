@@ -1,18 +1,18 @@
-//! The worlds that are walked through. Each is small in another way, so that all of them can be exhausted.
+//! The models. Each is bounded in a different dimension, so that all of them can be explored exhaustively.
 
 use pinfold_lifecycle::{Guards, Policy, Recovery};
 
-use crate::{Bounds, Small, Wish};
+use crate::{Bounds, ExternalRequest, SmallModel};
 
-/// Every deadline as short as it can be while it still matters: one tick is one millisecond.
-fn hasty() -> Policy {
+/// Every deadline as short as it can be while it still matters. One tick is one millisecond.
+fn short_deadlines() -> Policy {
     Policy {
         start_ms: 3,
         launches: 2,
         accept_ms: None,
         probe_ms: 1,
         probe_every_ms: 9,
-        look_again_ms: 1,
+        observe_retry_ms: 1,
         evidence_ms: 9,
         doubt_ms: 2,
         unhealthy_age_ms: 100,
@@ -20,12 +20,12 @@ fn hasty() -> Policy {
         stop_attempt_ms: 1,
         stop_attempts: 2,
         stop_backoff_ms: vec![1],
-        quarantine_look_ms: 1,
+        quarantine_observe_ms: 1,
         queued_ms: 2,
         kill_ms: 1,
         idle_ms: None,
         max_life_ms: 100,
-        side_by_side: 1,
+        max_concurrent: 1,
         queue_length: 1,
         jobs: 1,
         one_shot: false,
@@ -35,15 +35,15 @@ fn hasty() -> Policy {
     }
 }
 
-fn calm() -> Bounds {
+fn no_faults() -> Bounds {
     Bounds {
         sandboxes: 1,
         limit: 1,
         planes: 1,
         ticks: 3,
-        jobs: 4,
-        wishes: 0,
-        wish_list: &[],
+        effect_runs: 4,
+        requests: 0,
+        request_kinds: &[],
         faults: 0,
         crashes: 0,
         pauses: 0,
@@ -53,105 +53,122 @@ fn calm() -> Bounds {
     }
 }
 
-fn small(name: &'static str, policy: Policy, bounds: Bounds) -> Small {
-    Small { name, policy, bounds, flaw: None }
+fn small(name: &'static str, policy: Policy, bounds: Bounds) -> SmallModel {
+    SmallModel { name, policy, bounds, flaw: None }
 }
 
-/// Two planes: one is paused at any point, taken for dead or not, and wakes up late.
+/// Two nodes: one is paused at any point, may be taken for dead, and wakes up late.
 #[must_use]
-pub fn handover() -> Small {
+pub fn handover() -> SmallModel {
     let bounds = Bounds {
         planes: 2,
         ticks: 2,
-        jobs: 3,
-        wishes: 1,
-        wish_list: &[Wish::Restart, Wish::Stop],
+        effect_runs: 3,
+        requests: 1,
+        request_kinds: &[ExternalRequest::Restart, ExternalRequest::Stop],
         faults: 1,
         pauses: 1,
-        ..calm()
+        ..no_faults()
     };
-    small("handover", hasty(), bounds)
+    small("handover", short_deadlines(), bounds)
 }
 
-/// Bodies come, are replaced and go, while the only plane crashes and is started again.
+/// Instances are launched, replaced and stopped while the only node crashes and restarts.
 #[must_use]
-pub fn replacement() -> Small {
+pub fn replacement() -> SmallModel {
     let bounds = Bounds {
         ticks: 2,
-        jobs: 3,
-        wishes: 2,
-        wish_list: &[Wish::Restart, Wish::Stop, Wish::StopForShutdown],
+        effect_runs: 3,
+        requests: 2,
+        request_kinds: &[ExternalRequest::Restart, ExternalRequest::Stop, ExternalRequest::StopForShutdown],
         faults: 1,
         crashes: 1,
-        ..calm()
+        ..no_faults()
     };
-    small("replacement", hasty(), bounds)
+    small("replacement", short_deadlines(), bounds)
 }
 
-/// Stops that fail, wait, are quarantined, looked at, attested to, asked for again, and forgotten.
+/// Stops that fail, back off, are quarantined, observed, attested, repeated, and followed by deletion of the row.
 #[must_use]
-pub fn stop() -> Small {
-    let policy = Policy { launches: 1, ..hasty() };
+pub fn stop() -> SmallModel {
+    let policy = Policy { launches: 1, ..short_deadlines() };
     let bounds = Bounds {
         ticks: 4,
-        jobs: 3,
-        wishes: 2,
-        wish_list: &[Wish::Stop, Wish::StopForShutdown, Wish::StopForced, Wish::Forget, Wish::Attest],
+        effect_runs: 3,
+        requests: 2,
+        request_kinds: &[
+            ExternalRequest::Stop,
+            ExternalRequest::StopForShutdown,
+            ExternalRequest::StopForced,
+            ExternalRequest::Forget,
+            ExternalRequest::Attest,
+        ],
         faults: 2,
-        ..calm()
+        ..no_faults()
     };
     small("stop", policy, bounds)
 }
 
-/// Two executions, one place: queue, start, silence, cancel, and a plane that crashes.
+/// Two executions and one slot: queue, start, inactivity, cancel, and a node that crashes.
 #[must_use]
-pub fn executions() -> Small {
-    let policy = Policy { launches: 1, ..hasty() };
+pub fn executions() -> SmallModel {
+    let policy = Policy { launches: 1, ..short_deadlines() };
     let bounds = Bounds {
         ticks: 3,
-        wishes: 2,
-        wish_list: &[Wish::Execute(0), Wish::Execute(1), Wish::Cancel(0), Wish::Restart, Wish::Doubt],
+        requests: 2,
+        request_kinds: &[
+            ExternalRequest::Execute(0),
+            ExternalRequest::Execute(1),
+            ExternalRequest::Cancel(0),
+            ExternalRequest::Restart,
+            ExternalRequest::Doubt,
+        ],
         crashes: 1,
         processes_end: true,
-        ..calm()
+        ..no_faults()
     };
     small("executions", policy, bounds)
 }
 
-/// An execution that is asked for while one plane is paused and another takes over.
+/// An execution is requested while one node is paused and another takes over.
 #[must_use]
-pub fn relief() -> Small {
-    let policy = Policy { launches: 1, ..hasty() };
+pub fn relief() -> SmallModel {
+    let policy = Policy { launches: 1, ..short_deadlines() };
     let bounds = Bounds {
         planes: 2,
         ticks: 2,
-        wishes: 2,
-        wish_list: &[Wish::Execute(0), Wish::Cancel(0), Wish::Restart, Wish::Stop],
+        requests: 2,
+        request_kinds: &[
+            ExternalRequest::Execute(0),
+            ExternalRequest::Cancel(0),
+            ExternalRequest::Restart,
+            ExternalRequest::Stop,
+        ],
         pauses: 1,
         processes_end: true,
-        ..calm()
+        ..no_faults()
     };
     small("relief", policy, bounds)
 }
 
-/// The first work must be accepted in time, and a provider makes that hard.
+/// The first execution must be accepted in time, while the provider fails.
 #[must_use]
-pub fn acceptance() -> Small {
-    let policy = Policy { launches: 1, accept_ms: Some(1), ..hasty() };
+pub fn acceptance() -> SmallModel {
+    let policy = Policy { launches: 1, accept_ms: Some(1), ..short_deadlines() };
     let bounds = Bounds {
         ticks: 3,
-        wishes: 2,
-        wish_list: &[Wish::Execute(0), Wish::Cancel(0)],
+        requests: 2,
+        request_kinds: &[ExternalRequest::Execute(0), ExternalRequest::Cancel(0)],
         faults: 1,
         processes_end: true,
-        ..calm()
+        ..no_faults()
     };
     small("acceptance", policy, bounds)
 }
 
-/// A quiet sandbox: its routine probes, its idleness, the end of its life, and nobody awake for a while.
+/// A quiet sandbox: routine probes, idleness, maximum life, and a period without a running node.
 #[must_use]
-pub fn health() -> Small {
+pub fn health() -> SmallModel {
     let policy = Policy {
         launches: 1,
         probe_every_ms: 2,
@@ -159,102 +176,109 @@ pub fn health() -> Small {
         idle_ms: Some(3),
         max_life_ms: 6,
         unhealthy_age_ms: 3,
-        ..hasty()
+        ..short_deadlines()
     };
     let bounds = Bounds {
         ticks: 6,
-        jobs: 3,
-        wishes: 1,
-        wish_list: &[Wish::KeepAlive, Wish::Doubt, Wish::Stop],
+        effect_runs: 3,
+        requests: 1,
+        request_kinds: &[ExternalRequest::KeepAlive, ExternalRequest::Doubt, ExternalRequest::Stop],
         faults: 1,
         pauses: 1,
-        ..calm()
+        ..no_faults()
     };
     small("health", policy, bounds)
 }
 
-/// Two sandboxes want the only place, and what was decided may be old when it is committed.
+/// Two sandboxes compete for one slot, and decisions may be outdated when they are committed.
 #[must_use]
-pub fn two_sandboxes() -> Small {
-    let policy = Policy { launches: 1, ..hasty() };
+pub fn two_sandboxes() -> SmallModel {
+    let policy = Policy { launches: 1, ..short_deadlines() };
     let bounds = Bounds {
         sandboxes: 2,
         planes: 2,
         ticks: 1,
-        wishes: 1,
-        wish_list: &[Wish::Stop, Wish::Forget],
+        requests: 1,
+        request_kinds: &[ExternalRequest::Stop, ExternalRequest::Forget],
         decides_apart: true,
-        ..calm()
+        ..no_faults()
     };
     small("two sandboxes", policy, bounds)
 }
 
-/// Rows that cannot be read any more, with work under way.
+/// Rows become unreadable while effects are running.
 #[must_use]
-pub fn unreadable() -> Small {
-    let bounds =
-        Bounds { planes: 2, ticks: 2, jobs: 3, wishes: 1, wish_list: &[Wish::Spoil], pauses: 1, ..calm() };
-    small("unreadable", hasty(), bounds)
-}
-
-/// A body waits in the pool, grows stale or sick, and is given out for a longer or a shorter life, while planes
-/// pause and take over.
-#[must_use]
-pub fn pool() -> Small {
-    let policy = Policy { launches: 1, probe_every_ms: 2, evidence_ms: 1, ..hasty() };
+pub fn unreadable() -> SmallModel {
     let bounds = Bounds {
         planes: 2,
         ticks: 2,
-        jobs: 3,
-        wishes: 2,
-        wish_list: &[Wish::Claim, Wish::ClaimShort, Wish::Execute(0)],
+        effect_runs: 3,
+        requests: 1,
+        request_kinds: &[ExternalRequest::CorruptRow],
+        pauses: 1,
+        ..no_faults()
+    };
+    small("unreadable", short_deadlines(), bounds)
+}
+
+/// A pooled instance becomes stale or unhealthy, or is claimed for a longer or shorter life, while nodes pause and
+/// take over.
+#[must_use]
+pub fn pool() -> SmallModel {
+    let policy = Policy { launches: 1, probe_every_ms: 2, evidence_ms: 1, ..short_deadlines() };
+    let bounds = Bounds {
+        planes: 2,
+        ticks: 2,
+        effect_runs: 3,
+        requests: 2,
+        request_kinds: &[ExternalRequest::Claim, ExternalRequest::ClaimShort, ExternalRequest::Execute(0)],
         faults: 1,
         pauses: 1,
         pooled: true,
-        ..calm()
+        ..no_faults()
     };
     small("pool", policy, bounds)
 }
 
-/// Two want the same body, and the pool wants to be rid of it.
+/// Two users claim the same instance while the pool discards it.
 #[must_use]
-pub fn claimers() -> Small {
-    let policy = Policy { launches: 1, ..hasty() };
+pub fn claimers() -> SmallModel {
+    let policy = Policy { launches: 1, ..short_deadlines() };
     let bounds = Bounds {
         planes: 2,
         ticks: 1,
-        jobs: 3,
-        wishes: 3,
-        wish_list: &[Wish::Claim, Wish::GiveUp, Wish::Execute(0)],
+        effect_runs: 3,
+        requests: 3,
+        request_kinds: &[ExternalRequest::Claim, ExternalRequest::DiscardPooled, ExternalRequest::Execute(0)],
         faults: 1,
         decides_apart: true,
         pooled: true,
-        ..calm()
+        ..no_faults()
     };
     small("claimers", policy, bounds)
 }
 
-/// A run whose bodies fail it in every way: it is tried twice, stopped and cancelled at any point of that, while the
-/// only plane crashes and is started again.
+/// A run with retries whose instances fail in every way. It is stopped and cancelled at any point, while the only node
+/// crashes and restarts.
 #[must_use]
-pub fn recovery() -> Small {
-    let recovery = Some(Recovery { tries: 2, backoff_ms: 1 });
-    let policy = Policy { one_shot: true, recovery, start_ms: 2, queued_ms: 1, ..hasty() };
+pub fn recovery() -> SmallModel {
+    let recovery = Some(Recovery { attempts: 2, backoff_ms: 1 });
+    let policy = Policy { one_shot: true, recovery, start_ms: 2, queued_ms: 1, ..short_deadlines() };
     let bounds = Bounds {
         ticks: 3,
-        jobs: 3,
-        wishes: 2,
-        wish_list: &[Wish::Execute(1), Wish::Cancel(1), Wish::Stop],
+        effect_runs: 3,
+        requests: 2,
+        request_kinds: &[ExternalRequest::Execute(1), ExternalRequest::Cancel(1), ExternalRequest::Stop],
         faults: 1,
         crashes: 1,
         processes_end: true,
-        ..calm()
+        ..no_faults()
     };
     small("recovery", policy, bounds)
 }
 
 #[must_use]
-pub fn all() -> Vec<Small> {
+pub fn all() -> Vec<SmallModel> {
     vec![
         handover(),
         replacement(),

@@ -1,111 +1,116 @@
-//! A checker that cannot fail proves nothing: each guard is taken out in turn, and the promise it keeps must be
-//! seen to break. So must promises in a world that does not do what the lifecycle relies on.
+//! Mutation tests of the model checker. Each guard is removed in turn, and the invariant it protects must be violated.
+//! The same holds for faults of the environment.
 
 use std::fmt;
 
 use pinfold_lifecycle::{Guard, Guards};
 
-use crate::{Findings, Flaw, Promise, Small, first_breach, models};
+use crate::{Findings, Flaw, Invariant, SmallModel, find_violation, models};
 
-/// One thing taken out, where that is tried, and what breaks.
+/// One removed guard or added fault, the model to check, and the invariant that must be violated.
 #[derive(Debug, Clone)]
 pub struct Mutant {
     pub removed: Removed,
-    pub promise: Promise,
-    pub small: Small,
+    pub invariant: Invariant,
+    pub small: SmallModel,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removed {
-    /// A rule of the lifecycle, or one that a provider keeps for it.
+    /// A guard of the lifecycle, or one that a provider applies for it.
     Guard(Guard),
-    /// Something that the lifecycle relies on in the world around it.
-    Footing(Flaw),
+    /// A fault of the environment.
+    Environment(Flaw),
 }
 
 impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Guard(guard) => format!("{guard:?}"),
-            Self::Footing(flaw) => format!("{flaw:?}"),
+            Self::Environment(flaw) => format!("{flaw:?}"),
         };
         f.pad(&name)
     }
 }
 
 impl Mutant {
-    fn without(guard: Guard, promise: Promise, mut small: Small) -> Self {
+    fn without(guard: Guard, invariant: Invariant, mut small: SmallModel) -> Self {
         small.policy.guards = Guards::without(guard);
-        Self { removed: Removed::Guard(guard), promise, small }
+        Self { removed: Removed::Guard(guard), invariant, small }
     }
 
-    fn with(flaw: Flaw, promise: Promise, small: Small) -> Self {
-        Self { removed: Removed::Footing(flaw), promise, small: Small { flaw: Some(flaw), ..small } }
+    fn with(flaw: Flaw, invariant: Invariant, small: SmallModel) -> Self {
+        Self {
+            removed: Removed::Environment(flaw),
+            invariant,
+            small: SmallModel { flaw: Some(flaw), ..small },
+        }
     }
 
-    /// Walks until the promise breaks.
+    /// Explores the model until the invariant is violated.
     #[must_use]
-    pub fn try_out(&self) -> Findings {
-        first_breach(self.small.clone(), self.promise)
+    pub fn run(&self) -> Findings {
+        find_violation(self.small.clone(), self.invariant)
     }
 }
 
-/// Exhaustive, so that a new guard does not build before somebody says how its absence is noticed.
+/// Exhaustive: a new guard does not compile before its mutant is defined.
 fn without(guard: Guard) -> Mutant {
-    let (promise, small) = match guard {
-        Guard::OnlyAbsenceFrees => (Promise::OnlyEvidenceFrees, models::stop()),
-        Guard::LaunchWaitsForAbsence => (Promise::OneBody, models::replacement()),
-        Guard::StopCoversStart => (Promise::OnlyEvidenceFrees, models::replacement()),
-        Guard::StopWins => (Promise::StopWins, models::replacement()),
-        Guard::CauseWrittenOnce => (Promise::OneCauseOfDeath, models::stop()),
-        Guard::OutcomeWrittenOnce => (Promise::OutcomeIsWrittenOnce, models::executions()),
-        Guard::StaleAnswersIgnored => (Promise::StaleAnswersChangeNothing, models::handover()),
-        Guard::PermitBeforeBody => (Promise::IntentFirst, models::replacement()),
-        Guard::ReadyNeedsProbe => (Promise::ReadyMeansProbed, models::replacement()),
-        Guard::StaleEvidenceIsUnknown => (Promise::ReadyMeansProbed, models::health()),
-        Guard::StopAttemptExpires => (Promise::NoWaitWithoutADeadline, models::stop()),
-        Guard::AttemptsAreBounded => (Promise::StopEnds, models::stop()),
-        Guard::BackoffIsKept => (Promise::AgainIsSafe, models::stop()),
-        Guard::ForgetWaitsForAbsence => (Promise::FailClosed, models::stop()),
-        Guard::ReuseNeedsMatch => (Promise::OneBody, models::handover()),
-        Guard::LookKnowsItsTime => (Promise::TheLivingAreNotLost, models::executions()),
-        Guard::QueuedExpires => (Promise::QueuedEnds, models::executions()),
-        Guard::AcceptedWorkHeals => (Promise::AcceptedWorkGoesOn, models::acceptance()),
-        Guard::NoExecutionOutlivesItsBody => (Promise::RowsAreSound, models::executions()),
-        Guard::StopKeepsToItsGeneration => (Promise::OnlyTheStoppedEnds, models::handover()),
-        Guard::UnreadableIsQuarantined => (Promise::OnlyEvidenceFrees, models::unreadable()),
-        Guard::GivenOutOnce => (Promise::GivenOutOnce, models::claimers()),
-        Guard::GivenOutProven => (Promise::GivenOutProven, models::pool()),
-        Guard::ShorterLifeWaits => (Promise::ItsEndIsKept, models::pool()),
-        Guard::OnlyTheWaitingAreGivenUp => (Promise::OnlyTheStoppedEnds, models::claimers()),
-        Guard::NextTryWaitsForAbsence => (Promise::OnlyEvidenceFrees, models::recovery()),
-        Guard::StopEndsTheTries => (Promise::StopWins, models::recovery()),
-        Guard::ReportedIsFinal => (Promise::OutcomeIsWrittenOnce, models::recovery()),
-        Guard::TriesAreBounded => (Promise::TriesAreBounded, models::recovery()),
-        Guard::EndsAreOfTheirTry => (Promise::NoProcessWithoutItsExecution, models::recovery()),
+    let (invariant, small) = match guard {
+        Guard::OnlyAbsenceFrees => (Invariant::OnlyEvidenceFrees, models::stop()),
+        Guard::LaunchWaitsForAbsence => (Invariant::OneInstance, models::replacement()),
+        Guard::StopCoversStart => (Invariant::OnlyEvidenceFrees, models::replacement()),
+        Guard::StopWins => (Invariant::StopWins, models::replacement()),
+        Guard::CauseWrittenOnce => (Invariant::OneCauseOfDeath, models::stop()),
+        Guard::OutcomeWrittenOnce => (Invariant::OutcomeIsWrittenOnce, models::executions()),
+        Guard::StaleAnswersIgnored => (Invariant::StaleAnswersChangeNothing, models::handover()),
+        Guard::PermitBeforeInstance => (Invariant::IntentFirst, models::replacement()),
+        Guard::ReadyNeedsProbe => (Invariant::ReadyMeansProbed, models::replacement()),
+        Guard::StaleEvidenceIsUnknown => (Invariant::ReadyMeansProbed, models::health()),
+        Guard::StopAttemptExpires => (Invariant::NoWaitWithoutADeadline, models::stop()),
+        Guard::AttemptsAreBounded => (Invariant::StopEnds, models::stop()),
+        Guard::BackoffIsKept => (Invariant::AgainIsSafe, models::stop()),
+        Guard::ForgetWaitsForAbsence => (Invariant::FailClosed, models::stop()),
+        Guard::ReuseNeedsMatch => (Invariant::OneInstance, models::handover()),
+        Guard::EarlierObservationIgnored => (Invariant::RunningExecutionsAreNotLost, models::executions()),
+        Guard::QueuedExpires => (Invariant::QueuedEnds, models::executions()),
+        Guard::AcceptedWorkClearsDeadline => (Invariant::AcceptedWorkContinues, models::acceptance()),
+        Guard::NoExecutionOutlivesItsInstance => (Invariant::RowsAreValid, models::executions()),
+        Guard::StopSparesLaterGenerations => (Invariant::StopAffectsOnlyItsTarget, models::handover()),
+        Guard::UnreadableIsQuarantined => (Invariant::OnlyEvidenceFrees, models::unreadable()),
+        Guard::ClaimedOnce => (Invariant::ClaimedOnce, models::claimers()),
+        Guard::ClaimNeedsFreshProbe => (Invariant::ClaimNeedsFreshProbe, models::pool()),
+        Guard::ShorterLifetimeBlocksExecutions => (Invariant::DeadlineIsKept, models::pool()),
+        Guard::OnlyPooledAreDiscarded => (Invariant::StopAffectsOnlyItsTarget, models::claimers()),
+        Guard::RetryWaitsForAbsence => (Invariant::OnlyEvidenceFrees, models::recovery()),
+        Guard::StopEndsRetries => (Invariant::StopWins, models::recovery()),
+        Guard::ReportedOutcomeIsFinal => (Invariant::OutcomeIsWrittenOnce, models::recovery()),
+        Guard::RetriesAreBounded => (Invariant::RetriesAreBounded, models::recovery()),
+        Guard::EndsBelongToTheirAttempt => (Invariant::NoProcessWithoutItsExecution, models::recovery()),
     };
-    Mutant::without(guard, promise, small)
+    Mutant::without(guard, invariant, small)
 }
 
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let of_the_world = [
-        (Flaw::ActBeforeCommit, Promise::IntentFirst),
-        (Flaw::CommitWithoutCompare, Promise::StopWins),
-        (Flaw::CountBeforeCommit, Promise::SumIsRight),
-        (Flaw::AdmitBeforeTransaction, Promise::LimitsHoldTogether),
+        (Flaw::ActBeforeCommit, Invariant::IntentFirst),
+        (Flaw::CommitWithoutCompare, Invariant::StopWins),
+        (Flaw::CountBeforeCommit, Invariant::SumIsRight),
+        (Flaw::AdmitBeforeTransaction, Invariant::LimitsHoldTogether),
     ];
     let guards = Guard::ALL.into_iter().map(without);
-    // The same hole twice: a stop that never ends must be seen as time goes by, not only in the row.
-    let livelock = Mutant::without(Guard::StopAttemptExpires, Promise::StopEnds, models::stop());
-    // Two claims that both land give one body to two users.
-    let shared = Mutant::with(Flaw::CommitWithoutCompare, Promise::GivenOutOnce, models::claimers());
+    // A second mutant for this guard: a stop that never ends must be noticed as time passes, not only by the row's
+    // deadline.
+    let livelock = Mutant::without(Guard::StopAttemptExpires, Invariant::StopEnds, models::stop());
+    // Two committed claims give one instance to two users.
+    let shared = Mutant::with(Flaw::CommitWithoutCompare, Invariant::ClaimedOnce, models::claimers());
     guards
         .chain([livelock, shared])
         .chain(
             of_the_world
                 .into_iter()
-                .map(|(flaw, promise)| Mutant::with(flaw, promise, models::two_sandboxes())),
+                .map(|(flaw, invariant)| Mutant::with(flaw, invariant, models::two_sandboxes())),
         )
         .collect()
 }

@@ -1,4 +1,4 @@
-//! What each action does to the world.
+//! The effect of each action on the state.
 
 use pinfold_lifecycle::{
     AdmissionLimits, Cause, Context, Demand, Event, ExecutionKind, ExecutionLimits, ExecutionState,
@@ -6,56 +6,56 @@ use pinfold_lifecycle::{
     lease_orphan, quarantine_unreadable, request, step,
 };
 
-use crate::commit::add_up;
+use crate::commit::update_totals;
 use crate::model::{execution_id, sandbox_id};
-use crate::world::{Condition, Decision, EXECUTIONS, Inside, Row, Stage, Sums, Trigger};
-use crate::{Action, Flaw, Promise, Small, Wish, World};
+use crate::world::{Condition, Decision, EXECUTIONS, ProcessState, Row, Stage, StoreTotals, Trigger};
+use crate::{Action, ExternalRequest, Flaw, Invariant, SmallModel, World};
 
-impl Small {
+impl SmallModel {
     pub(crate) fn perform(&self, world: &mut World, action: Action) {
         match action {
-            Action::Create { plane, place } => self.create(world, plane, place),
-            Action::Ask { plane, place, wish } => self.ask(world, plane, place, wish),
-            Action::LetTimePass { plane, place } => {
-                self.take(world, plane, place, Trigger::TimePassed, Event::TimePassed);
+            Action::Create { plane, slot } => self.create(world, plane, slot),
+            Action::Request { plane, slot, request } => self.external_request(world, plane, slot, request),
+            Action::EnforceDeadlines { plane, slot } => {
+                self.apply_event(world, plane, slot, Trigger::TimePassed, Event::TimePassed);
             }
-            Action::Adopt { plane, place, dead } => {
-                let wish = Request::Adopt { dead, rebooted: false };
-                self.grant(world, plane, place, Trigger::Adopted, wish);
+            Action::Adopt { plane, slot, dead } => {
+                let request = Request::Adopt { dead, rebooted: false };
+                self.apply_request(world, plane, slot, Trigger::Adopted, request);
             }
-            Action::LeaseStray { plane, place, generation } => {
-                self.lease_stray(world, plane, place, generation)
+            Action::LeaseStray { plane, slot, generation } => {
+                self.lease_stray(world, plane, slot, generation)
             }
-            Action::QuarantineUnreadable { plane, place } => self.quarantine(world, plane, place),
-            Action::Commit { plane } => self.commit_held(world, plane),
-            Action::Advance { job } => self.advance(world, job),
-            Action::Fail { job } => {
-                world.left.faults -= 1;
-                self.fail(world, job);
+            Action::QuarantineUnreadable { plane, slot } => self.quarantine(world, plane, slot),
+            Action::Commit { plane } => self.commit_decision(world, plane),
+            Action::Advance { run } => self.advance(world, run),
+            Action::Fail { run } => {
+                world.budget.faults -= 1;
+                self.fail(world, run);
             }
-            Action::Deliver { job } => self.deliver(world, job),
-            Action::DeliverAndKeep { job } => {
-                world.left.faults -= 1;
-                let answer = world.jobs[job].clone();
-                self.deliver(world, job);
+            Action::Deliver { run } => self.deliver(world, run),
+            Action::DeliverAndKeep { run } => {
+                world.budget.faults -= 1;
+                let answer = world.effect_runs[run].clone();
+                self.deliver(world, run);
                 world.add(answer);
             }
-            Action::BodyDies { thing } => {
-                world.left.faults -= 1;
-                world.things.remove(thing);
+            Action::InstanceDies { instance } => {
+                world.budget.faults -= 1;
+                world.instances.remove(instance);
             }
-            Action::ProcessExits { thing, execution } => {
-                world.things[thing].inside[execution] = Inside::Exited;
+            Action::ProcessExits { instance, execution } => {
+                world.instances[instance].processes[execution] = ProcessState::Exited;
             }
             Action::Crash { plane } => crash(world, plane),
             Action::Restart { plane } => {
-                // Numbers are not used again: a restarted process is another node.
+                // Node ids are not reused: a restarted process is another node.
                 world.planes[plane].node =
                     NodeId(world.planes[plane].node.0 + u128::from(self.bounds.planes));
                 world.planes[plane].condition = Condition::Awake;
             }
             Action::Pause { plane } => {
-                world.left.pauses -= 1;
+                world.budget.pauses -= 1;
                 world.planes[plane].condition = Condition::Paused;
             }
             Action::Wake { plane } => world.planes[plane].condition = Condition::Awake,
@@ -63,17 +63,17 @@ impl Small {
         }
     }
 
-    fn create(&self, world: &mut World, plane: usize, place: u8) {
-        if self.has_room(&world.totals) {
+    fn create(&self, world: &mut World, plane: usize, slot: u8) {
+        if self.has_capacity(&world.totals) {
             let ctx = self.context(world.now, world.planes[plane].node);
-            let id = sandbox_id(place);
+            let id = sandbox_id(slot);
             let transition =
                 if self.bounds.pooled { create_pooled(id, Shape::default(), ctx) } else { create(id, ctx) };
-            self.decide(world, plane, place, Trigger::Created, transition);
+            self.decide(world, plane, slot, Trigger::Created, transition);
         }
     }
 
-    pub(crate) fn has_room(&self, sums: &Sums) -> bool {
+    pub(crate) fn has_capacity(&self, sums: &StoreTotals) -> bool {
         let totals = Totals {
             created: u64::from(sums.created),
             destroyed: u64::from(sums.destroyed),
@@ -85,12 +85,12 @@ impl Small {
         admit(&totals, &Demand::default(), &limits).is_ok()
     }
 
-    fn ask(&self, world: &mut World, plane: usize, place: u8, wish: Wish) {
-        world.left.wishes -= 1;
-        let stop = |cause, forced| (Trigger::StopWished, Request::Stop { cause, forced });
-        let (trigger, wish) = match wish {
-            Wish::Execute(number) => (
-                Trigger::Wished,
+    fn external_request(&self, world: &mut World, plane: usize, slot: u8, wanted: ExternalRequest) {
+        world.budget.requests -= 1;
+        let stop = |cause, forced| (Trigger::StopRequested, Request::Stop { cause, forced });
+        let (trigger, request) = match wanted {
+            ExternalRequest::Execute(number) => (
+                Trigger::Requested,
                 Request::Execute {
                     id: execution_id(number),
                     kind: ExecutionKind::Run,
@@ -98,116 +98,124 @@ impl Small {
                     may_queue: true,
                 },
             ),
-            Wish::Cancel(number) => {
-                (Trigger::Wished, Request::Cancel { id: execution_id(number), cause: Cause::Cancelled })
+            ExternalRequest::Cancel(number) => {
+                (Trigger::Requested, Request::Cancel { id: execution_id(number), cause: Cause::Cancelled })
             }
-            Wish::Stop => stop(Cause::StoppedByUser, false),
-            Wish::StopForShutdown => stop(Cause::Shutdown, false),
-            Wish::StopForced => stop(Cause::StoppedByUser, true),
-            Wish::Forget => (Trigger::StopWished, Request::Forget),
-            Wish::Restart => (Trigger::Wished, Request::Restart { cause: Cause::StoppedByUser }),
-            Wish::Attest => (Trigger::Attested, Request::Attest { by: String::new(), reason: String::new() }),
-            Wish::KeepAlive => (Trigger::Wished, Request::KeepAlive),
-            Wish::Claim | Wish::ClaimShort => return self.claim(world, plane, place, wish),
-            Wish::GiveUp => (Trigger::GivenUp, Request::GiveUp { cause: Cause::Cancelled }),
-            Wish::Doubt => {
+            ExternalRequest::Stop => stop(Cause::StoppedByUser, false),
+            ExternalRequest::StopForShutdown => stop(Cause::Shutdown, false),
+            ExternalRequest::StopForced => stop(Cause::StoppedByUser, true),
+            ExternalRequest::Forget => (Trigger::StopRequested, Request::Forget),
+            ExternalRequest::Restart => {
+                (Trigger::Requested, Request::Restart { cause: Cause::StoppedByUser })
+            }
+            ExternalRequest::Attest => {
+                (Trigger::Attested, Request::Attest { by: String::new(), reason: String::new() })
+            }
+            ExternalRequest::KeepAlive => (Trigger::Requested, Request::KeepAlive),
+            ExternalRequest::Claim | ExternalRequest::ClaimShort => {
+                return self.claim(world, plane, slot, wanted);
+            }
+            ExternalRequest::DiscardPooled => {
+                (Trigger::Discarded, Request::DiscardPooled { cause: Cause::Cancelled })
+            }
+            ExternalRequest::Doubt => {
                 let event = Event::Doubted { why: String::new() };
-                return self.take(world, plane, place, Trigger::Doubted, event);
+                return self.apply_event(world, plane, slot, Trigger::Doubted, event);
             }
-            Wish::Spoil => return spoil(world, place),
+            ExternalRequest::CorruptRow => return corrupt_row(world, slot),
         };
-        self.grant(world, plane, place, trigger, wish);
+        self.apply_request(world, plane, slot, trigger, request);
     }
 
-    fn take(&self, world: &mut World, plane: usize, place: u8, trigger: Trigger, event: Event) {
+    fn apply_event(&self, world: &mut World, plane: usize, slot: u8, trigger: Trigger, event: Event) {
         let ctx = self.context(world.now, world.planes[plane].node);
-        if let Some(sandbox) = world.rows[usize::from(place)].sandbox() {
+        if let Some(sandbox) = world.rows[usize::from(slot)].sandbox() {
             let transition = step(sandbox, event, ctx);
-            self.decide(world, plane, place, trigger, transition);
+            self.decide(world, plane, slot, trigger, transition);
         }
     }
 
-    fn grant(&self, world: &mut World, plane: usize, place: u8, trigger: Trigger, wish: Request) {
+    fn apply_request(&self, world: &mut World, plane: usize, slot: u8, trigger: Trigger, wanted: Request) {
         let ctx = self.context(world.now, world.planes[plane].node);
-        if let Some(sandbox) = world.rows[usize::from(place)].sandbox()
-            && let Ok(transition) = request(sandbox, wish, ctx)
+        if let Some(sandbox) = world.rows[usize::from(slot)].sandbox()
+            && let Ok(transition) = request(sandbox, wanted, ctx)
         {
-            self.decide(world, plane, place, trigger, transition);
+            self.decide(world, plane, slot, trigger, transition);
         }
     }
 
-    /// Decided under the policy of whoever claims.
-    fn claim(&self, world: &mut World, plane: usize, place: u8, wish: Wish) {
-        let policy = self.policy_of_claim(wish);
+    /// Decides a claim under the claimant's policy.
+    fn claim(&self, world: &mut World, plane: usize, slot: u8, wanted: ExternalRequest) {
+        let policy = self.claim_policy(wanted);
         let ctx = Context { policy: &policy, ..self.context(world.now, world.planes[plane].node) };
-        if let Some(sandbox) = world.rows[usize::from(place)].sandbox()
+        if let Some(sandbox) = world.rows[usize::from(slot)].sandbox()
             && let Ok(transition) = request(sandbox, Request::Claim { shape: Box::default() }, ctx)
         {
-            self.decide(world, plane, place, Trigger::Claimed, transition);
+            self.decide(world, plane, slot, Trigger::Claimed, transition);
         }
     }
 
-    fn lease_stray(&self, world: &mut World, plane: usize, place: u8, generation: Generation) {
-        if matches!(world.rows[usize::from(place)], Row::Forgotten { .. }) {
+    fn lease_stray(&self, world: &mut World, plane: usize, slot: u8, generation: Generation) {
+        if matches!(world.rows[usize::from(slot)], Row::Forgotten { .. }) {
             let ctx = self.context(world.now, world.planes[plane].node);
-            let transition = lease_orphan(sandbox_id(place), generation, ctx);
-            self.decide(world, plane, place, Trigger::StrayFound, transition);
+            let transition = lease_orphan(sandbox_id(slot), generation, ctx);
+            self.decide(world, plane, slot, Trigger::StrayFound, transition);
         } else {
-            let wish = Request::LeaseStray { generation };
-            self.grant(world, plane, place, Trigger::StrayFound, wish);
+            let request = Request::LeaseStray { generation };
+            self.apply_request(world, plane, slot, Trigger::StrayFound, request);
         }
     }
 
-    fn quarantine(&self, world: &mut World, plane: usize, place: u8) {
-        if let Row::Unreadable { sandbox, .. } = &world.rows[usize::from(place)] {
+    fn quarantine(&self, world: &mut World, plane: usize, slot: u8) {
+        if let Row::Unreadable { sandbox, .. } = &world.rows[usize::from(slot)] {
             let ctx = self.context(world.now, world.planes[plane].node);
             let transition =
-                quarantine_unreadable(sandbox_id(place), sandbox.generation(), String::new(), ctx);
-            self.decide(world, plane, place, Trigger::Unreadable, transition);
+                quarantine_unreadable(sandbox_id(slot), sandbox.generation(), String::new(), ctx);
+            self.decide(world, plane, slot, Trigger::Unreadable, transition);
         }
     }
 
-    /// The answer stays with the plane until what follows from it is committed.
-    fn deliver(&self, world: &mut World, job: usize) {
-        let (place, by) = (world.jobs[job].place, world.jobs[job].effect.duty.by);
-        let ticket = world.jobs[job].effect.duty.ticket;
-        let Stage::Answered(event) = world.jobs[job].stage.clone() else {
+    /// The result stays pending until the decision that it leads to is committed.
+    fn deliver(&self, world: &mut World, run: usize) {
+        let (slot, by) = (world.effect_runs[run].slot, world.effect_runs[run].effect.pending.node);
+        let fence = world.effect_runs[run].effect.pending.fence;
+        let Stage::Completed(event) = world.effect_runs[run].stage.clone() else {
             return;
         };
         let Some(plane) = world.planes.iter().position(|plane| plane.node == by) else {
             return;
         };
-        if world.rows[usize::from(place)].sandbox().is_some() {
-            let trigger = Trigger::Answered { event: event.clone(), ticket };
-            self.take(world, plane, place, trigger, event);
+        if world.rows[usize::from(slot)].sandbox().is_some() {
+            let trigger = Trigger::Completed { event: event.clone(), fence };
+            self.apply_event(world, plane, slot, trigger, event);
         } else {
-            world.drop_answer(place, ticket, by);
+            world.drop_result(slot, fence, by);
         }
     }
 
-    fn decide(&self, world: &mut World, plane: usize, place: u8, trigger: Trigger, turn: Transition) {
+    fn decide(&self, world: &mut World, plane: usize, slot: u8, trigger: Trigger, transition: Transition) {
         let decision = Decision {
-            place,
-            version: world.rows[usize::from(place)].version(),
+            slot,
+            version: world.rows[usize::from(slot)].version(),
             at: world.now,
             trigger,
-            after: turn.sandbox,
-            finished: turn.finished,
-            effects: turn.effects,
+            after: transition.sandbox,
+            finished: transition.finished,
+            effects: transition.effects,
         };
         if !self.bounds.decides_apart {
             return self.commit(world, plane, decision);
         }
         if self.flaw == Some(Flaw::ActBeforeCommit) {
             for effect in &decision.effects {
-                world.add_job(place, effect.clone());
+                world.start_effect(slot, effect.clone());
             }
         }
         if self.flaw == Some(Flaw::CountBeforeCommit) {
-            let before = world.rows[usize::from(place)].sandbox().cloned();
-            add_up(world, before.as_ref(), &decision.after);
+            let before = world.rows[usize::from(slot)].sandbox().cloned();
+            update_totals(world, before.as_ref(), &decision.after);
         }
-        world.planes[plane].held = Some(Box::new(decision));
+        world.planes[plane].uncommitted = Some(Box::new(decision));
     }
 
     fn tick(&self, world: &mut World) {
@@ -219,26 +227,26 @@ impl Small {
             let Some(sandbox) = row.sandbox() else { continue };
             if matches!(sandbox.lease, Lease::Stopping { .. } | Lease::StopWaiting { .. }) {
                 memory.stopping += 1;
-                if u64::from(memory.stopping) > self.longest_stop() {
-                    world.broken.note(Promise::StopEnds);
+                if u64::from(memory.stopping) > self.max_stop_ms() {
+                    world.violated.note(Invariant::StopEnds);
                 }
             }
             for number in 0..EXECUTIONS {
-                let Some((promise, limit)) = self.wait_limit(sandbox, number) else {
+                let Some((invariant, limit)) = self.wait_limit(sandbox, number) else {
                     continue;
                 };
                 memory.waiting[number] += 1;
                 if u64::from(memory.waiting[number]) > limit {
-                    world.broken.note(promise);
+                    world.violated.note(invariant);
                 }
             }
         }
     }
 
-    /// How long an execution may wait in its present state, counted from its wish or the last time it ran.
-    pub(crate) fn wait_limit(&self, sandbox: &Sandbox, number: usize) -> Option<(Promise, u64)> {
+    /// How long an execution may stay in its present state, and the invariant that this limit belongs to.
+    pub(crate) fn wait_limit(&self, sandbox: &Sandbox, number: usize) -> Option<(Invariant, u64)> {
         let execution = sandbox.executions.iter().find(|e| usize::try_from(e.id.0) == Ok(number))?;
-        // Where there are tries, each has its own time; the stop and the wait before it have theirs.
+        // With retries each attempt has its own time, and so do the stop and the backoff before it.
         let (tried, queued_ms) = match self.policy.recovery {
             Some(_) => (
                 matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)),
@@ -248,10 +256,10 @@ impl Small {
         };
         match execution.state {
             ExecutionState::Queued { .. } | ExecutionState::Starting { .. } => {
-                tried.then_some((Promise::QueuedEnds, queued_ms))
+                tried.then_some((Invariant::QueuedEnds, queued_ms))
             }
             ExecutionState::Ending { kill: Some(_), .. } => {
-                Some((Promise::StopEnds, queued_ms + self.policy.kill_ms))
+                Some((Invariant::StopEnds, queued_ms + self.policy.kill_ms))
             }
             ExecutionState::Running { .. }
             | ExecutionState::Interrupted
@@ -261,20 +269,20 @@ impl Small {
     }
 }
 
-/// The plane loses all it had in hand. What its helpers have begun goes on, unheard.
+/// The node loses everything in memory. Helper processes that it started continue, but their results are dropped.
 fn crash(world: &mut World, plane: usize) {
-    world.left.crashes -= 1;
+    world.budget.crashes -= 1;
     let node = world.planes[plane].node;
     world.planes[plane].condition = Condition::Crashed;
-    world.planes[plane].held = None;
-    world.jobs.retain(|job| job.effect.duty.by != node || matches!(job.stage, Stage::Permitted));
-    for job in world.jobs.iter_mut().filter(|job| job.effect.duty.by == node) {
-        job.unheard = true;
+    world.planes[plane].uncommitted = None;
+    world.effect_runs.retain(|run| run.effect.pending.node != node || matches!(run.stage, Stage::Permitted));
+    for run in world.effect_runs.iter_mut().filter(|run| run.effect.pending.node == node) {
+        run.abandoned = true;
     }
 }
 
-fn spoil(world: &mut World, place: u8) {
-    let row = &mut world.rows[usize::from(place)];
+fn corrupt_row(world: &mut World, slot: u8) {
+    let row = &mut world.rows[usize::from(slot)];
     if let Row::Stored { sandbox, version } = row.clone() {
         *row = Row::Unreadable { sandbox, version };
     }

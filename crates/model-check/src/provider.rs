@@ -1,156 +1,164 @@
-//! The physical world: what work does to marks, bodies and processes, one step at a time, and how it goes wrong.
+//! The simulated provider: what each step of an effect does to markers, instances and processes, and how it fails.
 
 use pinfold_lifecycle::{
-    BodySeen, Cause, EffectKind, Event, Evidence, ExecutionId, ExecutionSeen, Finding, Guard, Lease, Outcome,
-    ProbeFailure, Probed, Receipt, ReceiptCheck, Seen, StopOutcome, Timestamp,
+    Cause, EffectKind, Event, Evidence, ExecutionId, ExecutionObservation, Finding, Guard,
+    InstanceObservation, Lease, Outcome, ProbeFailure, ProbeResult, ProcessObservation, Receipt,
+    ReceiptCheck, StopOutcome, Timestamp,
 };
 
 use crate::model::execution_id;
-use crate::world::{EXECUTIONS, Inside, Job, Stage, Thing};
-use crate::{Promise, Small, World};
+use crate::world::{EXECUTIONS, EffectRun, PhysicalInstance, ProcessState, Stage};
+use crate::{Invariant, SmallModel, World};
 
-impl Small {
-    /// The next step of a piece of work, as it should go.
+impl SmallModel {
+    /// Performs the next step of an effect.
     pub(crate) fn advance(&self, world: &mut World, index: usize) {
-        let job = world.jobs[index].clone();
-        let (ticket, generation) = (job.effect.duty.ticket, job.effect.generation);
-        let next = match (&job.stage, job.effect.work) {
-            (Stage::Due, EffectKind::Launch) => {
-                world.things.push(Thing {
-                    place: job.place,
+        let run = world.effect_runs[index].clone();
+        let (fence, generation) = (run.effect.pending.fence, run.effect.generation);
+        let next = match (&run.stage, run.effect.kind) {
+            (Stage::Pending, EffectKind::Launch) => {
+                world.instances.push(PhysicalInstance {
+                    slot: run.slot,
                     generation,
-                    ticket,
+                    fence,
                     whole: false,
-                    ends_at: world.rows[usize::from(job.place)]
+                    ends_at: world.rows[usize::from(run.slot)]
                         .sandbox()
                         .map_or_else(Timestamp::default, |row| row.expires_at),
-                    inside: [Inside::Never; EXECUTIONS],
+                    processes: [ProcessState::NotStarted; EXECUTIONS],
                 });
-                world.things.sort_unstable();
-                Some(Stage::Marked)
+                world.instances.sort_unstable();
+                Some(Stage::MarkerWritten)
             }
-            (Stage::Marked, EffectKind::Launch) => self.ask_permit(world, &job),
-            (Stage::Permitted, EffectKind::Launch) => Some(Stage::Answered(make_body(world, &job))),
-            (Stage::Due, EffectKind::Stop { .. }) => {
-                self.remove(world, &job);
+            (Stage::MarkerWritten, EffectKind::Launch) => self.check_permit(world, &run),
+            (Stage::Permitted, EffectKind::Launch) => Some(Stage::Completed(complete_instance(world, &run))),
+            (Stage::Pending, EffectKind::Stop { .. }) => {
+                self.remove(world, &run);
                 Some(Stage::Removed)
             }
             (Stage::Removed, EffectKind::Stop { .. }) => {
-                Some(Stage::Answered(self.look_after_stop(world, &job)))
+                Some(Stage::Completed(self.observe_after_stop(world, &run)))
             }
-            (Stage::Due, EffectKind::Look) => {
-                Some(Stage::Answered(Event::Looked { ticket, evidence: self.look(world, job.place) }))
+            (Stage::Pending, EffectKind::Observe) => {
+                Some(Stage::Completed(Event::Observed { fence, evidence: self.observe(world, run.slot) }))
             }
-            (Stage::Due, EffectKind::Probe | EffectKind::Ping) => Some(Stage::Answered(probe(world, &job))),
-            (Stage::Due, EffectKind::Extend { ends_at }) => match body_of(world, &job) {
-                Some(body) => {
-                    body.ends_at = ends_at;
-                    Some(Stage::Answered(Event::Extended { ticket }))
+            (Stage::Pending, EffectKind::Probe | EffectKind::Ping) => {
+                Some(Stage::Completed(probe(world, &run)))
+            }
+            (Stage::Pending, EffectKind::Extend { ends_at }) => match instance_of(world, &run) {
+                Some(instance) => {
+                    instance.ends_at = ends_at;
+                    Some(Stage::Completed(Event::Extended { fence }))
                 }
-                None => Some(Stage::Answered(Event::ExtendFailed { ticket, why: String::new() })),
+                None => Some(Stage::Completed(Event::ExtendFailed { fence, why: String::new() })),
             },
-            (Stage::Due, EffectKind::Exec { execution }) => {
-                Some(Stage::Answered(self.start_process(world, &job, execution)))
+            (Stage::Pending, EffectKind::Exec { execution }) => {
+                Some(Stage::Completed(self.start_process(world, &run, execution)))
             }
-            (Stage::Due, EffectKind::Watch { execution }) => match body_of(world, &job) {
-                Some(body) if body.inside[number(execution)] == Inside::Exited => {
-                    Some(Stage::Answered(Event::ExecutionEnded {
-                        ticket,
+            (Stage::Pending, EffectKind::Watch { execution }) => match instance_of(world, &run) {
+                Some(instance) if instance.processes[number(execution)] == ProcessState::Exited => {
+                    Some(Stage::Completed(Event::ExecutionEnded {
+                        fence,
                         execution,
                         outcome: Outcome::exited(0),
                     }))
                 }
-                // It waits on.
+                // Still waiting.
                 Some(_) | None => return,
             },
-            (Stage::Due, EffectKind::Kill { execution }) => match body_of(world, &job) {
-                Some(body) => {
-                    body.inside[number(execution)] = Inside::Barred;
-                    Some(Stage::Answered(Event::ExecutionGone { ticket, execution }))
+            (Stage::Pending, EffectKind::Kill { execution }) => match instance_of(world, &run) {
+                Some(instance) => {
+                    instance.processes[number(execution)] = ProcessState::Blocked;
+                    Some(Stage::Completed(Event::ExecutionGone { fence, execution }))
                 }
-                // Nobody to ask, and no look at the whole: no answer.
+                // The instance does not exist, so the kill gives no result.
                 None => None,
             },
-            (Stage::Marked | Stage::Permitted | Stage::Removed | Stage::Answered(_), _) => return,
+            (Stage::MarkerWritten | Stage::Permitted | Stage::Removed | Stage::Completed(_), _) => return,
         };
         put(world, index, next);
     }
 
-    /// The next step of a piece of work, as it should not go.
+    /// Lets the next step of an effect fail.
     pub(crate) fn fail(&self, world: &mut World, index: usize) {
-        let job = world.jobs[index].clone();
-        let ticket = job.effect.duty.ticket;
+        let run = world.effect_runs[index].clone();
+        let fence = run.effect.pending.fence;
         let why = String::new();
-        let next = match (&job.stage, job.effect.work) {
-            // Half a body stays behind.
-            (Stage::Permitted, _) => Some(Stage::Answered(Event::LaunchFailed { ticket, why })),
-            (Stage::Due, EffectKind::Stop { .. }) => Some(Stage::Removed),
+        let next = match (&run.stage, run.effect.kind) {
+            // An incomplete instance stays behind.
+            (Stage::Permitted, _) => Some(Stage::Completed(Event::LaunchFailed { fence, why })),
+            (Stage::Pending, EffectKind::Stop { .. }) => Some(Stage::Removed),
             (Stage::Removed, _) => {
-                Some(Stage::Answered(Event::Stopped { ticket, outcome: StopOutcome::Unknown { why } }))
+                Some(Stage::Completed(Event::Stopped { fence, outcome: StopOutcome::Unknown { why } }))
             }
-            (Stage::Due, EffectKind::Look) => {
-                Some(Stage::Answered(Event::Looked { ticket, evidence: Evidence::Unknown { why } }))
+            (Stage::Pending, EffectKind::Observe) => {
+                Some(Stage::Completed(Event::Observed { fence, evidence: Evidence::Unknown { why } }))
             }
-            (Stage::Due, EffectKind::Probe | EffectKind::Ping) => Some(Stage::Answered(Event::Probed {
-                ticket,
-                probed: Probed::Failed(ProbeFailure::Exec { why }),
+            (Stage::Pending, EffectKind::Probe | EffectKind::Ping) => Some(Stage::Completed(Event::Probed {
+                fence,
+                result: ProbeResult::Failed(ProbeFailure::Exec { why }),
             })),
-            // A body remembers whom it has refused, or an earlier request for the same could still succeed.
-            (Stage::Due, EffectKind::Exec { execution }) => {
-                if let Some(body) = body_of(world, &job)
-                    && body.inside[number(execution)] == Inside::Never
+            // The instance remembers the refusal. Otherwise an earlier request for the same execution could still
+            // succeed.
+            (Stage::Pending, EffectKind::Exec { execution }) => {
+                if let Some(instance) = instance_of(world, &run)
+                    && instance.processes[number(execution)] == ProcessState::NotStarted
                 {
-                    body.inside[number(execution)] = Inside::Barred;
+                    instance.processes[number(execution)] = ProcessState::Blocked;
                 }
-                Some(Stage::Answered(self.start_process(world, &job, execution)))
+                Some(Stage::Completed(self.start_process(world, &run, execution)))
             }
-            // Neither done nor answered.
-            (Stage::Due, EffectKind::Kill { .. } | EffectKind::Extend { .. }) => None,
-            (Stage::Due, EffectKind::Launch | EffectKind::Watch { .. })
-            | (Stage::Marked | Stage::Answered(_), _) => {
+            // Not performed, and no result.
+            (Stage::Pending, EffectKind::Kill { .. } | EffectKind::Extend { .. }) => None,
+            (Stage::Pending, EffectKind::Launch | EffectKind::Watch { .. })
+            | (Stage::MarkerWritten | Stage::Completed(_), _) => {
                 return;
             }
         };
         put(world, index, next);
     }
 
-    /// Seen after the mark was made: a stop that was committed before finds the mark, one committed later
-    /// removes it, and without it no body is made.
-    fn ask_permit(&self, world: &mut World, job: &Job) -> Option<Stage> {
-        let row = world.rows[usize::from(job.place)].sandbox();
-        let permitted = row.is_some_and(|sandbox| sandbox.permits_launch(job.effect.duty.ticket));
-        if permitted || !self.policy.guards.hold(Guard::PermitBeforeBody) {
+    /// The permit is checked after the marker is written. A stop committed earlier is seen by the check; a stop
+    /// committed later removes the marker, without which no instance is created.
+    fn check_permit(&self, world: &mut World, run: &EffectRun) -> Option<Stage> {
+        let row = world.rows[usize::from(run.slot)].sandbox();
+        let permitted = row.is_some_and(|sandbox| sandbox.permits_launch(run.effect.pending.fence));
+        if permitted || !self.policy.guards.hold(Guard::PermitBeforeInstance) {
             return Some(Stage::Permitted);
         }
-        world.things.retain(|thing| thing.whole || !is_made_by(thing, job));
+        world.instances.retain(|instance| instance.whole || !is_launched_by(instance, run));
         None
     }
 
-    fn remove(&self, world: &mut World, job: &Job) {
-        let keeps_to_itself = self.policy.guards.hold(Guard::StopKeepsToItsGeneration);
-        let doomed = |thing: &Thing| {
-            thing.place == job.place && (thing.generation <= job.effect.generation || !keeps_to_itself)
+    fn remove(&self, world: &mut World, run: &EffectRun) {
+        let keeps_to_itself = self.policy.guards.hold(Guard::StopSparesLaterGenerations);
+        let doomed = |instance: &PhysicalInstance| {
+            instance.slot == run.slot && (instance.generation <= run.effect.generation || !keeps_to_itself)
         };
-        let wanted = match world.rows[usize::from(job.place)].sandbox().map(|row| &row.lease) {
+        let wanted = match world.rows[usize::from(run.slot)].sandbox().map(|row| &row.lease) {
             Some(lease @ (Lease::Starting { .. } | Lease::Live(_))) => Some(lease.generation()),
             Some(_) | None => None,
         };
-        if world.things.iter().any(|thing| doomed(thing) && thing.whole && Some(thing.generation) == wanted) {
-            world.broken.note(Promise::OnlyTheStoppedEnds);
+        if world
+            .instances
+            .iter()
+            .any(|instance| doomed(instance) && instance.whole && Some(instance.generation) == wanted)
+        {
+            world.violated.note(Invariant::StopAffectsOnlyItsTarget);
         }
-        world.things.retain(|thing| !doomed(thing));
+        world.instances.retain(|instance| !doomed(instance));
     }
 
-    fn look_after_stop(&self, world: &World, job: &Job) -> Event {
+    fn observe_after_stop(&self, world: &World, run: &EffectRun) -> Event {
         let left = world
-            .things
+            .instances
             .iter()
-            .any(|thing| thing.place == job.place && thing.generation <= job.effect.generation);
+            .any(|instance| instance.slot == run.slot && instance.generation <= run.effect.generation);
         let outcome = if left {
             StopOutcome::StillPresent { what: String::new() }
         } else {
             StopOutcome::Gone(Box::new(Receipt {
-                generation: job.effect.generation,
+                generation: run.effect.generation,
                 verified_at: self.time(world.now),
                 checks: vec![absent()],
                 freed_bytes: 0,
@@ -158,96 +166,97 @@ impl Small {
                 attested: None,
             }))
         };
-        Event::Stopped { ticket: job.effect.duty.ticket, outcome }
+        Event::Stopped { fence: run.effect.pending.fence, outcome }
     }
 
-    fn look(&self, world: &World, place: u8) -> Evidence {
-        let things = world.things.iter().filter(|thing| thing.place == place);
-        let bodies: Vec<_> = things.map(|thing| self.see(thing)).collect();
-        if bodies.is_empty() { Evidence::Absent(vec![absent()]) } else { Evidence::Present(bodies) }
+    fn observe(&self, world: &World, slot: u8) -> Evidence {
+        let instances = world.instances.iter().filter(|instance| instance.slot == slot);
+        let instances: Vec<_> = instances.map(|instance| self.observe_instance(instance)).collect();
+        if instances.is_empty() { Evidence::Absent(vec![absent()]) } else { Evidence::Present(instances) }
     }
 
-    fn see(&self, thing: &Thing) -> BodySeen {
-        let executions = (0u8..).zip(thing.inside).filter_map(|(number, inside)| {
-            let seen = match inside {
-                Inside::Running { since } => Seen::Running { last_activity_at: self.time(since) },
-                Inside::Exited => Seen::Ended(Outcome::exited(0)),
-                Inside::Never | Inside::Barred => return None,
+    fn observe_instance(&self, instance: &PhysicalInstance) -> InstanceObservation {
+        let executions = (0u8..).zip(instance.processes).filter_map(|(number, process)| {
+            let seen = match process {
+                ProcessState::Running { since } => {
+                    ProcessObservation::Running { last_activity_at: self.time(since) }
+                }
+                ProcessState::Exited => ProcessObservation::Ended(Outcome::exited(0)),
+                ProcessState::NotStarted | ProcessState::Blocked => return None,
             };
-            Some(ExecutionSeen { execution: execution_id(number), seen })
+            Some(ExecutionObservation { execution: execution_id(number), process: seen })
         });
-        BodySeen {
-            generation: thing.generation,
-            whole: thing.whole,
+        InstanceObservation {
+            generation: instance.generation,
+            whole: instance.whole,
             executions: executions.collect(),
             last_busy_at: None,
         }
     }
 
-    fn start_process(&self, world: &mut World, job: &Job, execution: ExecutionId) -> Event {
-        let ticket = job.effect.duty.ticket;
+    fn start_process(&self, world: &mut World, run: &EffectRun, execution: ExecutionId) -> Event {
+        let fence = run.effect.pending.fence;
         let now = world.now;
-        let started = body_of(world, job).is_some_and(|body| {
-            let inside = &mut body.inside[number(execution)];
-            if *inside == Inside::Never {
-                *inside = Inside::Running { since: now };
+        let started = instance_of(world, run).is_some_and(|instance| {
+            let process = &mut instance.processes[number(execution)];
+            if *process == ProcessState::NotStarted {
+                *process = ProcessState::Running { since: now };
             }
-            *inside != Inside::Barred
+            *process != ProcessState::Blocked
         });
         if started {
-            Event::ExecutionStarted { ticket, execution }
+            Event::ExecutionStarted { fence, execution }
         } else {
-            Event::ExecutionRefused { ticket, execution, cause: Cause::ProviderError, why: String::new() }
+            Event::ExecutionRefused { fence, execution, cause: Cause::ProviderError, why: String::new() }
         }
     }
 }
 
-fn make_body(world: &mut World, job: &Job) -> Event {
-    let ticket = job.effect.duty.ticket;
-    match world.things.iter_mut().find(|thing| is_made_by(thing, job)) {
+fn complete_instance(world: &mut World, run: &EffectRun) -> Event {
+    let fence = run.effect.pending.fence;
+    match world.instances.iter_mut().find(|instance| is_launched_by(instance, run)) {
         Some(mark) => {
             mark.whole = true;
-            Event::Launched { ticket }
+            Event::Launched { fence }
         }
-        None => Event::LaunchFailed { ticket, why: String::new() },
+        None => Event::LaunchFailed { fence, why: String::new() },
     }
 }
 
-fn probe(world: &mut World, job: &Job) -> Event {
-    let (ticket, generation) = (job.effect.duty.ticket, job.effect.generation);
-    let probed = if body_of(world, job).is_some() {
-        world.memory[usize::from(job.place)].probed = Some((generation, world.now));
-        Probed::Passed
+fn probe(world: &mut World, run: &EffectRun) -> Event {
+    let (fence, generation) = (run.effect.pending.fence, run.effect.generation);
+    let probed = if instance_of(world, run).is_some() {
+        world.memory[usize::from(run.slot)].probed = Some((generation, world.now));
+        ProbeResult::Passed
     } else {
-        Probed::Failed(ProbeFailure::Control { why: String::new() })
+        ProbeResult::Failed(ProbeFailure::Control { why: String::new() })
     };
-    Event::Probed { ticket, probed }
+    Event::Probed { fence, result: probed }
 }
 
 fn put(world: &mut World, index: usize, next: Option<Stage>) {
-    let unheard = world.jobs[index].unheard;
+    let abandoned = world.effect_runs[index].abandoned;
     match next {
-        Some(Stage::Answered(_)) if unheard => {
-            world.jobs.remove(index);
+        Some(Stage::Completed(_)) if abandoned => {
+            world.effect_runs.remove(index);
         }
-        Some(stage) => world.jobs[index].stage = stage,
+        Some(stage) => world.effect_runs[index].stage = stage,
         None => {
-            world.jobs.remove(index);
+            world.effect_runs.remove(index);
         }
     }
 }
 
-fn is_made_by(thing: &Thing, job: &Job) -> bool {
-    thing.place == job.place
-        && thing.generation == job.effect.generation
-        && thing.ticket == job.effect.duty.ticket
+fn is_launched_by(instance: &PhysicalInstance, run: &EffectRun) -> bool {
+    instance.slot == run.slot
+        && instance.generation == run.effect.generation
+        && instance.fence == run.effect.pending.fence
 }
 
-fn body_of<'a>(world: &'a mut World, job: &Job) -> Option<&'a mut Thing> {
-    world
-        .things
-        .iter_mut()
-        .find(|thing| thing.place == job.place && thing.whole && thing.generation == job.effect.generation)
+fn instance_of<'a>(world: &'a mut World, run: &EffectRun) -> Option<&'a mut PhysicalInstance> {
+    world.instances.iter_mut().find(|instance| {
+        instance.slot == run.slot && instance.whole && instance.generation == run.effect.generation
+    })
 }
 
 fn number(execution: ExecutionId) -> usize {

@@ -1,52 +1,52 @@
-//! Runs the checker over one world, and tells what it found.
+//! Runs the checker over one model and reports the result.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-use crate::{Action, Promise, Small, World};
+use crate::{Action, Invariant, SmallModel, World};
 
 const THREADS: usize = 2;
 
-/// What a walk through one world came to.
+/// The result of checking one model.
 #[derive(Debug)]
 pub struct Findings {
     pub name: &'static str,
     pub states: usize,
     pub depth: usize,
     pub took: Duration,
-    /// The promises that were broken, each with the steps that led there.
-    pub breaches: Vec<(&'static str, Vec<String>)>,
+    /// The violated invariants, each with the actions that led there.
+    pub violations: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Walks through all of it, or up to the first promise that is broken.
+/// Explores all states, or stops at the first violation.
 #[must_use]
-pub fn explore(small: Small) -> Findings {
-    walk(small, HasDiscoveries::AnyFailures)
+pub fn explore(small: SmallModel) -> Findings {
+    run_checker(small, HasDiscoveries::AnyFailures)
 }
 
-/// Walks until this promise is broken, or through all of it.
+/// Explores until this invariant is violated, or all states.
 #[must_use]
-pub fn first_breach(small: Small, promise: Promise) -> Findings {
-    walk(small, HasDiscoveries::AnyOf(BTreeSet::from([promise.name()])))
+pub fn find_violation(small: SmallModel, invariant: Invariant) -> Findings {
+    run_checker(small, HasDiscoveries::AnyOf(BTreeSet::from([invariant.name()])))
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long the walk took is printed, and decides nothing")]
-fn walk(small: Small, until: HasDiscoveries) -> Findings {
+#[expect(clippy::disallowed_methods, reason = "the duration is only printed")]
+fn run_checker(small: SmallModel, until: HasDiscoveries) -> Findings {
     let began = Instant::now();
     let name = small.name;
     let checker = small.checker().threads(THREADS).finish_when(until).spawn_bfs().join();
-    let breaches = checker.discoveries().into_iter().map(|(promise, path)| (promise, tell(path)));
+    let violations = checker.discoveries().into_iter().map(|(invariant, path)| (invariant, describe(path)));
     Findings {
         name,
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         took: began.elapsed(),
-        breaches: breaches.collect(),
+        violations: violations.collect(),
     }
 }
 
-fn tell(path: Path<World, Action>) -> Vec<String> {
-    path.into_vec().iter().filter_map(|(world, action)| Some(action.as_ref()?.tell(world))).collect()
+fn describe(path: Path<World, Action>) -> Vec<String> {
+    path.into_vec().iter().filter_map(|(world, action)| Some(action.as_ref()?.describe(world))).collect()
 }

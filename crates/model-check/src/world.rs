@@ -1,40 +1,41 @@
-//! Everything there is at one instant: the store, the control planes, the work under way, the physical things,
-//! and what the checker remembers to compare with.
+//! The complete state of the model: store, nodes, running effects, physical instances, and what the checker remembers.
 
 use pinfold_lifecycle::{
     Cause, Effect, Event, Execution, Fence, Generation, NodeId, OutcomeKind, Sandbox, Timestamp,
 };
 
-use crate::Promise;
+use crate::Invariant;
 
+/// One state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    /// Ticks since the beginning.
+    /// Ticks since the start.
     pub now: u8,
     pub rows: Vec<Row>,
-    pub planes: Vec<Plane>,
-    pub jobs: Vec<Job>,
-    pub things: Vec<Thing>,
-    pub left: Left,
-    pub memory: Vec<Memory>,
-    pub totals: Sums,
-    pub broken: Broken,
+    pub planes: Vec<ControlPlane>,
+    pub effect_runs: Vec<EffectRun>,
+    pub instances: Vec<PhysicalInstance>,
+    pub budget: Budget,
+    pub memory: Vec<CheckerMemory>,
+    pub totals: StoreTotals,
+    pub violated: ViolatedInvariants,
 }
 
-/// What the store holds of one sandbox.
+/// The stored row of one sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Row {
-    Unborn,
+    NotCreated,
     Stored {
         sandbox: Box<Sandbox>,
         version: u8,
     },
-    /// The bytes are there and say nothing. The generation is a column of its own.
+    /// The row exists but cannot be parsed. The generation is a column of its own.
     Unreadable {
         sandbox: Box<Sandbox>,
         version: u8,
     },
-    /// Versions go on from where they were, should a stray of it be found: an old decision must not land.
+    /// The row was deleted. Its version is kept, so that an outdated decision is not committed if a stray leads to a
+    /// new row.
     Forgotten {
         version: u8,
     },
@@ -44,7 +45,7 @@ impl Row {
     pub fn sandbox(&self) -> Option<&Sandbox> {
         match self {
             Self::Stored { sandbox, .. } => Some(sandbox),
-            Self::Unborn | Self::Unreadable { .. } | Self::Forgotten { .. } => None,
+            Self::NotCreated | Self::Unreadable { .. } | Self::Forgotten { .. } => None,
         }
     }
 
@@ -53,18 +54,18 @@ impl Row {
             Self::Stored { version, .. } | Self::Unreadable { version, .. } | Self::Forgotten { version } => {
                 *version
             }
-            Self::Unborn => 0,
+            Self::NotCreated => 0,
         }
     }
 }
 
-/// One process with an engine. A restarted one is another node.
+/// One process with an engine. After a restart it is another node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Plane {
+pub struct ControlPlane {
     pub node: NodeId,
     pub condition: Condition,
-    /// A decision that is made and not yet committed.
-    pub held: Option<Box<Decision>>,
+    /// A decision that is not yet committed.
+    pub uncommitted: Option<Box<Decision>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,10 +75,10 @@ pub enum Condition {
     Crashed,
 }
 
-/// What one turn of the lifecycle came to, with what it was decided on.
+/// The result of one lifecycle transition, with the version it was decided on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Decision {
-    pub place: u8,
+    pub slot: u8,
     pub version: u8,
     pub at: u8,
     pub trigger: Trigger,
@@ -86,85 +87,85 @@ pub struct Decision {
     pub effects: Vec<Effect>,
 }
 
-/// What made a plane decide.
+/// Why a node decided.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Trigger {
     Created,
-    Wished,
-    /// A stop or a forget, which may have been asked for before.
-    StopWished,
-    Answered {
+    Requested,
+    /// A stop or forget request, possibly a repeated one.
+    StopRequested,
+    Completed {
         event: Event,
-        ticket: Fence,
+        fence: Fence,
     },
-    /// Somebody is given a body from the pool.
+    /// A user claims a pooled instance.
     Claimed,
-    /// The pool is rid of a body.
-    GivenUp,
+    /// The pool discards an instance.
+    Discarded,
     Doubted,
     TimePassed,
     Adopted,
     Attested,
     StrayFound,
-    /// The row is new although one was there: nothing of the old one can be compared.
+    /// The row is replaced because it was unreadable. It cannot be compared with the old one.
     Unreadable,
 }
 
-/// A piece of work under way, from its commit to the delivery of its answer.
+/// A running effect, from its commit to the delivery of its result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Job {
-    pub place: u8,
+pub struct EffectRun {
+    pub slot: u8,
     pub effect: Effect,
     pub stage: Stage,
-    /// Nobody waits for the answer any more: the plane that asked has crashed.
-    pub unheard: bool,
+    /// The node that started it has crashed, so the result is dropped.
+    pub abandoned: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Decided on, not begun.
-    Due,
-    /// A launch has made its mark and not yet asked whether it may go on.
-    Marked,
-    /// A launch may make the body; nothing of ours can call it back but the loss of its mark.
+    /// Committed, not started.
+    Pending,
+    /// A launch has written its marker and not yet checked its permit.
+    MarkerWritten,
+    /// A launch may create the instance. Only the removal of its marker can prevent that.
     Permitted,
-    /// A stop has removed what it could and not yet looked.
+    /// A stop has removed what it could and not yet observed the result.
     Removed,
-    Answered(Event),
+    Completed(Event),
 }
 
-/// Something physical: a mark, and once it is whole the body around it.
+/// A physical instance: a marker at first, then complete.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Thing {
-    pub place: u8,
+pub struct PhysicalInstance {
+    pub slot: u8,
     pub generation: Generation,
-    /// Of the launch that made it.
-    pub ticket: Fence,
+    /// The fence of its launch.
+    pub fence: Fence,
     pub whole: bool,
-    /// When it ends itself, as far as it knows.
+    /// The deadline at which it ends itself.
     pub ends_at: Timestamp,
     /// By execution.
-    pub inside: [Inside; EXECUTIONS],
+    pub processes: [ProcessState; EXECUTIONS],
 }
 
 pub(crate) const EXECUTIONS: usize = 2;
 
-/// What a body knows of one execution.
+/// What an instance knows of one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Inside {
-    Never,
+pub enum ProcessState {
+    NotStarted,
     Running {
         since: u8,
     },
     Exited,
-    /// Killed or refused, and not to be started ever after.
-    Barred,
+    /// Killed or refused. It will never be started.
+    Blocked,
 }
 
-/// How much may still go wrong, and how often users may still ask.
+/// How many faults and requests may still occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Left {
-    pub wishes: u8,
+pub struct Budget {
+    pub requests: u8,
     pub faults: u8,
     pub crashes: u8,
     pub pauses: u8,
@@ -172,42 +173,42 @@ pub struct Left {
 
 /// What the checker remembers of one sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Memory {
+pub struct CheckerMemory {
     /// The highest generation that a committed lease has covered.
     pub leased_up_to: Generation,
-    /// Up to here an operator's word stands in for evidence.
+    /// Up to this generation an operator's attestation replaces evidence.
     pub attested_up_to: Generation,
-    /// Somebody was given it.
-    pub given_out: bool,
+    /// It was claimed.
+    pub claimed: bool,
     pub cause: Option<Cause>,
     pub outcomes: [Option<(OutcomeKind, Cause)>; EXECUTIONS],
     /// When a probe last passed, and in which generation.
     pub probed: Option<(Generation, u8)>,
-    /// Ticks with a plane awake that the present stop has taken.
+    /// Ticks with a running node that the current stop has taken.
     pub stopping: u8,
-    /// Ticks with a plane awake that each execution has waited for its process, or for its end.
+    /// Ticks with a running node that each execution has waited for its start or its end.
     pub waiting: [u8; EXECUTIONS],
 }
 
-/// What was created and proven gone, as the store adds it up.
+/// The store's totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Sums {
+pub struct StoreTotals {
     pub created: u8,
     pub destroyed: u8,
     pub pooled: u8,
 }
 
-/// The promises that a step has broken.
+/// The invariants that a transition has violated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Broken(u32);
+pub struct ViolatedInvariants(u32);
 
-impl Broken {
-    pub fn note(&mut self, promise: Promise) {
-        self.0 |= 1 << promise as u32;
+impl ViolatedInvariants {
+    pub fn note(&mut self, invariant: Invariant) {
+        self.0 |= 1 << invariant as u32;
     }
 
-    pub fn has(self, promise: Promise) -> bool {
-        self.0 & (1 << promise as u32) != 0
+    pub fn has(self, invariant: Invariant) -> bool {
+        self.0 & (1 << invariant as u32) != 0
     }
 }
 
@@ -220,38 +221,38 @@ impl World {
         self.planes.iter().any(|plane| plane.condition == Condition::Awake)
     }
 
-    /// The bodies of one sandbox for which no operator has given his word.
-    pub fn bodies(&self, place: u8) -> impl Iterator<Item = &Thing> {
-        let attested = self.memory[usize::from(place)].attested_up_to;
-        self.things
+    /// The complete instances of one sandbox that are not covered by an attestation.
+    pub fn complete_instances(&self, slot: u8) -> impl Iterator<Item = &PhysicalInstance> {
+        let attested = self.memory[usize::from(slot)].attested_up_to;
+        self.instances
             .iter()
-            .filter(move |thing| thing.place == place && thing.whole && thing.generation > attested)
+            .filter(move |instance| instance.slot == slot && instance.whole && instance.generation > attested)
     }
 
-    pub fn add_job(&mut self, place: u8, effect: Effect) {
-        self.add(Job { place, effect, stage: Stage::Due, unheard: false });
+    pub fn start_effect(&mut self, slot: u8, effect: Effect) {
+        self.add(EffectRun { slot, effect, stage: Stage::Pending, abandoned: false });
     }
 
-    pub fn add(&mut self, job: Job) {
-        let at = self.jobs.partition_point(|other| other.key() <= job.key());
-        self.jobs.insert(at, job);
+    pub fn add(&mut self, run: EffectRun) {
+        let at = self.effect_runs.partition_point(|other| other.key() <= run.key());
+        self.effect_runs.insert(at, run);
     }
 
-    /// One answer that has been heard is not heard again, unless it comes twice.
-    pub fn drop_answer(&mut self, place: u8, ticket: Fence, by: NodeId) {
+    /// Removes a delivered result.
+    pub fn drop_result(&mut self, slot: u8, fence: Fence, by: NodeId) {
         let heard = self
-            .jobs
+            .effect_runs
             .iter()
-            .position(|job| matches!(job.stage, Stage::Answered(_)) && job.key() == (place, ticket, by));
+            .position(|run| matches!(run.stage, Stage::Completed(_)) && run.key() == (slot, fence, by));
         if let Some(index) = heard {
-            self.jobs.remove(index);
+            self.effect_runs.remove(index);
         }
     }
 }
 
-impl Job {
-    /// In a fixed order, so that worlds that differ in nothing else are one.
+impl EffectRun {
+    /// Sort key: effects are kept in a fixed order, so that equal states compare equal.
     fn key(&self) -> (u8, Fence, NodeId) {
-        (self.place, self.effect.duty.ticket, self.effect.duty.by)
+        (self.slot, self.effect.pending.fence, self.effect.pending.node)
     }
 }

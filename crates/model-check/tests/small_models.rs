@@ -1,14 +1,14 @@
-//! The models that are small enough for a debug build, and a few guards that must be missed there.
+//! The models that are small enough for a debug build, and some mutants that they must catch.
 
 use pinfold_lifecycle::Guard;
 use pinfold_model_check::mutants::{self, Removed};
 use pinfold_model_check::{Flaw, explore, models};
 
 #[test]
-fn every_promise_is_kept_where_rows_become_unreadable() {
+fn every_invariant_holds_where_rows_become_unreadable() {
     let findings = explore(models::unreadable());
 
-    assert_eq!(findings.breaches, []);
+    assert_eq!(findings.violations, []);
     assert!(findings.states > 10_000);
 }
 
@@ -22,52 +22,52 @@ fn every_guard_has_a_mutant() {
 }
 
 #[test]
-fn a_stop_that_never_ends_is_caught_as_time_goes_by() {
+fn stop_that_never_ends_is_caught() {
     let mutants = mutants::all();
     let livelock =
         mutants.iter().find(|mutant| mutant.removed == Removed::Guard(Guard::AttemptsAreBounded)).unwrap();
 
-    let findings = livelock.try_out();
+    let findings = livelock.run();
 
-    let broken: Vec<_> = findings.breaches.iter().map(|(promise, _)| *promise).collect();
-    assert!(broken.contains(&"what is being ended ends"), "{broken:?}");
+    let violated: Vec<_> = findings.violations.iter().map(|(invariant, _)| *invariant).collect();
+    assert!(violated.contains(&"every stop ends"), "{violated:?}");
 }
 
 #[test]
-fn a_body_that_is_given_to_two_is_caught() {
+fn instance_claimed_twice_is_caught() {
     let mutants = mutants::all();
-    let twice = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(Guard::GivenOutOnce)).unwrap();
+    let twice = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(Guard::ClaimedOnce)).unwrap();
 
-    let findings = twice.try_out();
+    let findings = twice.run();
 
-    let broken: Vec<_> = findings.breaches.iter().map(|(promise, _)| *promise).collect();
-    assert!(broken.contains(&"given out once"), "{broken:?}");
+    let violated: Vec<_> = findings.violations.iter().map(|(invariant, _)| *invariant).collect();
+    assert!(violated.contains(&"claimed once"), "{violated:?}");
 }
 
 #[test]
-fn a_try_that_does_not_wait_for_the_last_body_and_one_after_a_stop_are_caught() {
+fn retry_before_absence_and_retry_after_a_stop_are_caught() {
     let mutants = mutants::all();
-    for (guard, promise) in
-        [(Guard::NextTryWaitsForAbsence, "only evidence frees"), (Guard::StopEndsTheTries, "stop wins")]
+    for (guard, invariant) in
+        [(Guard::RetryWaitsForAbsence, "only evidence frees"), (Guard::StopEndsRetries, "stop wins")]
     {
-        let hasty = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(guard)).unwrap();
+        let short_deadlines = mutants.iter().find(|mutant| mutant.removed == Removed::Guard(guard)).unwrap();
 
-        let findings = hasty.try_out();
+        let findings = short_deadlines.run();
 
-        let broken: Vec<_> = findings.breaches.iter().map(|(promise, _)| *promise).collect();
-        assert!(broken.contains(&promise), "{guard:?}: {broken:?}");
+        let violated: Vec<_> = findings.violations.iter().map(|(invariant, _)| *invariant).collect();
+        assert!(violated.contains(&invariant), "{guard:?}: {violated:?}");
     }
 }
 
 #[test]
-fn a_counterexample_is_told_step_by_step() {
+fn counterexample_is_described_step_by_step() {
     let mutants = mutants::all();
     let early =
-        mutants.iter().find(|mutant| mutant.removed == Removed::Footing(Flaw::ActBeforeCommit)).unwrap();
+        mutants.iter().find(|mutant| mutant.removed == Removed::Environment(Flaw::ActBeforeCommit)).unwrap();
 
-    let findings = early.try_out();
+    let findings = early.run();
 
-    let steps = &findings.breaches[0].1;
+    let steps = &findings.violations[0].1;
     assert!(steps[0].starts_with("t=0 node "), "{steps:#?}");
     assert!(steps[0].contains(" creates sandbox "), "{steps:#?}");
     assert!(steps.len() < 20, "{steps:#?}");

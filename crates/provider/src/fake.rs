@@ -1,5 +1,5 @@
-//! A provider whose bodies are rows in memory. It keeps the promises of a real one, and breaks them as the
-//! [`Weather`] says: slow, failing, losing answers, unable to look.
+//! A fake provider with instances in memory. It passes the conformance suite, and injects delays and faults as
+//! a [`FaultPlan`] says.
 
 mod process;
 mod provider;
@@ -12,13 +12,13 @@ use std::pin::Pin;
 use pinfold_lifecycle::Timestamp;
 
 pub use provider::FakeProvider;
-pub use world::{FakeWorld, Physical};
+pub use world::{FakeWorld, PhysicalInstance};
 
-/// What happens to one call, and what time it is.
-pub trait Weather: Send + Sync + 'static {
+/// Decides delays and faults of provider calls, and provides the time.
+pub trait FaultPlan: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     fn sleep_ms(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-    fn forecast(&self, call: Call) -> Forecast;
+    fn plan_call(&self, call: Call) -> CallPlan;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub enum Call {
     KeepAlive,
 }
 
-/// How one call fares. Each wait is a point where the caller may be dropped.
+/// Delays and fault of one call. The caller may be dropped at each delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Forecast {
+pub struct CallPlan {
     pub before_ms: u64,
     pub halfway_ms: u64,
     pub after_ms: u64,
@@ -45,21 +45,21 @@ pub struct Forecast {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done, and the answer says so.
+    /// Does nothing and reports failure.
     Fails,
-    /// Half of it is done.
+    /// Does half of the operation.
     HalfDone,
-    /// It is done, and the answer never comes.
+    /// Does the operation and never answers.
     AnswerLost,
-    /// It is done, but whether it is cannot be seen.
-    LookFails,
+    /// Does the operation but cannot observe the result.
+    ObserveFails,
 }
 
-/// No wind: everything succeeds at once.
+/// No delays and no faults.
 #[derive(Debug, Default)]
-pub struct Calm;
+pub struct NoFaults;
 
-impl Weather for Calm {
+impl FaultPlan for NoFaults {
     fn now(&self) -> Timestamp {
         Timestamp(0)
     }
@@ -68,7 +68,7 @@ impl Weather for Calm {
         Box::pin(tokio::time::sleep(std::time::Duration::from_millis(ms)))
     }
 
-    fn forecast(&self, _call: Call) -> Forecast {
-        Forecast::default()
+    fn plan_call(&self, _call: Call) -> CallPlan {
+        CallPlan::default()
     }
 }

@@ -1,47 +1,60 @@
-//! Files inside a body, seen as code inside sees them. Beside [`crate::Provider`], which says how bodies live.
+//! File access inside an instance, as processes inside see it.
 
 use async_trait::async_trait;
 
 use crate::InstanceId;
 
-/// Paths are of the body's own world, from its root or from where work is done. No path leads out of it, and nothing
-/// that a file is made to be (a pipe, a link, a tree without end) holds up more than its own request.
+/// Operations on files in an instance. Paths are absolute or relative to the working directory of the instance.
+/// No path leads out of it, and no kind of file (pipe, link, endless tree) can block more than its own request.
 #[async_trait]
 pub trait Files: Send + Sync {
-    /// Of a link itself, not of what it leads to.
-    async fn stat(&self, body: InstanceId, path: &[u8]) -> Result<Metadata, FileError>;
+    /// Does not follow a symbolic link.
+    async fn stat(&self, instance: InstanceId, path: &[u8]) -> Result<Metadata, FileError>;
 
-    /// In no particular order; no more than `most`.
-    async fn list(&self, body: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError>;
+    /// At most `most` entries, in no particular order.
+    async fn list(&self, instance: InstanceId, path: &[u8], most: usize) -> Result<Listing, FileError>;
 
-    /// From a place on, no more than `most` bytes. Links are followed.
-    async fn read(&self, body: InstanceId, path: &[u8], from: u64, most: u64) -> Result<Content, FileError>;
+    /// At most `most` bytes from offset `from`. Follows symbolic links.
+    async fn read(
+        &self,
+        instance: InstanceId,
+        path: &[u8],
+        from: u64,
+        most: u64,
+    ) -> Result<FileContent, FileError>;
 
-    /// The file appears whole or not at all. What was there under this name, a link too, is replaced; without a mode
-    /// it keeps the one it had.
+    /// Replaces the file atomically, also if it is a symbolic link. Without a mode an existing file keeps its
+    /// own.
     async fn write(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         path: &[u8],
         mode: Option<u32>,
-        content: &mut dyn Pieces,
+        content: &mut dyn ContentStream,
     ) -> Result<u64, FileError>;
 
-    /// With its parents, one that is there already is as good as one that is made.
-    async fn make_directory(&self, body: InstanceId, path: &[u8], parents: bool) -> Result<(), FileError>;
+    /// With `parents`, an existing directory is not an error.
+    async fn make_directory(&self, instance: InstanceId, path: &[u8], parents: bool)
+    -> Result<(), FileError>;
 
-    /// Of a file or a directory; no link is followed.
-    async fn set_mode(&self, body: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError>;
+    /// Does not follow a symbolic link.
+    async fn set_mode(&self, instance: InstanceId, path: &[u8], mode: u32) -> Result<(), FileError>;
 
-    async fn make_link(&self, body: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError>;
+    async fn make_link(&self, instance: InstanceId, path: &[u8], target: &[u8]) -> Result<(), FileError>;
 
-    async fn rename(&self, body: InstanceId, from: &[u8], to: &[u8], replace: bool) -> Result<(), FileError>;
+    async fn rename(
+        &self,
+        instance: InstanceId,
+        from: &[u8],
+        to: &[u8],
+        replace: bool,
+    ) -> Result<(), FileError>;
 
-    /// Says how many files and directories went.
-    async fn remove(&self, body: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError>;
+    /// Returns the number of files and directories removed.
+    async fn remove(&self, instance: InstanceId, path: &[u8], recursive: bool) -> Result<u64, FileError>;
 
-    /// Tells of changes in a directory, not in those below it, until it is dropped.
-    async fn watch(&self, body: InstanceId, path: &[u8]) -> Result<Box<dyn Changes>, FileError>;
+    /// Watches a directory, not its subdirectories, until the result is dropped.
+    async fn watch(&self, instance: InstanceId, path: &[u8]) -> Result<Box<dyn FileChanges>, FileError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +65,7 @@ pub struct Metadata {
     pub uid: u32,
     pub gid: u32,
     pub modified_ms: i64,
-    /// Where a link leads.
+    /// Target of a symbolic link.
     pub target: Option<Vec<u8>>,
 }
 
@@ -67,40 +80,40 @@ pub enum FileKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     pub name: Vec<u8>,
     pub metadata: Metadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    pub entries: Vec<Entry>,
-    /// There are more than were asked for.
+    pub entries: Vec<DirectoryEntry>,
+    /// More entries exist than were requested.
     pub more: bool,
 }
 
-pub struct Content {
+pub struct FileContent {
     pub metadata: Metadata,
-    pub pieces: Box<dyn Pieces>,
+    pub pieces: Box<dyn ContentStream>,
 }
 
-/// What a file holds, piece by piece.
+/// File content in chunks.
 #[async_trait]
-pub trait Pieces: Send {
+pub trait ContentStream: Send {
     /// None at the end.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError>;
 }
 
 #[async_trait]
-pub trait Changes: Send {
-    /// Waits for the next ones. None: what was watched is gone.
-    async fn next(&mut self) -> Result<Option<Vec<Change>>, FileError>;
+pub trait FileChanges: Send {
+    /// Waits for changes. None: the watched directory is gone.
+    async fn next(&mut self) -> Result<Option<Vec<FileChange>>, FileError>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct FileChange {
     pub kind: ChangeKind,
-    /// In the directory that is watched; empty where it is about that itself.
+    /// Name in the watched directory; empty for the directory itself.
     pub name: Vec<u8>,
 }
 
@@ -109,54 +122,54 @@ pub enum ChangeKind {
     Appeared,
     Changed,
     Vanished,
-    /// More happened than could be kept: look again.
+    /// Changes were lost: list the directory again.
     Missed,
-    /// What was watched is no longer there.
+    /// The watched directory is gone.
     Gone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    #[error("not a path that can be used: {why}")]
+    #[error("invalid path: {why}")]
     BadPath { why: String },
     #[error("not found: {why}")]
     NotFound { why: String },
     #[error("not a directory: {why}")]
     NotADirectory { why: String },
-    #[error("a directory: {why}")]
+    #[error("is a directory: {why}")]
     IsADirectory { why: String },
-    /// A pipe, a socket or a device, which may never answer.
-    #[error("not a plain file: {why}")]
+    /// A pipe, a socket or a device, which might block.
+    #[error("not a regular file: {why}")]
     NotAFile { why: String },
     #[error("exists already: {why}")]
     Exists { why: String },
     #[error("not empty: {why}")]
     NotEmpty { why: String },
-    /// A part of the world itself, such as `/proc`.
+    /// Part of the instance itself, such as `/proc`.
     #[error("in use: {why}")]
     InUse { why: String },
     #[error("not allowed: {why}")]
     Denied { why: String },
-    #[error("no room is left: {why}")]
+    #[error("no space left: {why}")]
     Full { why: String },
-    #[error("too many requests at a time: {why}")]
+    #[error("too many concurrent requests: {why}")]
     Busy { why: String },
-    #[error("could not be done: {why}")]
+    #[error("failed: {why}")]
     Failed { why: String },
-    #[error("there is no such body")]
-    NoSuchBody,
-    /// It may have been done or not.
-    #[error("the body did not answer: {why}")]
+    #[error("no such instance")]
+    NoSuchInstance,
+    /// The operation may have been done.
+    #[error("the instance did not answer: {why}")]
     NoAnswer { why: String },
-    /// The content to be written could not be had.
-    #[error("the content ended early: {why}")]
+    /// The content to be written could not be read.
+    #[error("reading the content failed: {why}")]
     NoContent { why: String },
 }
 
-/// Content that is in memory already.
-pub struct Whole(Option<Vec<u8>>);
+/// Content already in memory.
+pub struct InMemoryContent(Option<Vec<u8>>);
 
-impl Whole {
+impl InMemoryContent {
     #[must_use]
     pub fn new(content: Vec<u8>) -> Self {
         Self(Some(content))
@@ -164,7 +177,7 @@ impl Whole {
 }
 
 #[async_trait]
-impl Pieces for Whole {
+impl ContentStream for InMemoryContent {
     async fn next(&mut self) -> Result<Option<Vec<u8>>, FileError> {
         Ok(self.0.take())
     }

@@ -1,22 +1,41 @@
-//! The seam to the places where sandboxes live: what a provider must be able to do, and what its answers mean.
+//! The interface between the engine and the hosts that run sandboxes.
+//!
+//! ```text
+//!   engine --> Provider --> keeper (process 1) --> executions
+//!                 |
+//!                 +-- start: marker -> StartPermit -> processes
+//!                 +-- observe, discover: Evidence, Discovered
+//!                 +-- stop: StopOutcome with a receipt
+//! ```
+//!
+//! Main types:
+//! - [`Provider`]: what a provider must do, and which calls may be repeated.
+//! - [`InstanceId`]: one instance of a sandbox.
+//! - [`StartPermit`]: the check that keeps a late launch from outliving a stop.
+//! - [`Files`]: file access inside an instance.
+//! - `conformance` (feature): the test suite that every provider passes.
+//! - `fake` (feature): a provider in memory, with injected faults.
+//!
 //! Start reading at [`Provider`].
 
-mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod dialogue;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod files;
+mod instance;
+mod process_io;
 mod provider;
 mod usage;
 
-pub use body::{Discovered, Found, InstanceId, StartPermit};
-pub use dialogue::{Fed, Feed, FeedError, ResizeError, SignalError, TerminalSize};
 pub use files::{
-    Change, ChangeKind, Changes, Content, Entry, FileError, FileKind, Files, Listing, Metadata, Pieces, Whole,
+    ChangeKind, ContentStream, DirectoryEntry, FileChange, FileChanges, FileContent, FileError, FileKind,
+    Files, InMemoryContent, Listing, Metadata,
 };
+pub use instance::{Discovered, Found, InstanceId, StartPermit};
+pub use process_io::{ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult};
 pub use provider::{
-    AskBodyError, DiscoverError, Exec, ExecError, Killed, Provider, Start, StartError, WaitError,
+    DiscoverError, ExecError, ExecRequest, InstanceError, KillOutcome, Provider, StartError, StartRequest,
+    WaitError,
 };
 pub use usage::{Capacity, Usage};

@@ -1,89 +1,99 @@
-//! What a provider must be able to do.
+//! The provider interface.
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    Cause, Command, Evidence, ExecutionId, ExecutionLimits, Outcome, Probed, SandboxId, Spec,
+    Cause, Command, Evidence, ExecutionId, ExecutionLimits, Outcome, ProbeResult, SandboxId, Spec,
 };
 use pinfold_lifecycle::{StopOutcome, Timestamp};
 
 use crate::{
-    Capacity, Discovered, Fed, Feed, FeedError, InstanceId, ResizeError, SignalError, StartPermit,
-    TerminalSize, Usage,
+    Capacity, Discovered, InstanceId, ResizeError, SignalError, StartPermit, StdinError, StdinWrite,
+    TerminalSize, Usage, WriteResult,
 };
 
-/// A place where sandboxes live. Starting what already runs and stopping what is already gone both succeed:
-/// any call may be repeated after a crash, and any call may be dropped half-way.
+/// Runs sandboxes on a host. Starting what already runs and stopping what is already gone both succeed: any
+/// call may be repeated after a crash, and any call may be dropped half-way.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
-    /// Everything that carries our mark, wanted or not, half-made and half-removed bodies too. All of it, or an
-    /// error.
+    /// Lists every resource that carries our name, wanted or not, incomplete and half-removed instances
+    /// included. All of them, or an error.
     async fn discover(&self) -> Result<Discovered, DiscoverError>;
 
-    /// Makes a body, in the order that [`StartPermit`] describes.
-    async fn start(&self, start: Start<'_>) -> Result<(), StartError>;
+    /// Starts an instance, in the order described at [`StartPermit`].
+    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError>;
 
-    /// Looks at every kind of thing the sandbox may own, in every generation. Wakes nothing up.
+    /// Observes every kind of resource the sandbox may own, in every generation, without changing any.
     async fn observe(&self, sandbox: SandboxId) -> Evidence;
 
-    /// Runs a real command, a real file round trip and a control ping.
-    async fn probe(&self, body: InstanceId) -> Probed;
+    /// Runs a command, a file round trip and a control ping.
+    async fn probe(&self, instance: InstanceId) -> ProbeResult;
 
-    /// Asks the keeper for a sign of life.
-    async fn ping(&self, body: InstanceId) -> Probed;
+    /// Pings the keeper.
+    async fn ping(&self, instance: InstanceId) -> ProbeResult;
 
-    /// Starts a process. The same execution is started at most once in a body, and never after it was killed or was
-    /// refused by it.
-    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError>;
+    /// Starts a process. An execution is started at most once per instance, and never after it was killed or
+    /// refused.
+    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError>;
 
-    /// Waits until the execution's process has ended. May be asked again after the end.
-    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError>;
+    /// Waits until the execution's process has ended. May be repeated after the end.
+    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError>;
 
-    /// Ends an execution's processes, and sees to it that it is never started again in this body.
-    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed;
+    /// Ends an execution's processes, and prevents it from being started in this instance.
+    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome;
 
-    /// Sends a signal to the group of processes that the execution's first one leads.
-    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError>;
+    /// Sends a signal to the execution's process group.
+    async fn signal(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        signal: i32,
+    ) -> Result<(), SignalError>;
 
-    /// Gives bytes to an execution that was started with an input, and says how many it has accepted in all: those
-    /// that it has no room for are to be fed again.
-    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError>;
+    /// Writes to an execution's stdin and returns defect many bytes it accepted in total. The caller repeats the
+    /// rest.
+    async fn write_stdin(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        write: StdinWrite<'_>,
+    ) -> Result<WriteResult, StdinError>;
 
     async fn resize(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError>;
 
-    /// Ends this body and those of earlier generations, never a later one, and looks at what is left.
-    /// Legal in every state, by the lease alone, from any process on the host.
-    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome;
+    /// Ends this instance and those of earlier generations, never a later one, and verifies their absence.
+    /// Allowed in every state, from any process on the host, with only the lease.
+    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome;
 
-    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError>;
+    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError>;
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError>;
 
-    /// Moves the moment at which the body ends itself even if nobody asks it to.
-    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError>;
+    /// Moves the time at which the instance ends itself.
+    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError>;
 }
 
-/// All that is needed to make a body.
+/// The parameters of an instance.
 #[derive(Clone, Copy)]
-pub struct Start<'a> {
-    pub body: InstanceId,
+pub struct StartRequest<'a> {
+    pub instance: InstanceId,
     pub spec: &'a Spec,
-    /// When the body must end itself.
+    /// When the instance ends itself.
     pub ends_at: Timestamp,
-    /// The body belongs to the process that asks for it, and ends itself when that is gone.
+    /// The instance ends when the calling process does.
     pub ends_with_caller: bool,
     pub permit: &'a dyn StartPermit,
 }
 
-/// All that is needed to start a process.
+/// The parameters of an execution.
 #[derive(Debug, Clone, Copy)]
-pub struct Exec<'a> {
+pub struct ExecRequest<'a> {
     pub execution: ExecutionId,
     pub command: &'a Command,
     pub limits: ExecutionLimits,
@@ -91,39 +101,39 @@ pub struct Exec<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoverError {
-    #[error("could not look at {what}: {why}")]
-    LookFailed { what: String, why: String },
+    #[error("could not observe {what}: {why}")]
+    ObserveFailed { what: String, why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     #[error("the launch is no longer wanted")]
     NoLongerWanted,
-    #[error("could not make the body: {why}")]
+    #[error("could not start the instance: {why}")]
     Failed { why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExecError {
-    /// No process was made, for certain.
+    /// No process was started, for certain.
     #[error("the command was refused: {why}")]
     Refused { cause: Cause, why: String },
-    /// It may run or not.
-    #[error("it is not clear whether the command runs: {why}")]
+    /// The process may or may not run.
+    #[error("unknown whether the command runs: {why}")]
     Unclear { why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    #[error("the body does not know this execution")]
+    #[error("no such execution in this instance")]
     NoSuchExecution,
-    #[error("the body cannot be asked: {why}")]
+    #[error("the instance cannot be reached: {why}")]
     Unreachable { why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Killed {
-    /// No process of it is left, and none will be made.
+pub enum KillOutcome {
+    /// No process is left, and none will be started.
     Gone,
     Unknown {
         why: String,
@@ -131,9 +141,9 @@ pub enum Killed {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskBodyError {
-    #[error("there is no such body")]
-    NoSuchBody,
-    #[error("the body cannot be asked: {why}")]
+pub enum InstanceError {
+    #[error("no such instance")]
+    NoSuchInstance,
+    #[error("the instance cannot be reached: {why}")]
     Unreachable { why: String },
 }

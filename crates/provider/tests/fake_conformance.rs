@@ -1,12 +1,12 @@
-//! The fake keeps every promise of a provider, and a provider that breaks one is caught.
+//! Runs the conformance suite against the fake provider, and checks that the suite catches broken providers.
 
 #[path = "fake_conformance/broken.rs"]
 mod broken;
 #[path = "fake_conformance/caught.rs"]
 mod caught;
-#[path = "fake_conformance/ground.rs"]
-mod ground;
+#[path = "fake_conformance/fixture.rs"]
+mod fixture;
 
-use ground::FakeGround;
+use fixture::FakeFixture;
 
-pinfold_provider::promises!(tests: FakeGround::bare());
+pinfold_provider::conformance_tests!(tests: FakeFixture::bare());

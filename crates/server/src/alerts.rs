@@ -1,69 +1,69 @@
-//! Alerts at work: figures are looked at every few seconds, what follows from them is committed with all that is to be
-//! delivered, and each receiver has a carrier of its own, so that one that hangs holds up nobody else.
+//! Alert evaluation and delivery. A loop evaluates all alerts every few seconds and commits new states together with
+//! the notifications to send. Each receiver has its own delivery loop, so that a slow receiver delays no other.
 
-mod carrier;
-mod channels;
-mod cleanups;
+mod cleanup_history;
 mod config;
+mod delivery_loop;
 mod email;
 mod evaluate;
-mod figures;
+pub(crate) mod http_client;
+mod measure;
 mod notice;
-pub(crate) mod post;
+mod recent_history;
+mod send;
 mod slack;
-mod tail;
 mod targets;
 mod webhook;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pinfold_alerts::Figures;
+use pinfold_alerts::AlertInputs;
 use pinfold_lifecycle::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-pub use config::{AlertsConfig, Hidden, Perseverance, Receivers, Routes, Smtp, SmtpSecurity, Webhook};
+pub use config::{AlertsConfig, DeliveryRetry, Receivers, Redacted, Routes, Smtp, SmtpSecurity, Webhook};
 pub use targets::{Channel, Target};
 
 pub(crate) use notice::{event, impact, notice, runbook_of, severity};
 
 use crate::Service;
-use post::Post;
-use tail::Tail;
+use http_client::HttpClient;
+use recent_history::RecentHistory;
 
-/// What one process remembers of alerts. All that matters is in the store.
+/// Alert state of this process. Everything durable is in the store.
 #[derive(Default)]
-pub(crate) struct Desk {
-    tail: tokio::sync::Mutex<Tail>,
-    seen: Mutex<Option<Seen>>,
-    /// There is something to deliver.
+pub(crate) struct AlertRuntime {
+    recent: tokio::sync::Mutex<RecentHistory>,
+    snapshot: Mutex<Option<AlertSnapshot>>,
+    /// Wakes the delivery loops.
     wake: Notify,
-    post: OnceLock<Post>,
+    http_client: OnceLock<HttpClient>,
 }
 
-/// The figures of the last look.
+/// The values of the last evaluation.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct AlertSnapshot {
     pub(crate) at: Timestamp,
-    pub(crate) figures: Figures,
+    pub(crate) inputs: AlertInputs,
 }
 
-impl Desk {
-    fn remember(&self, seen: Seen) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+impl AlertRuntime {
+    fn remember(&self, snapshot: AlertSnapshot) {
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
     }
 
-    pub(crate) fn last_seen(&self) -> Option<Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn last_snapshot(&self) -> Option<AlertSnapshot> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Never ends by itself.
-pub(crate) async fn watch(service: Arc<Service>) {
-    let mut work = JoinSet::new();
-    for target in service.rules().alerts.targets() {
-        work.spawn(carrier::carry(service.clone(), target));
+/// Runs the evaluation loop and all delivery loops until aborted.
+pub(crate) async fn run(service: Arc<Service>) {
+    let mut tasks = JoinSet::new();
+    for target in service.config().alerts.targets() {
+        tasks.spawn(delivery_loop::delivery_loop(service.clone(), target));
     }
-    work.spawn(evaluate::keep_looking(service));
-    while work.join_next().await.is_some() {}
+    tasks.spawn(evaluate::evaluate_loop(service));
+    while tasks.join_next().await.is_some() {}
 }

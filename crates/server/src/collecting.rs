@@ -1,5 +1,5 @@
-//! Files that a command leaves in its body, kept under the id of its execution. What could not be kept is written
-//! down beside them, with the reason.
+//! Artifact collection: copies an execution's files to the artifact store under its id, and records why a file is
+//! missing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,16 +10,16 @@ use futures_util::stream::{once, unfold};
 use futures_util::{Stream, StreamExt};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 use pinfold_logs::{Artifact, ArtifactError, Artifacts};
-use pinfold_provider::{Files, InstanceId, Pieces};
+use pinfold_provider::{ContentStream, Files, InstanceId};
 use pinfold_store::StoredExecution;
 
-/// Where paths begin that do not begin at the root, unless the command starts elsewhere.
+/// The default directory of relative paths.
 pub(crate) const WORK: &str = "/workspace";
-/// Beside the artifacts, for what Pinfold itself has to say about them: no artifact is called so.
+/// The reserved directory beside the artifacts. No artifact has this name.
 pub(crate) const OWN: &str = ".pinfold";
-/// Why the others are not there.
+/// The file with the reasons for missing artifacts.
 const REASONS: &str = ".pinfold/not-kept.json";
-/// Of the reasons of one run.
+/// The maximum size of that file.
 const REASONS_BYTES: usize = 1 << 20;
 
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct Collection {
     pub(crate) artifacts: Artifacts,
 }
 
-/// What there is of a run.
+/// The collected artifacts of one execution, and why the others are missing.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) kept: Vec<Artifact>,
@@ -35,11 +35,11 @@ pub(crate) struct Collected {
 }
 
 impl Collection {
-    /// Keeps what there is, each whole or not at all, until the time is over. Asked again, it replaces what was kept.
+    /// Stores each artifact whole or not at all, until the time is up. A repeated call replaces them.
     pub(crate) async fn collect(
         &self,
         files: &dyn Files,
-        body: InstanceId,
+        instance: InstanceId,
         stored: &StoredExecution,
         within: Duration,
         now: Timestamp,
@@ -47,34 +47,34 @@ impl Collection {
         let deadline = tokio::time::Instant::now() + within;
         let run = stored.execution.id.to_string();
         let mut reasons = BTreeMap::new();
-        for path in &stored.command.luggage.artifacts {
+        for path in &stored.command.execution_files.artifacts {
             let name = artifact_name(path);
             let path = crate::attended::place(&stored.command, path);
             let kept =
-                tokio::time::timeout_at(deadline, self.keep(files, body, &run, name, &path, now)).await;
-            if let Err(why) = kept.unwrap_or_else(|_| Err("there was no time left to collect it".into())) {
+                tokio::time::timeout_at(deadline, self.keep(files, instance, &run, name, &path, now)).await;
+            if let Err(why) = kept.unwrap_or_else(|_| Err("no time was left to collect it".into())) {
                 reasons.insert(name.to_owned(), why);
             }
         }
         if let Err(error) = self.write_reasons(&run, &reasons, now).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(execution_id = run, error, "why some artifacts are missing is not kept");
+            tracing::warn!(execution_id = run, error, "could not store why some artifacts are missing");
         }
     }
 
     async fn keep(
         &self,
         files: &dyn Files,
-        body: InstanceId,
+        instance: InstanceId,
         run: &str,
         name: &str,
         path: &str,
         now: Timestamp,
     ) -> Result<(), String> {
         let content =
-            files.read(body, path.as_bytes(), 0, u64::MAX).await.map_err(|error| error.to_string())?;
+            files.read(instance, path.as_bytes(), 0, u64::MAX).await.map_err(|error| error.to_string())?;
         let kept = self.artifacts.put(run, name, content_type(name), stream(content.pieces), now).await;
-        kept.map(drop).map_err(|error| told(&error))
+        kept.map(drop).map_err(|error| reason_text(&error))
     }
 
     async fn write_reasons(
@@ -83,7 +83,7 @@ impl Collection {
         reasons: &BTreeMap<String, String>,
         now: Timestamp,
     ) -> Result<(), ArtifactError> {
-        // An earlier try to collect may have left some.
+        // An earlier collection may have left reasons.
         if reasons.is_empty() && self.collected_reasons(run).await?.is_empty() {
             return Ok(());
         }
@@ -95,9 +95,9 @@ impl Collection {
     pub(crate) async fn of(&self, execution: ExecutionId) -> Result<Collected, ArtifactError> {
         let run = execution.to_string();
         let mut kept = self.artifacts.list(&run).await?;
-        let told = kept.iter().any(|artifact| artifact.name == REASONS);
+        let has_reasons = kept.iter().any(|artifact| artifact.name == REASONS);
         kept.retain(|artifact| artifact.name != REASONS);
-        let reasons = if told { self.collected_reasons(&run).await? } else { BTreeMap::new() };
+        let reasons = if has_reasons { self.collected_reasons(&run).await? } else { BTreeMap::new() };
         Ok(Collected { kept, reasons })
     }
 
@@ -118,12 +118,12 @@ impl Collection {
     }
 }
 
-/// The path without the slash of the root.
+/// The path without the leading slash.
 pub(crate) fn artifact_name(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-/// Nothing that a browser would run.
+/// Only content types that a browser does not execute.
 fn content_type(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("json") => "application/json",
@@ -132,7 +132,7 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-fn stream(pieces: Box<dyn Pieces>) -> impl Stream<Item = io::Result<Bytes>> + Send {
+fn stream(pieces: Box<dyn ContentStream>) -> impl Stream<Item = io::Result<Bytes>> + Send {
     unfold(Some(pieces), |pieces| async move {
         let mut pieces = pieces?;
         match pieces.next().await {
@@ -143,7 +143,7 @@ fn stream(pieces: Box<dyn Pieces>) -> impl Stream<Item = io::Result<Bytes>> + Se
     })
 }
 
-fn told(error: &ArtifactError) -> String {
+fn reason_text(error: &ArtifactError) -> String {
     match error {
         ArtifactError::Content { source } => source.to_string(),
         other => other.to_string(),

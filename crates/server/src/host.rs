@@ -1,53 +1,54 @@
-//! An engine in this very process, on the store and the sandboxes of a data directory.
+//! An engine in this process, on the store and the instances of a data directory.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use pinfold_engine::{
-    AnchorError, BeginError, Cleaner, Clock, Config, Engine, HostCensus, HostCensusError, HostClock, Parts,
-    RandomIds,
+    AnchorError, Cleaner, Clock, Config, Engine, EngineStartError, HostClock, HostLiveness,
+    HostLivenessError, Parts, RandomIds,
 };
 use pinfold_images::{Images, LAYER_IDS_FIRST, Unpacker};
-use pinfold_linux::{FIRST_LAYER_ID, FindLayers, Layer, LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_logs::{ArtifactLimits, Artifacts, FiguresArchive, Keep, Logs};
-use pinfold_metrics::Meter;
-use pinfold_store::{OpenError, SqliteStore, Store};
+use pinfold_linux::{FIRST_LAYER_ID, FindLayers, LinuxConfig, LinuxProvider, RootLayer, SpawnerProgram};
+use pinfold_logs::{ArtifactLimits, Artifacts, Logs, MetricsArchive, RetentionPeriods};
+use pinfold_metrics::ProcessMetrics;
+use pinfold_store::{OpenError, Store};
+use pinfold_store_sqlite::SqliteStore;
 
 use crate::attended::Attended;
-use crate::cleanup_counter::CleanupCounter;
+use crate::cleanup_recorder::CleanupRecorder;
 use crate::collecting::Collection;
-use crate::stale::OldFiles;
+use crate::directory_watch::DirectoryWatcher;
+use crate::stale_files::StaleFiles;
 use crate::telemetry::Spans;
-use crate::watches::Watches;
-use crate::{ObjectsPlace, OpenObjectsError};
+use crate::{ObjectStoreConfig, OpenObjectStoreError};
 
-/// Where everything is, and which programs help.
+/// The data directory, helper programs and retention settings of a host.
 #[derive(Clone)]
 pub struct HostConfig {
     pub data: PathBuf,
-    /// How keepers are born, and how archives are unpacked.
-    pub nursery: NurseryProgram,
+    /// The programs that start keepers and unpack archives.
+    pub spawner: SpawnerProgram,
     pub unpacker: Unpacker,
     pub engine: Config,
-    pub objects: ObjectsPlace,
-    /// How long logs and artifacts are kept.
-    pub keep: Keep,
-    /// When the disk is short, logs go that were moved or last written so long ago.
+    pub objects: ObjectStoreConfig,
+    /// Retention of logs and artifacts.
+    pub keep: RetentionPeriods,
+    /// When the disk is short, logs that were archived or last written this long ago may be removed.
     pub stale_after_ms: u64,
 }
 
-/// Puts something in front of what it is given.
-pub type InFrontOf<T> = Box<dyn FnOnce(T) -> T + Send>;
+/// Wraps a part in a test decorator.
+pub type Wrap<T> = Box<dyn FnOnce(T) -> T + Send>;
 
-/// Where a test can stand between an engine and the world. Nobody does by default.
-pub struct Seams {
-    pub clock: InFrontOf<Arc<dyn Clock>>,
-    /// What the engine alone works with; the clock among it is the one from above.
-    pub parts: InFrontOf<Parts>,
+/// Decorators that tests put between an engine and its surroundings. Identity by default.
+pub struct TestHooks {
+    pub clock: Wrap<Arc<dyn Clock>>,
+    /// Wraps the engine's own parts; their clock is already wrapped by `clock`.
+    pub parts: Wrap<Parts>,
 }
 
-impl Default for Seams {
+impl Default for TestHooks {
     fn default() -> Self {
         Self { clock: Box::new(|clock| clock), parts: Box::new(|parts| parts) }
     }
@@ -59,15 +60,15 @@ pub struct Host {
     pub store: Arc<SqliteStore>,
     pub clock: Arc<dyn Clock>,
     pub data: PathBuf,
-    /// What sandboxes and the control plane wrote, also after their end.
+    /// Logs of sandboxes, also after their end.
     pub logs: Logs,
-    /// Ends what is stuck, at its times and when asked to.
+    /// Runs scheduled and requested cleanups.
     pub cleaner: Arc<Cleaner>,
     pub(crate) collection: Collection,
-    pub(crate) watches: Watches,
-    /// Where cleanup and whoever else sees something tells it.
-    pub meter: Arc<Meter>,
-    pub(crate) figures: FiguresArchive,
+    pub(crate) watcher: DirectoryWatcher,
+    /// Collects counters of this process until they are flushed to the store.
+    pub meter: Arc<ProcessMetrics>,
+    pub(crate) metrics_archive: MetricsArchive,
     pub(crate) spans: Spans,
     images: ImagesPlace,
 }
@@ -77,7 +78,7 @@ pub enum HostError {
     #[error("could not make `{}`", path.display())]
     MakeDirectory { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Census(#[from] HostCensusError),
+    Census(#[from] HostLivenessError),
     #[error(transparent)]
     Clock(#[from] AnchorError),
     #[error(transparent)]
@@ -85,40 +86,40 @@ pub enum HostError {
     #[error(transparent)]
     Provider(#[from] pinfold_linux::OpenError),
     #[error(transparent)]
-    Objects(#[from] OpenObjectsError),
+    Objects(#[from] OpenObjectStoreError),
     #[error(transparent)]
-    Begin(#[from] BeginError),
+    Begin(#[from] EngineStartError),
 }
 
-/// Layers are written with the ids that they are mounted with.
+/// Images are unpacked with the ids that the provider mounts them with.
 const _: () = assert!(LAYER_IDS_FIRST == FIRST_LAYER_ID);
 
 impl Host {
     pub async fn begin(config: HostConfig) -> Result<Self, HostError> {
-        Self::begin_with(config, Seams::default()).await
+        Self::begin_with(config, TestHooks::default()).await
     }
 
-    pub async fn begin_with(config: HostConfig, seams: Seams) -> Result<Self, HostError> {
-        let HostConfig { data, nursery, unpacker, engine, objects, keep, stale_after_ms } = config;
+    pub async fn begin_with(config: HostConfig, seams: TestHooks) -> Result<Self, HostError> {
+        let HostConfig { data, spawner, unpacker, engine, objects, keep, stale_after_ms } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
-        let census = HostCensus::take()?;
+        let census = HostLiveness::take()?;
         let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, census.boot_id())?));
         let store = Arc::new(SqliteStore::open(&data.join("store"))?);
         let now = clock.clone();
         let provider = LinuxProvider::open(LinuxConfig {
             data: data.join("linux"),
-            instance: store.instance(),
-            nursery,
+            store_id: store.store_id(),
+            spawner,
             clock: Arc::new(move || now.now()),
         })?;
         let images = ImagesPlace { directory: data.join("images"), unpacker };
         let provider = Arc::new(provider.with_images(images.find_layers()));
         let objects = objects.open(&data)?;
-        let figures = FiguresArchive::new(objects.clone());
+        let metrics_archive = MetricsArchive::new(objects.clone());
         let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
-        let (meter, spans) = (Arc::new(Meter::default()), Spans::default());
+        let (meter, spans) = (Arc::new(ProcessMetrics::default()), Spans::default());
         let attended = Attended {
             inner: provider.clone(),
             store: store.clone(),
@@ -132,18 +133,18 @@ impl Host {
             provider: Arc::new(attended),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
-            census: Arc::new(census),
+            liveness: Arc::new(census),
         };
-        let engine = Engine::begin((seams.parts)(parts), engine).await?;
-        engine.knows_stale(Arc::new(OldFiles {
+        let engine = Engine::start((seams.parts)(parts), engine).await?;
+        engine.set_stale_data(Arc::new(StaleFiles {
             logs: logs.clone(),
             artifacts: collection.artifacts.clone(),
             clock: clock.clone(),
-            keep: Keep { logs_ms: stale_after_ms, ..keep },
+            keep: RetentionPeriods { logs_ms: stale_after_ms, ..keep },
         }));
-        let witness = CleanupCounter { meter: meter.clone(), clock: clock.clone(), spans: spans.clone() };
-        let cleaner = engine.keep_clean(store.clone(), Some(Arc::new(witness)));
-        let watches = Watches::default();
+        let witness = CleanupRecorder { meter: meter.clone(), clock: clock.clone(), spans: spans.clone() };
+        let cleaner = engine.start_cleanup(store.clone(), Some(Arc::new(witness)));
+        let watcher = DirectoryWatcher::default();
         Ok(Self {
             engine,
             provider,
@@ -153,21 +154,21 @@ impl Host {
             logs,
             cleaner,
             collection,
-            watches,
+            watcher,
             meter,
-            figures,
+            metrics_archive,
             spans,
             images,
         })
     }
 
-    /// What sandboxes can be made from, besides this host itself.
+    /// Opens the image store.
     pub fn images(&self) -> Result<Images, pinfold_images::OpenError> {
         self.images.open()
     }
 }
 
-/// Where images are. Nothing is opened before somebody asks.
+/// The location of the image store. It is opened on first use.
 #[derive(Clone)]
 struct ImagesPlace {
     directory: PathBuf,
@@ -179,16 +180,16 @@ impl ImagesPlace {
         Images::open(&self.directory, self.unpacker.clone())
     }
 
-    /// How a provider finds what an image is made of.
+    /// The callback by which the provider finds an image's layers.
     fn find_layers(&self) -> Arc<FindLayers> {
-        // An ordinary user has but one id, and its layers are its own.
+        // Without root there is one id only, and the layers belong to it.
         let first_id = rustix::process::getuid().is_root().then_some(LAYER_IDS_FIRST);
         let place = self.clone();
         Arc::new(move |name| {
             let images = place.open().map_err(io::Error::other)?;
             let found = images.find(name).and_then(|image| images.layers(&image.id));
             let layers = found.map_err(io::Error::other)?;
-            Ok(layers.into_iter().map(|path| Layer { path, first_id }).collect())
+            Ok(layers.into_iter().map(|path| RootLayer { path, first_id }).collect())
         })
     }
 }

@@ -1,38 +1,38 @@
-//! The service on the network: routes by resource, one file each, and the layers that every request passes.
-//! `assemble` shows the order of the layers, the outermost last.
+//! The HTTP API of a [`Service`]: one file per resource, and the middleware layers that every request passes.
+//! `assemble` shows the order of the layers, outermost last.
 
+mod admin;
 mod agents;
 mod alerts;
-mod answer;
 mod artifacts;
+mod audit_log;
 mod auth;
-mod care;
-mod chores;
 mod cleanup;
+#[cfg(test)]
+mod docs_check;
+mod error_response;
 mod events;
 mod executions;
 mod extract;
 mod files;
-mod groups;
+mod health;
 mod images;
 mod listen;
 mod logs;
 mod metrics;
-mod noting;
 mod openapi;
 mod origin;
 mod output;
 mod paging;
 mod queue;
-#[cfg(test)]
-mod reference;
-mod refusals;
-mod requests;
+mod refusal_log;
+mod request_log;
+mod request_metrics;
+mod request_tracing;
+mod route_groups;
 mod runs;
 mod sandboxes;
-mod spans;
 mod terminal;
-mod timing;
 mod tls;
 mod tokens;
 
@@ -45,41 +45,41 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use pinfold_api::ErrorCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use listen::{Door, serve};
+pub use listen::{Endpoint, serve};
 pub use openapi::document;
 pub use tls::{Tls, TlsError};
 
-pub use crate::housekeeping::Housekeeping;
+pub use crate::log_retention::LogRetention;
 use crate::telemetry::TelemetryConfig;
 use crate::{Failure, Service};
-use auth::Doorkeeper;
-use groups::Group;
+use auth::Authenticator;
 use origin::Names;
-use refusals::Refusals;
+use refusal_log::RefusalLog;
+use route_groups::Group;
 
-/// How the server behaves towards those who ask.
+/// Configuration of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Names beside `localhost` and addresses that this server answers to.
+    /// Host names that the server answers to, besides `localhost` and addresses.
     pub names: Vec<String>,
-    /// Requests of one token in a second, and at once.
+    /// Requests per second of one token.
     pub rate: NonZeroU32,
     pub burst: NonZeroU32,
-    /// Wrong tokens from one address in a minute. Whoever shows a right one is let in all the same.
+    /// Wrong tokens per minute from one address. Valid tokens from that address still work.
     pub wrong_tokens: NonZeroU32,
     pub connections: usize,
-    pub housekeeping: Housekeeping,
-    /// How long figures over time are kept.
-    pub keep_figures: Duration,
-    /// Where traces and figures are sent. None: nowhere.
+    pub log_retention: LogRetention,
+    /// Retention of metrics over time.
+    pub metrics_retention: Duration,
+    /// Where traces and metrics are exported to. None: nowhere.
     pub telemetry: Option<TelemetryConfig>,
 }
 
 const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
-/// More than somebody mistypes, and nothing to somebody who guesses.
+/// More than typing errors cause, far too few to guess a token.
 const WRONG_TOKENS: NonZeroU32 = NonZeroU32::new(300).unwrap();
 const BURST: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
-const KEEP_FIGURES: Duration = Duration::from_secs(7 * 24 * 3_600);
+const METRICS_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 impl Default for ServerConfig {
     fn default() -> Self {
@@ -89,14 +89,14 @@ impl Default for ServerConfig {
             burst: BURST,
             wrong_tokens: WRONG_TOKENS,
             connections: 4_096,
-            housekeeping: Housekeeping::default(),
-            keep_figures: KEEP_FIGURES,
+            log_retention: LogRetention::default(),
+            metrics_retention: METRICS_RETENTION,
             telemetry: None,
         }
     }
 }
 
-/// Every group of routes there is.
+/// All route groups.
 fn groups() -> Vec<Group> {
     [
         sandboxes::groups(),
@@ -106,7 +106,7 @@ fn groups() -> Vec<Group> {
         output::groups(),
         terminal::groups(),
         events::groups(),
-        care::groups(),
+        admin::groups(),
         cleanup::groups(),
         metrics::groups(),
         alerts::groups(),
@@ -124,28 +124,31 @@ fn groups() -> Vec<Group> {
 }
 
 fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
-    let doorkeeper = Arc::new(Doorkeeper::new(service.clone(), config));
+    let authenticator = Arc::new(Authenticator::new(service.clone(), config));
     let names = Arc::new(Names::new(&config.names));
     let guarded = groups().into_iter().fold(Router::new(), |all, group| all.merge(group.into_router()));
     let spans = service.host().spans.clone();
     let all = guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(doorkeeper, auth::let_in))
-        .merge(chores::public())
+        .layer(from_fn_with_state(authenticator, auth::require_token))
+        .merge(health::public())
         .with_state(service.clone())
         .layer(from_fn_with_state(names, origin::check))
-        .layer(from_fn_with_state(Arc::<Refusals>::default(), refusals::tell))
-        .layer(CatchPanicLayer::custom(requests::after_panic))
-        .layer(from_fn(requests::account_for))
-        .layer(from_fn_with_state(service, timing::take_the_time));
-    if spans.are_wanted() { all.layer(from_fn_with_state(spans, spans::trace)) } else { all }
+        .layer(from_fn_with_state(Arc::<RefusalLog>::default(), refusal_log::log_refusals))
+        .layer(CatchPanicLayer::custom(request_log::after_panic))
+        .layer(from_fn(request_log::log_requests))
+        .layer(from_fn_with_state(service, request_metrics::record_latency));
+    if spans.are_enabled() { all.layer(from_fn_with_state(spans, request_tracing::trace)) } else { all }
 }
 
 async fn unknown_route() -> Failure {
-    Failure::new(ErrorCode::UnknownRoute, "there is nothing here; `/openapi.json` says what there is")
+    Failure::new(ErrorCode::UnknownRoute, "unknown path; `/openapi.json` lists all paths")
 }
 
 async fn method_not_allowed() -> Failure {
-    Failure::new(ErrorCode::MethodNotAllowed, "this cannot be asked here; `/openapi.json` says what can")
+    Failure::new(
+        ErrorCode::MethodNotAllowed,
+        "method not allowed; `/openapi.json` lists the methods of each path",
+    )
 }

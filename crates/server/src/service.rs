@@ -1,12 +1,15 @@
-//! The one translation between what the lifecycle knows and what the API says. HTTP calls it; a command without a
-//! server calls it in its own process.
+//! The operations of the API, without HTTP. It translates between lifecycle, engine and store types and the API's
+//! types. The HTTP server calls it; a command without a server calls it in its own process.
 
+mod admission_errors;
 mod agents;
 mod alerts;
-mod archived;
-mod audit;
-mod care;
+mod archived_output;
+mod audit_log;
+mod change_feed;
 mod cleanup;
+mod consistency;
+mod convert;
 mod create;
 mod diagnosis;
 mod events;
@@ -15,100 +18,98 @@ mod executions;
 mod failure;
 mod files;
 mod flags;
-mod following;
 mod health;
 mod images;
-mod input;
-mod known_messages;
+mod log_patterns;
 mod logs;
 mod metrics;
-mod news;
+mod output;
 mod queue;
-mod refused;
 mod resources;
 mod run;
 mod sandboxes;
-mod settling;
+mod settle_wait;
+mod stdin;
 mod stop;
 pub(crate) mod stuck;
 mod tokens;
-mod troubles;
+mod usage_verdict;
 mod view;
-mod words;
 
 use std::path::Path;
 
 use pinfold_engine::{ApplyError, OnExit};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_provider::InstanceId;
-use pinfold_store::{Row, Store, Stored};
+use pinfold_store::{Row, Store, StoredSandbox};
 use tokio::sync::watch;
 
-pub use agents::Run;
-pub use create::{Asking, Creation};
-pub use events::Followed;
-pub use executions::{Ran, Started};
+pub use agents::AgentRunIds;
+pub use convert::rfc3339;
+pub(crate) use convert::{role_name, serde_name};
+pub use create::{CreateOptions, CreateOutcome};
+pub use events::EventStreamItem;
+pub use executions::{ExecOutcome, StartedExecution};
 pub use failure::Failure;
-pub use following::FollowEnd;
 pub use logs::LogEvent;
-pub use metrics::Figures;
-pub use run::Attached;
-pub use sandboxes::{Page, WaitFor, Wanted};
-pub use stop::Stopped;
+pub use metrics::MetricsSummary;
+pub use output::StreamEnd;
+pub use run::AttachedRun;
+pub use sandboxes::{SandboxPage, SandboxQuery, WaitFor};
+pub use stop::StopResult;
 pub use tokens::{Caller, FirstTokenError};
 pub use view::receipt;
-pub use words::moment;
 
-use crate::alerts::Desk;
+use crate::alerts::AlertRuntime;
 use crate::telemetry::Telemetry;
-use crate::{Host, Rules};
+use crate::{Host, ServiceConfig};
 
 pub struct Service {
     host: Host,
-    rules: Rules,
-    /// Whether this process is about to end: who follows something is told to come back later.
+    config: ServiceConfig,
+    /// True when this process is about to end: streams end, and their clients are told to reconnect.
     closing: watch::Sender<bool>,
-    notes: audit::Notes,
-    counting: metrics::Counting,
-    alerts: Desk,
+    audit_buffer: audit_log::AuditBuffer,
+    aggregator: metrics::MetricsAggregator,
+    alerts: AlertRuntime,
     telemetry: Telemetry,
 }
 
-/// The far end of time: what is waited for has a deadline of its own.
-const FAR: Timestamp = Timestamp(i64::MAX);
+/// No deadline: what is awaited has a deadline of its own.
+const NO_DEADLINE: Timestamp = Timestamp(i64::MAX);
 
 impl Service {
     #[must_use]
     pub fn new(host: Host) -> Self {
-        Self::with(host, Rules::default())
+        Self::with(host, ServiceConfig::default())
     }
 
-    /// Under rules that somebody has decided on.
+    /// A service with the operator's settings.
     #[must_use]
-    pub fn with(host: Host, rules: Rules) -> Self {
-        let counting = metrics::Counting::of(&rules);
+    pub fn with(host: Host, config: ServiceConfig) -> Self {
+        let aggregator = metrics::MetricsAggregator::of(&config);
         Self {
             host,
-            rules,
+            config,
             closing: watch::Sender::new(false),
-            notes: audit::Notes::default(),
-            counting,
-            alerts: Desk::default(),
+            audit_buffer: audit_log::AuditBuffer::default(),
+            aggregator,
+            alerts: AlertRuntime::default(),
             telemetry: Telemetry::default(),
         }
     }
 
-    /// For what only a process of this host can ask.
+    /// The host, for callers in the same process.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
+    pub(crate) fn config(&self) -> &ServiceConfig {
+        &self.config
     }
 
-    pub(crate) fn desk(&self) -> &Desk {
+    pub(crate) fn alert_runtime(&self) -> &AlertRuntime {
         &self.alerts
     }
 
@@ -125,20 +126,20 @@ impl Service {
         self.host.clock.now()
     }
 
-    /// Ends all streams.
+    /// Ends all event, log and output streams.
     pub fn close_streams(&self) {
         self.closing.send_replace(true);
     }
 
     async fn closing(&self) {
-        // The sender lives as long as this does.
+        // `self` owns the sender, so the channel stays open.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Says which sandboxes it was to end and could not prove gone in time.
+    /// Stops the engine. Returns the sandboxes that should have been stopped and were not proven gone in time.
     pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
         self.close_streams();
-        self.write_notes().await;
+        self.flush_audit_log().await;
         let left = self.host.engine.shutdown(on_exit, wait_ms).await;
         self.end_telemetry().await;
         left
@@ -148,7 +149,7 @@ impl Service {
         self.host.store.load(id).await?.ok_or_else(|| Failure::unknown_sandbox(id))
     }
 
-    async fn stored(&self, id: SandboxId) -> Result<Box<Stored>, Failure> {
+    async fn stored(&self, id: SandboxId) -> Result<Box<StoredSandbox>, Failure> {
         match self.row(id).await? {
             Row::Readable(stored) => Ok(stored),
             Row::Unreadable(row) => Err(Failure::unreadable(&row)),
@@ -156,6 +157,6 @@ impl Service {
     }
 }
 
-fn body_of(stored: &Stored) -> InstanceId {
+fn instance_of(stored: &StoredSandbox) -> InstanceId {
     InstanceId { sandbox: stored.sandbox.id, generation: stored.sandbox.generation() }
 }

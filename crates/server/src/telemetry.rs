@@ -1,16 +1,16 @@
-//! Traces and figures for a collector that speaks OTLP, where somebody has said where it is. Nothing waits for it: spans
-//! go into a queue that overflows, figures are those of `/metrics`, and both have carriers of their own
-//! (`telemetry/outbox.rs`, `telemetry/figures.rs`).
+//! Traces and metrics for an OTLP collector, where one is configured. Nothing waits for the collector: spans go
+//! through a bounded queue that drops on overflow (`span_export.rs`), metrics are those of `/metrics`
+//! (`metrics_export.rs`).
 
 mod clock;
 mod collector;
-mod delivery;
-mod figures;
+mod collector_client;
+mod metrics_export;
 mod operations;
-mod outbox;
-mod requests;
+mod otlp;
+mod request_span;
+mod span_export;
 mod spans;
-mod told;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,85 +19,86 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use collector::{BadCollector, BadHeader, Collector};
+pub use collector::{Collector, CollectorAddressError, CollectorHeaderError};
 
 pub(crate) use spans::Spans;
 
 use crate::Service;
-use delivery::{Delivery, Signal};
-use figures::carry_figures;
-use outbox::Outbox;
+use collector_client::{CollectorClient, Signal};
+use metrics_export::export_metrics;
+use span_export::SpanExporter;
 
 #[derive(Debug, Clone)]
 pub struct TelemetryConfig {
     pub collector: Collector,
     pub traces: bool,
     pub metrics: bool,
-    /// Between two times that figures are told.
+    /// The interval between two metric exports.
     pub interval: Duration,
-    /// What this service is called there.
+    /// The OTLP service name.
     pub service_name: String,
 }
 
-/// How long the last of it may take.
+/// Time limit for the final flush.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// What runs for as long as the server does.
+/// The export tasks of a running server.
 #[derive(Default)]
-pub(crate) struct Telemetry(Mutex<Option<Carriers>>);
+pub(crate) struct Telemetry(Mutex<Option<ExportTasks>>);
 
-struct Carriers {
-    ending: watch::Sender<bool>,
+struct ExportTasks {
+    shutdown: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
-/// Whether everything is to be told now that is left to tell.
+/// Set when the server shuts down: export the rest and end.
 #[derive(Clone)]
-struct Ending(watch::Receiver<bool>);
+struct Shutdown(watch::Receiver<bool>);
 
-impl Ending {
-    fn has_come(&self) -> bool {
+impl Shutdown {
+    fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
-    async fn come(&mut self) {
-        // Who is to say so is gone: that is an end, too.
-        let _ = self.0.wait_for(|ending| *ending).await;
+    async fn wait(&mut self) {
+        // A dropped sender also means shutdown.
+        let _ = self.0.wait_for(|shutdown| *shutdown).await;
     }
 }
 
 impl Service {
     pub(crate) fn begin_telemetry(self: &Arc<Self>, config: &TelemetryConfig) {
-        let ending = watch::Sender::new(false);
-        let came = || Ending(ending.subscribe());
+        let shutdown = watch::Sender::new(false);
+        let subscribe = || Shutdown(shutdown.subscribe());
         let mut tasks = JoinSet::new();
-        let resource = told::resource(&config.service_name, &self.host().engine.node().to_string());
+        let resource = otlp::resource(&config.service_name, &self.host().engine.node().to_string());
         if config.traces {
-            let (queue, outbox) = Outbox::new(Delivery::of(Signal::Traces, &config.collector), &resource);
+            let (queue, outbox) =
+                SpanExporter::new(CollectorClient::new(Signal::Traces, &config.collector), &resource);
             self.host().spans.begin(queue, self.now());
-            self.host().engine.look_on(Arc::new(self.host().spans.clone()));
-            tasks.spawn(outbox.carry(came()));
+            self.host().engine.set_observer(Arc::new(self.host().spans.clone()));
+            tasks.spawn(outbox.export(subscribe()));
         }
         if config.metrics {
-            let delivery = Delivery::of(Signal::Metrics, &config.collector);
-            tasks.spawn(carry_figures(Arc::downgrade(self), config.interval, delivery, resource, came()));
+            let client = CollectorClient::new(Signal::Metrics, &config.collector);
+            tasks.spawn(export_metrics(Arc::downgrade(self), config.interval, client, resource, subscribe()));
         }
-        *self.telemetry().lock() = Some(Carriers { ending, tasks });
+        *self.telemetry().lock() = Some(ExportTasks { shutdown, tasks });
     }
 
-    /// Tells what is left to tell, as far as there is time for it.
+    /// Flushes pending telemetry within a time limit.
     pub(crate) async fn end_telemetry(&self) {
-        let carriers = self.telemetry().lock().take();
-        let Some(Carriers { ending, mut tasks }) = carriers else { return };
-        ending.send_replace(true);
+        let tasks = self.telemetry().lock().take();
+        let Some(ExportTasks { shutdown, mut tasks }) = tasks else { return };
+        shutdown.send_replace(true);
         if timeout(FLUSH, async { while tasks.join_next().await.is_some() {} }).await.is_err() {
-            tracing::warn!("the collector did not take the last of the telemetry in time");
+            tracing::warn!("the collector did not accept the last telemetry in time, dropping it");
         }
     }
 }
 
 impl Telemetry {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Carriers>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ExportTasks>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The gate that every call of a node to the outside passes, before and after. A node is paused or crashed at
-//! its gate, so that either can come between any two steps.
+//! The gate of a node. Every call of the node to the outside passes it, before and after, and the node is paused or
+//! crashed at it. So both can occur between any two steps.
 
 use std::future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,56 +10,56 @@ use tokio::sync::Notify;
 pub(crate) struct Gate {
     crashed: AtomicBool,
     paused: AtomicBool,
-    opened: Notify,
-    fell: Notify,
+    resume_notify: Notify,
+    crash_notify: Notify,
     steps: AtomicU64,
-    /// The step that is the last one, and the one before which it falls asleep. Zero: none is.
-    last_step: AtomicU64,
-    sleepy_step: AtomicU64,
+    /// The step before which the node crashes, and the one before which it pauses. Zero: none.
+    crash_step: AtomicU64,
+    pause_step: AtomicU64,
 }
 
 impl Gate {
-    /// One step. It never comes back for a node that has crashed.
+    /// One step. It never returns for a crashed node.
     pub(crate) async fn pass(&self) {
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
-        let last = self.last_step.load(Ordering::Relaxed);
+        let last = self.crash_step.load(Ordering::Relaxed);
         if last != 0 && step >= last {
             self.crash();
         }
-        let sleepy = self.sleepy_step.load(Ordering::Relaxed);
-        if sleepy != 0 && step >= sleepy {
-            self.sleepy_step.store(0, Ordering::Relaxed);
+        let pause_at = self.pause_step.load(Ordering::Relaxed);
+        if pause_at != 0 && step >= pause_at {
+            self.pause_step.store(0, Ordering::Relaxed);
             self.paused.store(true, Ordering::Relaxed);
         }
         loop {
             if self.crashed.load(Ordering::Relaxed) {
                 future::pending::<()>().await;
             }
-            let opened = self.opened.notified();
+            let resume_notify = self.resume_notify.notified();
             if !self.paused.load(Ordering::Relaxed) {
                 return;
             }
-            opened.await;
+            resume_notify.await;
         }
     }
 
     pub(crate) fn crash(&self) {
         self.crashed.store(true, Ordering::Relaxed);
-        self.fell.notify_waiters();
+        self.crash_notify.notify_waiters();
     }
 
     pub(crate) fn crash_in(&self, steps: u64) {
-        self.last_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
+        self.crash_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
     }
 
     pub(crate) fn pause_in(&self, steps: u64) {
-        self.sleepy_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
+        self.pause_step.store(self.steps.load(Ordering::Relaxed) + steps, Ordering::Relaxed);
     }
 
-    /// Nothing more happens to this node.
-    pub(crate) fn calm_down(&self) {
-        self.last_step.store(0, Ordering::Relaxed);
-        self.sleepy_step.store(0, Ordering::Relaxed);
+    /// Cancels planned crashes and pauses, and resumes the node.
+    pub(crate) fn end_faults(&self) {
+        self.crash_step.store(0, Ordering::Relaxed);
+        self.pause_step.store(0, Ordering::Relaxed);
         self.resume();
     }
 
@@ -73,16 +73,16 @@ impl Gate {
 
     pub(crate) fn resume(&self) {
         self.paused.store(false, Ordering::Relaxed);
-        self.opened.notify_waiters();
+        self.resume_notify.notify_waiters();
     }
 
-    pub(crate) async fn fallen(&self) {
+    pub(crate) async fn wait_for_crash(&self) {
         loop {
-            let fell = self.fell.notified();
+            let crash_notify = self.crash_notify.notified();
             if self.has_crashed() {
                 return;
             }
-            fell.await;
+            crash_notify.await;
         }
     }
 }

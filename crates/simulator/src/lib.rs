@@ -1,15 +1,30 @@
-//! One run: a few nodes on one store, a crowd of users, and everything that can go wrong, under virtual time and
-//! decided by one seed. The same seed gives the same history.
+//! Deterministic simulator: the real engine, lifecycle and store under virtual time.
+//!
+//! One run has a few nodes on one store, a few users, a fake provider and injected faults. One seed decides all of it, so
+//! the same seed gives the same history, and a failing seed can be replayed.
+//!
+//! ```text
+//!   users ──requests──► node ──► gate ──► store (shared, in memory)
+//!                        ▲         │
+//!     faults ─crash,pause┘         └────► fake provider (failing, slow)
+//!                                              │
+//!   checker ◄── every commit, every instance ──┘
+//! ```
+//!
+//! - [`run`] runs one seed and returns a [`Run`].
+//! - `users` send requests; `faults` and `provider_faults` inject faults.
+//! - `gate` lets a node crash or pause between any two of its steps.
+//! - `checker` checks every commit and every physical instance from outside.
 
-mod chance;
 mod checker;
-mod crowd;
+mod environment;
+mod faults;
 mod gate;
 mod gated_store;
-mod mischief;
 mod nodes;
-mod seams;
-mod weather;
+mod provider_faults;
+mod random;
+mod users;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
@@ -19,31 +34,32 @@ use std::time::Duration;
 use pinfold_engine::{Clock, PoolPlan};
 use pinfold_lifecycle::{AdmissionLimits, Cause, Guards, Lease, Limits, SandboxId, Shape};
 use pinfold_provider::fake::FakeWorld;
-use pinfold_store::{Filter, InlineStore, Seq, Store};
+use pinfold_store::{SandboxFilter, Seq, Store};
+use pinfold_store_sqlite::InlineStore;
 
-use crate::chance::Chance;
 use crate::checker::Checker;
-use crate::crowd::{Promises, User, short_times};
-use crate::gated_store::Disk;
-use crate::mischief::Mischief;
-use crate::nodes::{Common, Slot};
-use crate::seams::{Roster, SimClock, SimIds};
-use crate::weather::Storm;
+use crate::environment::{NodeRegistry, SimClock, SimIds};
+use crate::faults::FaultInjector;
+use crate::gated_store::DiskFaults;
+use crate::nodes::{NodeSlot, Shared};
+use crate::provider_faults::ProviderFaults;
+use crate::random::Random;
+use crate::users::{Acknowledged, User, short_times};
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Debug)]
 pub struct Run {
     pub seed: u64,
-    /// Of the whole history.
+    /// Hash of the whole history.
     pub hash: u64,
     pub commits: u64,
     pub violation: Option<String>,
     pub trace: Vec<String>,
 }
 
-/// How long a run may go on after it calmed down until nothing is left, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(1_800);
-/// How long a deadline may be overdue while somebody could see to it.
+/// How long everything may take to settle after the faults have ended, in virtual time.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
+/// How long a deadline may be overdue while a node is able to act on it.
 const STUCK_MS: u64 = 20_000;
 
 /// Runs one seed to its end.
@@ -53,21 +69,21 @@ pub fn run(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<Run> {
 }
 
 async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<Run> {
-    let chance = Chance::new(seed);
+    let random = Random::new(seed);
     let clock = Arc::new(SimClock::new());
     let world = Arc::new(FakeWorld::default());
     let checker = Arc::new(Checker::new(world.clone(), clock.clone(), traced));
     let store: Arc<dyn Store> = Arc::new(InlineStore::in_memory(u128::from(seed))?);
-    let admission = AdmissionLimits { sandboxes: Some(chance.between(2, 6)), ..AdmissionLimits::default() };
-    let pool = plan_a_pool(&chance, guards);
-    let pool_life_ms = chance.one_of(&[60_000, 120_000, 600_000]).unwrap_or(60_000);
-    let common = Arc::new(Common {
-        storm: Arc::new(Storm::new(chance.clone(), clock.clone())),
-        doubts_the_paused: chance.hits(300),
+    let admission = AdmissionLimits { sandboxes: Some(random.between(2, 6)), ..AdmissionLimits::default() };
+    let pool = choose_pool(&random, guards);
+    let pool_life_ms = random.one_of(&[60_000, 120_000, 600_000]).unwrap_or(60_000);
+    let shared = Arc::new(Shared {
+        provider_faults: Arc::new(ProviderFaults::new(random.clone(), clock.clone())),
+        treats_paused_as_dead: random.happens(300),
         ids: Arc::new(SimIds::default()),
-        roster: Arc::new(Roster::default()),
-        disk: Arc::new(Disk::default()),
-        chance,
+        registry: Arc::new(NodeRegistry::default()),
+        disk: Arc::new(DiskFaults::default()),
+        random,
         clock,
         world,
         store,
@@ -77,11 +93,11 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
         pool: Mutex::new(pool),
         pool_life_ms,
     });
-    let slots: Arc<Vec<Slot>> =
-        Arc::new((0..common.chance.between(1, 3)).map(|_| Slot::new(common.clone())).collect());
-    play(&common, &slots).await;
-    let hash = hash_of_history(common.store.as_ref()).await?;
-    let checker = &common.checker;
+    let slots: Arc<Vec<NodeSlot>> =
+        Arc::new((0..shared.random.between(1, 3)).map(|_| NodeSlot::new(shared.clone())).collect());
+    run_scenario(&shared, &slots).await;
+    let hash = hash_of_history(shared.store.as_ref()).await?;
+    let checker = &shared.checker;
     Ok(Run {
         seed,
         hash,
@@ -92,153 +108,154 @@ async fn run_inside(seed: u64, guards: Guards, traced: bool) -> anyhow::Result<R
 }
 
 /// Half of the runs have a pool.
-fn plan_a_pool(chance: &Chance, guards: Guards) -> Option<PoolPlan> {
+fn choose_pool(random: &Random, guards: Guards) -> Option<PoolPlan> {
     let limits = Limits { memory_mb: Some(10), ..Limits::default() };
     let plan = PoolPlan {
         shape: Shape { image: None, limits },
         policy: short_times(guards),
-        size: chance.between(1, 3),
+        size: random.between(1, 3),
     };
-    chance.hits(500).then_some(plan)
+    random.happens(500).then_some(plan)
 }
 
-async fn play(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
+async fn run_scenario(shared: &Arc<Shared>, slots: &Arc<Vec<NodeSlot>>) {
     for slot in slots.iter() {
         slot.start().await;
     }
-    let promises = Arc::new(Promises::default());
-    let mischief = Mischief { common: common.clone(), slots: slots.clone() };
-    let watch = tokio::spawn(watch_for_stuck(common.clone(), slots.clone()));
+    let acknowledged = Arc::new(Acknowledged::default());
+    let mischief = FaultInjector { shared: shared.clone(), slots: slots.clone() };
+    let watch = tokio::spawn(watch_for_stuck(shared.clone(), slots.clone()));
     let mut crowd = tokio::task::JoinSet::new();
-    for name in 0..common.chance.between(1, 4) {
-        let user = User { common: common.clone(), slots: slots.clone(), promises: promises.clone(), name };
-        crowd.spawn(user.live(common.chance.between(5, 30), 8_000));
+    for name in 0..shared.random.between(1, 4) {
+        let user =
+            User { shared: shared.clone(), slots: slots.clone(), acknowledged: acknowledged.clone(), name };
+        crowd.spawn(user.live(shared.random.between(5, 30), 8_000));
     }
-    mischief.rage(common.chance.below(40), 6_000).await;
-    mischief.calm_down().await;
+    mischief.inject(shared.random.below(40), 6_000).await;
+    mischief.end_faults().await;
     crowd.join_all().await;
-    do_without_a_pool(common, slots).await;
-    end_everything(common, slots).await;
+    disable_pool(shared, slots).await;
+    stop_everything(shared, slots).await;
     watch.abort();
-    check_the_end(common, &promises).await;
+    check_final_state(shared, &acknowledged).await;
 }
 
-/// From now on nothing is made that nobody asked for.
-async fn do_without_a_pool(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
-    if common.pool().is_none() {
+/// Restarts all nodes without a pool, so that no further instances are prepared.
+async fn disable_pool(shared: &Arc<Shared>, slots: &Arc<Vec<NodeSlot>>) {
+    if shared.pool().is_none() {
         return;
     }
-    common.end_the_pool();
+    shared.disable_pool();
     for slot in slots.iter() {
         slot.shut_down().await;
         slot.start().await;
     }
 }
 
-/// Notices what nobody sees to although somebody could, all the time since then, and sums that are wrong.
-async fn watch_for_stuck(common: Arc<Common>, slots: Arc<Vec<Slot>>) {
+/// Reports deadlines that a running node does not act on, and wrong totals.
+async fn watch_for_stuck(shared: Arc<Shared>, slots: Arc<Vec<NodeSlot>>) {
     const EVERY_MS: u64 = 3_000;
-    let mut able_since = common.clock.now();
-    let mut last = able_since;
+    let mut monitored_since = shared.clock.now();
+    let mut last = monitored_since;
     loop {
         tokio::time::sleep(Duration::from_millis(EVERY_MS)).await;
-        let now = common.clock.now();
+        let now = shared.clock.now();
         let jumped = now != last.after_ms(EVERY_MS);
-        let up = slots.iter().filter_map(Slot::running).any(|running| !running.gate.is_paused());
-        let failing = common.disk.faults_per_mille.load(Ordering::Relaxed) > 0;
-        let full = common.disk.full.load(Ordering::Relaxed);
+        let up = slots.iter().filter_map(NodeSlot::running).any(|running| !running.gate.is_paused());
+        let failing = shared.disk.faults_per_mille.load(Ordering::Relaxed) > 0;
+        let full = shared.disk.full.load(Ordering::Relaxed);
         if jumped || !up || failing || full {
-            able_since = now;
+            monitored_since = now;
         }
-        common.checker.find_stuck(now, able_since, STUCK_MS);
-        check_sums(&common).await;
+        shared.checker.find_stuck(now, monitored_since, STUCK_MS);
+        check_totals(&shared).await;
         last = now;
     }
 }
 
-/// Every sandbox is stopped, and then everything must go.
-async fn end_everything(common: &Arc<Common>, slots: &Arc<Vec<Slot>>) {
-    let Some(running) = slots.iter().find_map(Slot::running) else {
-        return common.checker.violate("no node is left, although it is calm".into());
+/// Stops every sandbox, and waits until nothing is left.
+async fn stop_everything(shared: &Arc<Shared>, slots: &Arc<Vec<NodeSlot>>) {
+    let Some(running) = slots.iter().find_map(NodeSlot::running) else {
+        return shared.checker.violate("no node is running after the faults have ended".into());
     };
     let began = tokio::time::Instant::now();
-    while began.elapsed() < PATIENCE && common.checker.violation().is_none() {
-        let unsettled = common.checker.unsettled();
-        let there = common.world.everything(common.clock.now());
+    while began.elapsed() < SETTLE_TIMEOUT && shared.checker.violation().is_none() {
+        let unsettled = shared.checker.unsettled();
+        let there = shared.world.instances(shared.clock.now());
         if unsettled.is_empty() && there.is_empty() {
             return;
         }
         for sandbox in unsettled {
             if matches!(sandbox.lease, Lease::Quarantined { .. }) {
-                remove_by_hand(common, sandbox.id);
+                remove_quarantined(shared, sandbox.id);
             }
-            // What cannot be asked now is asked again.
+            // A stop that fails now is repeated in the next round.
             let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, true, 0).await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
 }
 
-/// What is quarantined is only looked at; it is for an operator to end what could not be ended.
-fn remove_by_hand(common: &Common, sandbox: SandboxId) {
-    let there = common.world.everything(common.clock.now());
-    for physical in there.iter().filter(|physical| physical.body.sandbox == sandbox) {
-        common.world.kill_body(physical.body, false);
+/// Quarantined instances are only observed, so the simulated operator removes what could not be stopped.
+fn remove_quarantined(shared: &Shared, sandbox: SandboxId) {
+    let there = shared.world.instances(shared.clock.now());
+    for physical in there.iter().filter(|physical| physical.instance.sandbox == sandbox) {
+        shared.world.kill_instance(physical.instance, false);
     }
 }
 
-async fn check_the_end(common: &Arc<Common>, promises: &Promises) {
-    let checker = &common.checker;
+async fn check_final_state(shared: &Arc<Shared>, acknowledged: &Acknowledged) {
+    let checker = &shared.checker;
     for sandbox in checker.unsettled() {
         checker.violate(format!("{} is left behind: {sandbox:?}", sandbox.id));
     }
-    for physical in common.world.everything(common.clock.now()) {
-        checker.violate(format!("something physical is left behind: {physical:?}"));
+    for physical in shared.world.instances(shared.clock.now()) {
+        checker.violate(format!("an instance is left behind: {physical:?}"));
     }
-    check_sums(common).await;
-    check_rows(common).await;
-    check_queue(common).await;
-    check_promises(common, promises).await;
+    check_totals(shared).await;
+    check_rows(shared).await;
+    check_queue(shared).await;
+    check_acknowledged(shared, acknowledged).await;
 }
 
-async fn check_sums(common: &Arc<Common>) {
-    match common.store.totals().await {
-        Ok(totals) => common.checker.check_totals(&totals),
-        Err(error) => common.checker.violate(format!("the totals cannot be read: {error}")),
+async fn check_totals(shared: &Arc<Shared>) {
+    match shared.store.totals().await {
+        Ok(totals) => shared.checker.check_totals(&totals),
+        Err(error) => shared.checker.violate(format!("the totals cannot be read: {error}")),
     }
 }
 
-async fn check_rows(common: &Arc<Common>) {
-    let checker = &common.checker;
-    match common.store.list(Filter::Leased, None, 10).await {
+async fn check_rows(shared: &Arc<Shared>) {
+    let checker = &shared.checker;
+    match shared.store.list(SandboxFilter::Leased, None, 10).await {
         Ok(rows) if rows.is_empty() => {}
-        other => checker.violate(format!("the store says that something is present: {other:?}")),
+        other => checker.violate(format!("the store still lists leased sandboxes: {other:?}")),
     }
-    match common.store.next_deadline().await {
+    match shared.store.next_deadline().await {
         Ok(None) => {}
         other => checker.violate(format!("a deadline is left: {other:?}")),
     }
 }
 
-/// The longest that anybody wants to wait, and some.
-const QUEUE_IS_OVER: Duration = Duration::from_secs(40);
+/// Longer than any user waits in the queue.
+const MAX_QUEUE_WAIT: Duration = Duration::from_secs(40);
 
-/// No place outlives its deadline, whoever saw to it.
-async fn check_queue(common: &Arc<Common>) {
-    tokio::time::sleep(QUEUE_IS_OVER).await;
-    match common.store.is_queue_empty().await {
+/// No queue entry outlives its deadline.
+async fn check_queue(shared: &Arc<Shared>) {
+    tokio::time::sleep(MAX_QUEUE_WAIT).await;
+    match shared.store.is_queue_empty().await {
         Ok(true) => {}
-        other => common.checker.violate(format!("somebody is left in the queue: {other:?}")),
+        other => shared.checker.violate(format!("the queue is not empty: {other:?}")),
     }
 }
 
-/// What was acknowledged is there, and ended.
-async fn check_promises(common: &Arc<Common>, promises: &Promises) {
-    let checker = &common.checker;
+/// Everything that was acknowledged is stored, and has ended.
+async fn check_acknowledged(shared: &Arc<Shared>, acknowledged: &Acknowledged) {
+    let checker = &shared.checker;
     let (sandboxes, forgotten, executions) =
-        promises.with(|made| (made.sandboxes.clone(), made.forgotten.clone(), made.executions.clone()));
+        acknowledged.with(|ids| (ids.sandboxes.clone(), ids.forgotten.clone(), ids.executions.clone()));
     for id in sandboxes {
-        if !forgotten.contains(&id) && !matches!(common.store.load(id).await, Ok(Some(_))) {
+        if !forgotten.contains(&id) && !matches!(shared.store.load(id).await, Ok(Some(_))) {
             checker.violate(format!("{id} was acknowledged and is lost"));
         }
     }
@@ -246,7 +263,7 @@ async fn check_promises(common: &Arc<Common>, promises: &Promises) {
         if !checker.has_outcome(execution) {
             checker.violate(format!("{execution} was acknowledged and has no outcome"));
         }
-        if !forgotten.contains(&sandbox) && !matches!(common.store.execution(execution).await, Ok(Some(_))) {
+        if !forgotten.contains(&sandbox) && !matches!(shared.store.execution(execution).await, Ok(Some(_))) {
             checker.violate(format!("{execution} was acknowledged and is lost"));
         }
     }

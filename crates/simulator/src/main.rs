@@ -1,6 +1,6 @@
-//! Runs seeds, and says which of them broke a promise and how to replay it.
+//! Runs seeds, reports the first one that violates an invariant, and says how to replay it.
 
-#![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
+#![allow(clippy::print_stdout, reason = "the program prints its results")]
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -14,16 +14,16 @@ use pinfold_simulator::{Run, run};
 /// The real engine and store under a virtual clock, with everything decided by the seed.
 #[derive(Parser)]
 struct Options {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// The first of them.
+    /// First seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Run only this one, and print its whole trace.
+    /// Run only this seed, and print its whole trace.
     #[arg(long)]
     seed: Option<u64>,
-    /// Take this guard of the lifecycle out, to see that the simulator notices.
+    /// Remove this guard of the lifecycle, to see that the simulator notices.
     #[arg(long)]
     without: Option<String>,
 }
@@ -31,7 +31,7 @@ struct Options {
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
     let guards = match &options.without {
-        Some(name) => Guards::without(guard_named(name)?),
+        Some(name) => Guards::without(parse_guard(name)?),
         None => Guards::default(),
     };
     match options.seed {
@@ -40,10 +40,10 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-fn guard_named(name: &str) -> anyhow::Result<Guard> {
-    let known = || Guard::ALL.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>().join(", ");
+fn parse_guard(name: &str) -> anyhow::Result<Guard> {
+    let rows = || Guard::ALL.iter().map(|guard| format!("{guard:?}")).collect::<Vec<_>>().join(", ");
     let guard = Guard::ALL.into_iter().find(|guard| format!("{guard:?}") == name);
-    guard.with_context(|| format!("no guard is called `{name}`; there are {}", known()))
+    guard.with_context(|| format!("unknown guard `{name}`; known are {}", rows()))
 }
 
 fn replay(seed: u64, guards: Guards) -> anyhow::Result<ExitCode> {
@@ -53,7 +53,7 @@ fn replay(seed: u64, guards: Guards) -> anyhow::Result<ExitCode> {
     }
     println!("seed {seed}: {} commits, history {:016x}", run.commits, run.hash);
     if let Some(violation) = run.violation {
-        println!("seed {seed} breaks a promise: {violation}");
+        println!("seed {seed} violates an invariant: {violation}");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
@@ -74,10 +74,10 @@ fn run_all(options: &Options, guards: Guards) -> anyhow::Result<ExitCode> {
                 }
                 let run = run(seed, guards, false).with_context(|| format!("seed {seed}"))?;
                 commits.fetch_add(run.commits, Ordering::Relaxed);
-                // Whatever the order in which the workers come: the sum is the same.
+                // The sum does not depend on the order of the workers.
                 hash.fetch_add(run.hash, Ordering::Relaxed);
                 if run.violation.is_some() {
-                    // The rest need not run: one failing seed is enough to look at.
+                    // One failing seed is enough, so the remaining ones are skipped.
                     next.store(end, Ordering::Relaxed);
                     broken.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?.push(run);
                 }
@@ -96,14 +96,14 @@ fn run_all(options: &Options, guards: Guards) -> anyhow::Result<ExitCode> {
 fn report(options: &Options, broken: &[Run], commits: u64, hash: u64) -> ExitCode {
     let Some(first) = broken.iter().min_by_key(|run| run.seed) else {
         println!(
-            "simulator: {} seeds, {commits} commits, history {hash:016x}, no promise broken",
+            "simulator: {} seeds, {commits} commits, history {hash:016x}, no invariant violated",
             options.seeds
         );
         return ExitCode::SUCCESS;
     };
     let without = options.without.as_ref().map(|guard| format!(" --without {guard}")).unwrap_or_default();
     let violation = first.violation.clone().unwrap_or_default();
-    println!("seed {} breaks a promise after {} commits: {violation}", first.seed, first.commits);
+    println!("seed {} violates an invariant after {} commits: {violation}", first.seed, first.commits);
     println!("replay it with: cargo xtask sim --seed {}{without}", first.seed);
     ExitCode::FAILURE
 }

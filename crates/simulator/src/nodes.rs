@@ -1,4 +1,4 @@
-//! The nodes of a run: how one is started, lost and replaced.
+//! The nodes of a run: start, crash and shutdown.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,45 +7,45 @@ use pinfold_lifecycle::{AdmissionLimits, Guards};
 use pinfold_provider::fake::{FakeProvider, FakeWorld};
 use pinfold_store::Store;
 
-use crate::chance::Chance;
 use crate::checker::Checker;
+use crate::environment::{NodeRegistry, SimClock, SimIds, SimLiveness};
 use crate::gate::Gate;
-use crate::gated_store::{Disk, GatedStore};
-use crate::seams::{Roster, SimCensus, SimClock, SimIds};
-use crate::weather::{GatedProvider, Storm};
+use crate::gated_store::{DiskFaults, GatedStore};
+use crate::provider_faults::{GatedProvider, ProviderFaults};
+use crate::random::Random;
 
 /// What all nodes of a run share.
-pub(crate) struct Common {
-    pub(crate) chance: Chance,
+pub(crate) struct Shared {
+    pub(crate) random: Random,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) ids: Arc<SimIds>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) registry: Arc<NodeRegistry>,
     pub(crate) world: Arc<FakeWorld>,
-    pub(crate) storm: Arc<Storm>,
-    pub(crate) disk: Arc<Disk>,
+    pub(crate) provider_faults: Arc<ProviderFaults>,
+    pub(crate) disk: Arc<DiskFaults>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) checker: Arc<Checker>,
     pub(crate) guards: Guards,
     pub(crate) admission: AdmissionLimits,
-    /// Off in some runs, and at the end of all.
+    /// `None` in some runs, and at the end of all.
     pub(crate) pool: Mutex<Option<PoolPlan>>,
     pub(crate) pool_life_ms: u64,
-    pub(crate) doubts_the_paused: bool,
+    pub(crate) treats_paused_as_dead: bool,
 }
 
-impl Common {
+impl Shared {
     pub(crate) fn pool(&self) -> Option<PoolPlan> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn end_the_pool(&self) {
+    pub(crate) fn disable_pool(&self) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// A place where one engine runs at a time.
-pub(crate) struct Slot {
-    common: Arc<Common>,
+/// A slot in which one engine runs at a time.
+pub(crate) struct NodeSlot {
+    shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Running {
     pub(crate) gate: Arc<Gate>,
 }
 
-impl Slot {
-    pub(crate) fn new(common: Arc<Common>) -> Self {
-        Self { common, running: Mutex::default() }
+impl NodeSlot {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, running: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Running>> {
@@ -68,42 +68,42 @@ impl Slot {
         self.lock().clone().filter(|running| !running.gate.has_crashed())
     }
 
-    /// Starts an engine here. It may crash or fail before it has begun.
+    /// Starts an engine. It may crash or fail during its start.
     pub(crate) async fn start(&self) {
         let gate = Arc::new(Gate::default());
-        let common = &self.common;
+        let shared = &self.shared;
         let store = GatedStore {
-            inner: common.store.clone(),
+            inner: shared.store.clone(),
             gate: gate.clone(),
-            disk: common.disk.clone(),
-            chance: common.chance.clone(),
-            checker: common.checker.clone(),
-            guards: common.guards,
+            disk: shared.disk.clone(),
+            random: shared.random.clone(),
+            checker: shared.checker.clone(),
+            guards: shared.guards,
         };
-        let fake = FakeProvider::new(common.world.clone(), common.storm.clone(), common.guards);
-        let provider = GatedProvider { fake, gate: gate.clone(), checker: common.checker.clone() };
-        let (roster, doubts_the_paused) = (common.roster.clone(), common.doubts_the_paused);
+        let fake = FakeProvider::new(shared.world.clone(), shared.provider_faults.clone(), shared.guards);
+        let provider = GatedProvider { fake, gate: gate.clone(), checker: shared.checker.clone() };
+        let (registry, treats_paused_as_dead) = (shared.registry.clone(), shared.treats_paused_as_dead);
         let parts = Parts {
             store: Arc::new(store),
             provider: Arc::new(provider),
-            clock: common.clock.clone(),
-            ids: common.ids.clone(),
-            census: Arc::new(SimCensus { roster, gate: gate.clone(), doubts_the_paused }),
+            clock: shared.clock.clone(),
+            ids: shared.ids.clone(),
+            liveness: Arc::new(SimLiveness { registry, gate: gate.clone(), treats_paused_as_dead }),
         };
         let config = Config {
-            admission: common.admission,
+            admission: shared.admission,
             poll_ms: 1_000,
             reconcile_every_ms: 30_000,
             launches: 2,
             stops: 2,
-            questions: 4,
-            pool: common.pool().into_iter().collect(),
-            pool_life_ms: common.pool_life_ms,
+            instance_calls: 4,
+            pool: shared.pool().into_iter().collect(),
+            pool_life_ms: shared.pool_life_ms,
             pool_yield_ms: 3_000,
             ..Config::default()
         };
-        if let Ok(engine) = Engine::begin(parts, config).await {
-            common.checker.say(|| format!("node {} begins", engine.node()));
+        if let Ok(engine) = Engine::start(parts, config).await {
+            shared.checker.trace(|| format!("node {} starts", engine.node()));
             *self.lock() = Some(Running { engine: Arc::new(engine), gate });
         }
     }
@@ -111,18 +111,18 @@ impl Slot {
     /// The process is gone at this instant.
     pub(crate) fn crash(&self) {
         if let Some(running) = self.lock().take() {
-            self.common.checker.say(|| format!("node {} crashes", running.engine.node()));
+            self.shared.checker.trace(|| format!("node {} crashes", running.engine.node()));
             running.gate.crash();
             running.gate.resume();
         }
     }
 
-    /// The process ends in order and its sandboxes are handed over.
+    /// The process shuts down in order and hands over its sandboxes.
     pub(crate) async fn shut_down(&self) {
         let Some(running) = self.lock().take() else { return };
-        self.common.checker.say(|| format!("node {} shuts down", running.engine.node()));
+        self.shared.checker.trace(|| format!("node {} shuts down", running.engine.node()));
         if let Some(engine) = Arc::into_inner(running.engine) {
-            // What it could not say in time, its absence says.
+            // An incomplete shutdown is handled like a crash by the other nodes.
             let _ = engine.shutdown(OnExit::Keep, 0).await;
         }
         running.gate.crash();

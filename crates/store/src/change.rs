@@ -1,9 +1,9 @@
-//! What the engine asks to be written.
+//! The writes that the engine requests.
 
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Command, ExecutionId, PlaceId, Policy, Quota, Spec, Timestamp, Transition,
+    AdmissionLimits, Command, ExecutionId, Policy, QueueId, Quota, Spec, Timestamp, Transition,
 };
 
 use crate::Version;
@@ -11,24 +11,24 @@ use crate::Version;
 /// A sandbox that does not exist yet.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
-    /// What [`pinfold_lifecycle::create`] or its siblings made.
+    /// Made by [`pinfold_lifecycle::create`] or its siblings.
     pub transition: Transition,
     pub spec: Arc<Spec>,
     pub policy: Arc<Policy>,
-    /// Asking again with the same key gives the same sandbox.
+    /// A repeated request with the same key returns the same sandbox.
     pub key: Option<IdempotencyKey>,
-    /// Commands of the executions that were asked for in the same breath.
+    /// Commands of the executions that were requested together with the sandbox.
     pub commands: Vec<NewExecution>,
-    pub bid: Bid,
+    pub admission: AdmissionTerms,
 }
 
-/// What is looked at beside the totals before somebody is let in.
+/// What admission checks besides the totals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bid {
-    /// Those that it has to keep.
+pub struct AdmissionTerms {
+    /// Quotas that the new sandbox must fit into.
     pub quotas: Vec<Quota>,
-    /// Its place in the queue, which it leaves when it is let in. None: it comes after all who wait.
-    pub place: Option<PlaceId>,
+    /// Its queue entry, which ends when the sandbox is admitted. None: it comes after all that wait.
+    pub queue_id: Option<QueueId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,24 +43,25 @@ pub struct IdempotencyKey {
 pub enum Created {
     New(Version),
     /// The key was used before, for the same request.
-    Known(pinfold_lifecycle::SandboxId),
+    Existing(pinfold_lifecycle::SandboxId),
 }
 
-/// A body that waits in the pool becomes the sandbox of whoever asks. All of it is written, or nothing.
+/// Turns an instance of the pool into a user's sandbox. All of it is written, or nothing.
 #[derive(Debug, Clone)]
-pub struct Claim {
-    /// What the lifecycle made of [`pinfold_lifecycle::Ask::Claim`].
+pub struct PoolClaim {
+    /// The lifecycle's transition for [`pinfold_lifecycle::Request::Claim`].
     pub change: Change,
-    /// In the place of those it waited with.
+    /// Replaces the spec that the instance had in the pool.
     pub spec: Arc<Spec>,
+    /// Replaces the policy that the instance had in the pool.
     pub policy: Arc<Policy>,
     pub key: Option<IdempotencyKey>,
-    pub bid: Bid,
+    pub admission: AdmissionTerms,
     pub limits: AdmissionLimits,
 }
 
 /// The next state of a sandbox that was loaded at `version`. A sandbox that is to be forgotten
-/// ([`pinfold_lifecycle::Sandbox::is_to_be_forgotten`]) is deleted by this change, its history kept.
+/// ([`pinfold_lifecycle::Sandbox::is_to_be_forgotten`]) is deleted by this change; its history stays.
 #[derive(Debug, Clone)]
 pub struct Change {
     pub transition: Transition,

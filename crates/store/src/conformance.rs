@@ -1,139 +1,136 @@
 //! What every store promises, as tests over the trait. A store joins by naming itself in one macro:
 //! `pinfold_store::conformance!(make)`, where `make` gives a fresh [`Subject`].
 
-#![allow(clippy::unwrap_used, reason = "tests, although they live where other crates can reach them")]
+#![allow(clippy::unwrap_used, reason = "tests, which live in the library so that other crates can run them")]
 
 mod alerts;
-mod audit;
-mod chores;
+mod audit_log;
 mod commits;
-mod creating;
-mod finding;
-mod histories;
-mod measures;
+mod create;
+pub mod fixture;
+mod history;
+mod job_schedule;
+mod metrics;
 mod nodes;
 mod pool;
+mod queries;
 mod queue;
 mod quotas;
+mod recovery_attempts;
 mod retention;
 mod tokens;
-mod tries;
 mod unreadable;
-pub mod world;
 
 pub use alerts::*;
-pub use audit::*;
-pub use chores::*;
+pub use audit_log::*;
 pub use commits::*;
-pub use creating::*;
-pub use finding::*;
-pub use histories::*;
-pub use measures::*;
+pub use create::*;
+pub use fixture::StoreFixture;
+pub use history::*;
+pub use job_schedule::*;
+pub use metrics::*;
 pub use nodes::*;
 pub use pool::*;
+pub use queries::*;
 pub use queue::*;
 pub use quotas::*;
+pub use recovery_attempts::*;
 pub use retention::*;
 pub use tokens::*;
-pub use tries::*;
 pub use unreadable::*;
-pub use world::World;
 
 use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
 
-use crate::{Alerts, Audit, Chores, Measures, Store, Tokens};
+use crate::{AlertStore, AuditLog, JobSchedule, MetricStore, Store, TokenStore};
 
-/// An empty store, and what its own methods cannot do.
-pub trait Subject: Send + Sync {
+/// An empty store, with the means to damage it.
+pub trait TestedStore: Send + Sync {
     fn store(&self) -> Arc<dyn Store>;
 
-    fn tokens(&self) -> Arc<dyn Tokens>;
+    fn tokens(&self) -> Arc<dyn TokenStore>;
 
-    fn audit(&self) -> Arc<dyn Audit>;
+    fn audit_log(&self) -> Arc<dyn AuditLog>;
 
-    fn chores(&self) -> Arc<dyn Chores>;
+    fn job_schedule(&self) -> Arc<dyn JobSchedule>;
 
-    fn measures(&self) -> Arc<dyn Measures>;
+    fn metrics(&self) -> Arc<dyn MetricStore>;
 
-    fn alerts(&self) -> Arc<dyn Alerts>;
+    fn alerts(&self) -> Arc<dyn AlertStore>;
 
     /// Makes one part of a row unreadable.
-    fn spoil(&self, sandbox: SandboxId, part: Part);
-
-    /// Where its rows disagree with each other.
-    fn disagreements(&self) -> Vec<String>;
+    fn make_unreadable(&self, sandbox: SandboxId, part: RowPart);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RowPart {
     State,
     Spec,
     Policy,
     Executions,
 }
 
-/// Makes every promise a test of the store that `$make` makes.
+/// Makes a test of every promise, on the store that `$make` returns.
 #[macro_export]
 macro_rules! conformance {
     ($make:expr) => {
         $crate::conformance! { $make =>
             a_commit_is_read_back_as_it_was,
             a_commit_on_an_old_version_changes_nothing,
-            a_commit_on_what_is_not_there_is_told_so,
-            a_lower_generation_does_not_land,
-            of_many_commits_on_one_version_one_lands,
-            a_commit_that_is_refused_leaves_no_half_of_itself,
+            a_commit_on_a_missing_sandbox_is_refused,
+            a_commit_with_a_lower_generation_is_refused,
+            of_many_commits_on_one_version_one_succeeds,
+            a_refused_commit_writes_nothing,
             versions_are_never_used_again,
-            executions_come_back_in_the_order_of_arrival,
+            executions_are_listed_in_the_order_of_arrival,
             an_execution_can_be_read_after_its_end,
             an_outcome_is_written_once,
-            what_is_to_be_forgotten_is_deleted_and_its_history_kept,
+            a_sandbox_to_be_forgotten_is_deleted_and_its_history_kept,
             a_new_sandbox_is_read_back_as_it_was,
             a_second_sandbox_with_the_same_id_is_refused,
             the_same_key_gives_the_same_sandbox,
             a_key_for_another_request_is_refused,
-            a_key_that_has_expired_is_as_good_as_new,
-            a_burst_of_creates_does_not_get_past_the_limit,
+            an_expired_key_counts_as_unused,
+            concurrent_creates_do_not_exceed_the_limit,
             every_kind_of_limit_holds,
             an_orphan_is_never_refused,
-            an_execution_that_comes_with_its_sandbox_is_written_with_it,
+            an_execution_requested_with_its_sandbox_is_written_with_it,
             a_sandbox_that_is_proven_gone_makes_room,
-            what_waits_in_the_pool_is_no_sandbox_and_takes_its_place,
-            a_claim_makes_it_a_sandbox_in_one_transaction,
-            of_many_claims_on_one_body_one_lands,
-            what_was_given_out_is_not_claimed_again,
+            an_instance_of_the_pool_is_no_sandbox_but_takes_room,
+            a_claim_makes_an_instance_a_sandbox_in_one_transaction,
+            of_many_claims_on_one_instance_one_succeeds,
+            a_claimed_instance_is_not_claimed_again,
             a_claim_for_another_shape_is_refused,
             the_same_key_claims_once,
             a_pool_is_filled_to_its_size_by_any_number_of_nodes,
-            the_pool_leaves_the_last_place_to_whoever_asks,
-            what_ends_unclaimed_was_never_a_sandbox,
-            what_waits_is_found_by_its_shape_the_oldest_first,
-            the_next_try_is_due_and_its_place_stays_taken,
-            every_try_is_read_back_with_its_receipt,
-            what_is_due_comes_in_the_order_of_its_deadlines,
+            the_pool_does_not_take_the_last_room,
+            an_unclaimed_instance_never_counts_as_a_sandbox,
+            pool_members_are_listed_by_shape_oldest_first,
+            the_next_attempt_is_due_and_its_room_stays_taken,
+            every_attempt_is_read_back_with_its_receipt,
+            due_sandboxes_are_listed_in_the_order_of_their_deadlines,
             the_next_deadline_is_the_earliest_of_all,
             effects_follow_the_state,
-            effects_belong_to_the_node_that_was_asked,
-            what_a_node_leaves_is_what_it_owns_or_works_for,
+            effects_belong_to_the_node_that_runs_them,
+            sandboxes_of_a_node_are_those_it_owns_or_runs_effects_for,
             sandboxes_are_listed_in_pages_by_their_ids,
             totals_are_the_sum_over_all_sandboxes,
-            what_was_attested_is_counted_apart,
-            a_stray_is_one_more_created_and_destroyed,
-            history_comes_in_pages_of_one_sandbox_or_of_all,
-            the_last_record_is_that_of_its_own_sandbox,
+            attested_sandboxes_are_counted_separately,
+            a_stray_counts_as_one_more_created_and_destroyed,
+            history_is_read_in_pages_of_one_sandbox_or_of_all,
+            the_last_record_of_a_sandbox_is_its_own,
             changes_name_each_sandbox_once,
-            a_change_without_a_record_is_a_change_too,
-            a_forgotten_sandbox_is_among_the_changes,
-            a_node_is_known_by_its_last_heartbeat,
-            a_node_that_owns_something_cannot_leave,
-            what_a_node_writes_after_it_was_forgotten_tells_of_it,
-            a_node_that_was_forgotten_is_known_again_by_its_next_heartbeat,
-            only_what_is_settled_is_pruned,
+            a_commit_without_a_history_record_is_among_the_changes,
+            a_deleted_sandbox_is_among_the_changes,
+            a_node_is_listed_with_its_last_heartbeat,
+            a_node_that_owns_a_sandbox_cannot_be_removed,
+            a_removed_node_that_writes_again_is_listed_as_unregistered,
+            a_removed_node_is_registered_again_by_its_next_heartbeat,
+            only_settled_sandboxes_are_pruned,
             history_and_keys_are_pruned_by_their_own_times,
-            at_most_so_many_are_pruned_at_once,
-            what_is_past_retention_is_gone_when_there_is_no_more,
+            one_prune_deletes_at_most_its_limit,
+            all_that_is_past_retention_is_deleted_when_no_more_is_reported,
             an_unreadable_row_is_shown_and_stays_due,
             an_unreadable_row_can_be_quarantined,
             an_unreadable_row_is_never_pruned,
@@ -142,61 +139,62 @@ macro_rules! conformance {
             a_second_token_with_the_same_id_is_refused,
             a_token_is_revoked_once_and_for_all,
             tokens_are_listed_the_oldest_first,
-            who_asked_is_read_back_in_pages,
-            who_asked_is_kept_as_long_as_the_history,
-            a_chore_is_due_at_its_time_and_not_before,
-            of_many_that_take_a_turn_one_gets_it,
-            a_turn_whose_holder_died_is_taken_over_and_its_end_changes_nothing,
-            a_turn_can_be_held_for_longer,
-            a_chore_that_is_planned_again_keeps_its_time_unless_its_schedule_differs,
-            a_turn_that_was_missed_many_times_is_taken_once,
-            a_run_is_read_back_with_all_that_it_came_to,
-            only_the_last_runs_of_each_chore_are_kept,
-            what_is_counted_adds_up_in_all_and_in_its_minute,
-            of_many_who_count_the_same_history_one_does,
-            a_minute_is_looked_at_once,
-            old_minutes_become_quarters_of_hours,
-            what_is_closed_is_quarters_of_hours_that_nothing_changes,
-            only_what_is_closed_is_dropped,
-            what_was_measured_is_found_by_its_time,
-            the_last_records_up_to_a_place_are_those_before_it,
+            audit_records_are_read_back_in_pages,
+            audit_records_are_kept_as_long_as_the_history,
+            a_job_is_due_at_its_time_and_not_before,
+            of_many_claims_on_a_due_job_one_succeeds,
+            an_expired_run_is_taken_over_and_its_late_outcome_changes_nothing,
+            a_claim_can_be_extended,
+            a_job_planned_again_keeps_its_due_time_unless_its_schedule_differs,
+            a_job_that_was_missed_many_times_runs_once,
+            a_run_is_read_back_with_its_report,
+            only_the_last_runs_of_each_job_are_kept,
+            counts_are_added_to_the_totals_and_to_their_minutes,
+            of_many_servers_that_count_the_same_history_one_succeeds,
+            gauges_of_a_minute_are_recorded_once,
+            old_minutes_are_merged_into_quarters_of_an_hour,
+            closed_quarters_of_an_hour_never_change,
+            only_closed_points_are_dropped,
+            metric_points_are_found_by_their_time,
+            history_up_to_a_number_returns_the_last_records_before_it,
             a_change_of_alerts_is_read_back_as_it_was,
-            of_many_changes_on_one_version_of_an_alert_one_lands,
-            a_change_of_alerts_that_is_refused_leaves_no_half_of_itself,
-            what_happened_to_alerts_is_read_the_latest_first,
-            a_delivery_is_in_one_pair_of_hands,
-            a_delivery_whose_carrier_is_gone_comes_again_under_its_id,
-            a_delivery_that_failed_waits_for_its_time,
-            a_delivery_is_settled_once,
+            of_many_changes_on_one_version_of_an_alert_one_succeeds,
+            a_refused_change_of_alerts_writes_nothing,
+            alert_history_is_read_latest_first,
+            a_delivery_has_one_claim_at_a_time,
+            a_delivery_with_an_expired_claim_is_claimed_again_under_its_id,
+            a_failed_delivery_waits_for_its_retry_time,
+            a_delivery_is_finished_once,
             a_delivery_is_claimed_for_its_own_target,
-            what_happened_to_alerts_is_kept_as_long_as_the_history,
-            a_quota_is_kept_by_a_burst_of_creates,
-            a_quota_is_freed_by_proof_alone,
-            a_stray_takes_its_quota_again,
-            what_is_forgotten_is_counted_no_more,
-            a_claim_from_the_pool_keeps_the_quota_too,
-            those_who_wait_are_read_back_in_the_order_of_arrival,
-            what_would_never_fit_is_not_put_into_the_queue,
-            who_does_not_wait_does_not_overtake_who_does_and_fits,
-            who_waits_longer_is_let_in_first,
-            whoever_is_let_in_leaves_the_queue_in_the_same_transaction,
-            a_place_that_has_ended_lets_nobody_in,
-            no_place_outlives_its_deadline,
-            a_place_is_gone_with_its_node,
-            a_large_one_is_overtaken_only_so_often,
-            who_waits_for_its_own_quota_holds_up_nobody_else,
-            what_waits_in_the_pool_gives_way_to_who_waits_in_the_queue,
-            an_orphan_is_not_held_up_by_those_who_wait,
-            places_that_have_ended_are_pruned_as_records_are,
+            alert_history_is_kept_as_long_as_the_history,
+            concurrent_creates_do_not_exceed_a_quota,
+            a_quota_is_freed_only_by_proof_of_absence,
+            a_stray_counts_for_its_quota_again,
+            a_deleted_sandbox_no_longer_counts_for_its_quota,
+            a_pool_claim_is_checked_against_quotas,
+            queue_entries_are_listed_in_the_order_of_arrival,
+            a_request_that_never_fits_is_not_queued,
+            a_new_request_does_not_overtake_a_queued_one_that_fits,
+            the_longest_waiting_request_is_admitted_first,
+            an_admitted_request_leaves_the_queue_in_the_same_transaction,
+            an_ended_queue_entry_admits_nothing,
+            a_queue_entry_ends_at_its_deadline,
+            a_queue_entry_ends_with_its_node,
+            a_large_request_is_overtaken_a_bounded_number_of_times,
+            a_request_that_waits_for_its_own_quota_blocks_no_other,
+            the_pool_gives_way_to_the_queue,
+            an_orphan_is_not_blocked_by_the_queue,
+            ended_queue_entries_are_pruned_like_records,
         }
     };
     ($make:expr => $($promise:ident,)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() {
-                let subject = $make();
-                $crate::conformance::$promise(&subject).await;
-                assert_eq!($crate::conformance::Subject::disagreements(&subject), [] as [String; 0]);
+                let tested = $make();
+                $crate::conformance::$promise(&tested).await;
+                let store = $crate::conformance::TestedStore::store(&tested);
+                assert_eq!(store.inconsistencies().unwrap(), [] as [String; 0]);
             }
         )*
     };

@@ -1,57 +1,59 @@
-//! What can go wrong with a store. Each text says what to do about it.
+//! Errors of the store, one enum per operation. Each text says what failed and what to do about it.
 
 use std::path::PathBuf;
 
-use pinfold_lifecycle::{PlaceId, SandboxId, Scarcity};
+use pinfold_lifecycle::{AdmissionRefusal, QueueId, SandboxId};
 
 use crate::Version;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Reading or writing failed. Nothing was written.
+/// A read or a write failed. Nothing was written, except possibly with [`StoreError::OutcomeUnknown`].
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the disk that holds the store is full; free some space, nothing was lost")]
     DiskFull { source: Source },
     #[error("another process held the store's lock for too long; try again")]
     Busy { source: Source },
-    #[error("could not {doing} in the store")]
-    Failed { doing: &'static str, source: Source },
-    /// A write may or may not have happened: the disk failed while it was being made durable.
-    #[error("the disk failed while the store was made durable; read again to see what holds")]
-    Unclear { source: Source },
+    #[error("could not {action} in the store")]
+    Failed { action: &'static str, source: Source },
+    /// The disk failed while a commit was being synced: the write may or may not have happened.
+    #[error("the disk failed during a commit of the store, whose outcome is unknown; read the row again")]
+    OutcomeUnknown { source: Source },
     #[error("the store is closed")]
     Closed,
 }
 
+/// Why a sandbox was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
     #[error("there is no room for another sandbox")]
-    Scarce(#[source] Scarcity),
+    AdmissionRefused(#[source] AdmissionRefusal),
     #[error("the idempotency key `{key}` was used for another request; use a new one")]
     KeyReused { key: String },
     #[error("a sandbox with the id {id} exists already")]
     Exists { id: SandboxId },
-    #[error("{place} does not wait in the queue any more")]
-    NotWaiting { place: PlaceId },
+    #[error("{id} is no longer in the queue")]
+    NotQueued { id: QueueId },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why nobody was put into the queue.
+/// Why a request was not put into the queue.
 #[derive(Debug, thiserror::Error)]
-pub enum JoinError {
-    #[error("there would be no room for it even if nobody else were there")]
-    NeverFits(#[source] Scarcity),
-    #[error("the id {id} of a place in the queue was used before")]
-    Exists { id: PlaceId },
+pub enum EnqueueError {
+    #[error("it exceeds the limits even on an empty host")]
+    NeverFits(#[source] AdmissionRefusal),
+    #[error("the queue id {id} was used before")]
+    Exists { id: QueueId },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// Why the next state of a sandbox was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    #[error("somebody else has changed the sandbox; load it again")]
+    #[error("another writer has changed the sandbox; load it again")]
     Conflict { current: Version },
     #[error("the sandbox is not in the store")]
     Missing,
@@ -59,31 +61,33 @@ pub enum CommitError {
     Store(#[from] StoreError),
 }
 
-/// Why no body was added to the pool.
+/// Why no instance was added to the pool.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    #[error("as many bodies of this shape wait as are wanted")]
+    #[error("the pool of this shape is full")]
     Full,
-    #[error("there is no room for another body in the pool")]
-    Scarce(#[source] Scarcity),
+    #[error("there is no room for another instance in the pool")]
+    AdmissionRefused(#[source] AdmissionRefusal),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// Why an instance of the pool was not given out.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    #[error("somebody else has taken or changed the body; try another")]
+    #[error("another writer has claimed or changed the instance; try another one")]
     Taken,
     #[error("there is no room for another sandbox")]
-    Scarce(#[source] Scarcity),
-    #[error("{place} does not wait in the queue any more")]
-    NotWaiting { place: PlaceId },
+    AdmissionRefused(#[source] AdmissionRefusal),
+    #[error("{id} is no longer in the queue")]
+    NotQueued { id: QueueId },
     #[error("the idempotency key `{key}` was used for another request; use a new one")]
     KeyReused { key: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
+/// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(

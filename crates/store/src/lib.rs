@@ -1,40 +1,57 @@
-//! Durable rows and their transactions. State, effects, history, deadlines, admission and totals change in one
-//! transaction that is guarded by the row's version, and an answer means that it is on disk.
-//! Start reading at [`Store`].
+//! The store: durable rows and the transactions on them, as traits, with their row types and errors.
+//!
+//! [`Store`] holds sandboxes, executions, effects, history and nodes; it is what the engine uses. Beside it stand
+//! [`Queue`], [`TokenStore`], [`AuditLog`], [`JobSchedule`], [`MetricStore`] and [`AlertStore`]. One database implements
+//! all of them (`pinfold-store-sqlite`). The conformance suite in `conformance.rs` tests any implementation.
+//!
+//! ```text
+//!            load                       commit (Change at version v)
+//!   engine <------ Row at version v ------------------------------->  one transaction:
+//!     ^                                                               check version and generation,
+//!     |            Conflict: load again                               state, executions, effects,
+//!     +-------------------------------------------------------------  history, quotas, totals
+//!     |            Ok(new version): durable on disk
+//!     +-------------------------------------------------------------
+//! ```
+//!
+//! # Ordering
+//!
+//! Versions of rows ([`Version`]) and numbers of history records ([`Seq`]) come from one counter and grow in the order
+//! in which transactions commit. A reader that has seen all changes up to a number and reads on after it misses nothing.
 
-mod alert;
-mod audit;
+mod alerts;
+mod audit_log;
 mod change;
-mod chore;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
-mod measure;
+mod metrics;
 mod node;
 mod queue;
 mod rows;
-mod sqlite;
+mod schedule;
 mod store;
-mod token;
+mod tokens;
 
-pub use alert::{
-    AlertChange, AlertHappened, AlertRecord, AlertRow, Alerts, Delivery, DeliveryClaim, DeliverySettled,
-    DeliveryState, NewDelivery,
+pub use alerts::{
+    AlertChange, AlertRecord, AlertRow, AlertStore, Delivery, DeliveryClaim, DeliveryResult, DeliveryState,
+    NewAlertRecord, NewDelivery,
 };
-pub use audit::{Audit, Note};
-pub use change::{Bid, Change, Claim, Created, IdempotencyKey, NewExecution, NewSandbox};
-pub use chore::{
-    CameTo, Chore, Chores, Figures, Held, IDS_NAMED, ItemFailed, NewRun, RUNS_KEPT, Run, RunEnded, RunId,
-    TakeTurn, Turn,
+pub use audit_log::{AuditLog, AuditRecord};
+pub use change::{AdmissionTerms, Change, Created, IdempotencyKey, NewExecution, NewSandbox, PoolClaim};
+pub use error::{ClaimError, CommitError, CreateError, EnqueueError, FillError, OpenError, StoreError};
+pub use metrics::{
+    CountBatch, CounterValues, Gauge, MINUTE_MS, MetricPoint, MetricStore, QUARTER_HOUR_MS, floor_to_step,
 };
-pub use error::{ClaimError, CommitError, CreateError, FillError, JoinError, OpenError, StoreError};
-pub use measure::{Count, Gauge, MINUTE_MS, Measured, Measures, QUARTER_MS, Sums, step_of};
-pub use node::{Node, NodeSeen};
-pub use queue::{NewPlace, Place, PlaceEnd, Queue, Standing};
+pub use node::{Node, RegisteredNode};
+pub use queue::{NewQueueEntry, Queue, QueueOutcome, QueuePosition, QueueRow};
 pub use rows::{
-    Changes, Due, Filter, HistoryRow, Pruned, Retention, Row, Seq, Stored, StoredExecution, Unreadable,
-    Version,
+    Changes, DueSandbox, HistoryRow, Pruned, Retention, Row, SandboxFilter, Seq, StoredExecution,
+    StoredSandbox, UnreadableRow, Version,
 };
-pub use sqlite::{Counts, Fault, InlineStore, Patience, SqliteStore};
+pub use schedule::{
+    ClaimRun, ItemFailure, JobRun, JobSchedule, MAX_IDS_PER_RUN, RUNS_KEPT, RunClaim, RunEnd, RunHolder,
+    RunId, RunOutcome, RunReport, ScheduledJob, UnscheduledRun,
+};
 pub use store::Store;
-pub use token::{Role, Token, Tokens};
+pub use tokens::{Role, Token, TokenStore};

@@ -1,80 +1,90 @@
-//! Those who wait for room, in the order of their arrival. Beside [`crate::Store`], whose transactions that create look
-//! at it: who waits is not overtaken by who does not.
+//! Create requests that wait for room, in the order of their arrival. The transactions of [`crate::Store`] that create
+//! a sandbox read the queue: a new request does not overtake one that waits and fits.
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    AdmissionLimits, Demand, Held, NodeId, PlaceId, Quota, SandboxId, Timestamp, TokenId,
+    AdmissionLimits, Demand, NodeId, QueueId, Quota, SandboxId, Timestamp, TokenId, WaitReason,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{JoinError, StoreError};
+use crate::{EnqueueError, StoreError};
 
-/// Where it is remembered who waits. The same promises hold as for [`crate::Store`].
+/// The queue of create requests. Durability and ordering are those of [`crate::Store`].
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
-    /// Takes a place behind all others. What would never fit is refused.
-    async fn join(&self, new: NewPlace, limits: AdmissionLimits) -> Result<(), JoinError>;
+    /// Adds an entry at the end. A request that exceeds the limits even on an empty host is refused.
+    async fn enqueue(&self, new: NewQueueEntry, limits: AdmissionLimits) -> Result<(), EnqueueError>;
 
-    /// Whether nobody waits, not even somebody who is overdue. Cheap.
+    /// Whether no entry waits, those past their deadline included. Cheap.
     async fn is_queue_empty(&self) -> Result<bool, StoreError>;
 
-    /// Those who wait now, in their order, and what each waits for.
-    async fn line(&self, limits: AdmissionLimits, now: Timestamp) -> Result<Vec<Standing>, StoreError>;
+    /// The waiting entries in their order, with what each waits for.
+    async fn queue_positions(
+        &self,
+        limits: AdmissionLimits,
+        now: Timestamp,
+    ) -> Result<Vec<QueuePosition>, StoreError>;
 
-    /// One place, also after its end.
-    async fn place(&self, id: PlaceId) -> Result<Option<Place>, StoreError>;
+    /// One entry, also after its end.
+    async fn queue_entry(&self, id: QueueId) -> Result<Option<QueueRow>, StoreError>;
 
-    /// Ends a place that waits; says whether it did.
-    async fn end_place(&self, id: PlaceId, end: PlaceEnd, now: Timestamp) -> Result<bool, StoreError>;
+    /// Ends a waiting entry; returns whether it did.
+    async fn end_queue_entry(
+        &self,
+        id: QueueId,
+        outcome: QueueOutcome,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
 
-    /// Ends those whose time is up, and those whose node is not known any more; says how many.
-    async fn end_overdue(&self, now: Timestamp) -> Result<usize, StoreError>;
+    /// Ends entries whose deadline has passed and entries of nodes that are no longer registered; returns how many.
+    async fn expire_queue_entries(&self, now: Timestamp) -> Result<usize, StoreError>;
 }
 
-/// Somebody who is about to wait.
+/// A request that is about to wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewPlace {
-    pub id: PlaceId,
-    /// Whoever sees to it. When that is gone, so is the place.
-    pub node: NodeId,
-    pub asked_at: Timestamp,
-    pub until: Timestamp,
+pub struct NewQueueEntry {
+    pub id: QueueId,
+    /// The node that serves the request. The entry ends with it.
+    pub owner_node: NodeId,
+    pub requested_at: Timestamp,
+    pub deadline: Timestamp,
     pub demand: Demand,
     pub quotas: Vec<Quota>,
-    pub asked_by: Option<TokenId>,
-    /// For people: the name of the sandbox, if it is to have one.
+    pub requested_by: Option<TokenId>,
+    /// The name of the sandbox, to be shown to people.
     pub name: Option<String>,
 }
 
-/// A place in the queue, as long as it is remembered.
+/// An entry of the queue, waiting or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    pub new: NewPlace,
-    /// How often somebody behind it was let in at its expense.
-    pub passed: u32,
+pub struct QueueRow {
+    pub new: NewQueueEntry,
+    /// How often a later request was admitted first and took some of what this one is short of.
+    pub times_overtaken: u32,
     /// None: it waits.
-    pub end: Option<(Timestamp, PlaceEnd)>,
+    pub outcome: Option<(Timestamp, QueueOutcome)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PlaceEnd {
+pub enum QueueOutcome {
     Admitted(SandboxId),
     /// Its deadline passed.
     Expired,
-    /// Somebody has taken it out.
+    /// A user removed it.
     Cancelled,
-    /// It came to nothing for another reason than want of room.
+    /// The create failed for another reason than lack of room.
     Refused,
-    /// Whoever saw to it is gone.
+    /// Its node is gone.
     Abandoned,
 }
 
-/// One who waits, and for what. None: there is room for it now.
+/// A waiting entry and its position in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    pub place: Place,
+pub struct QueuePosition {
+    pub entry: QueueRow,
     /// Counted from one.
     pub position: u64,
-    pub held: Option<Held>,
+    /// None: there is room for it now.
+    pub wait_reason: Option<WaitReason>,
 }

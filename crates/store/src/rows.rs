@@ -1,4 +1,4 @@
-//! What the store gives back.
+//! The rows that the store returns.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use pinfold_lifecycle::{
     Command, Execution, Generation, NodeId, Policy, Record, Sandbox, SandboxId, Spec, Timestamp,
 };
 
-/// Grows with every change of a row. It is a number of the same sequence as [`Seq`]: what was changed up to a place in
-/// the history has a version that is not larger.
+/// The version of a sandbox's row. It grows with every change, comes from the same counter as [`Seq`], and grows in
+/// commit order: a row that was last changed before a history record has a smaller version than the record's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub i64);
 
-/// A place in the history. It grows with every record, across all sandboxes.
+/// The number of a history record. It grows in commit order, across all sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub i64);
 
 impl Seq {
-    /// Wherever the history ends now.
+    /// After every record, present and future.
     pub const LATEST: Self = Self(i64::MAX);
 }
 
 #[derive(Debug, Clone)]
 pub enum Row {
-    Readable(Box<Stored>),
-    /// What is left of a row whose state cannot be read. It is never dropped.
-    Unreadable(Unreadable),
+    Readable(Box<StoredSandbox>),
+    /// A row whose state cannot be parsed. It is never dropped.
+    Unreadable(UnreadableRow),
 }
 
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct StoredSandbox {
     pub sandbox: Sandbox,
     pub spec: Arc<Spec>,
     pub policy: Arc<Policy>,
@@ -36,7 +36,7 @@ pub struct Stored {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableRow {
     pub id: SandboxId,
     pub generation: Generation,
     pub version: Version,
@@ -51,20 +51,22 @@ pub struct StoredExecution {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Filter {
-    /// Sandboxes whose body is not proven gone.
+pub enum SandboxFilter {
+    /// Sandboxes whose instance is not proven gone.
     Present,
+    /// Sandboxes that have ended and whose instance is proven gone.
     Settled,
     All,
-    /// Bodies that wait in the pool, or did until their end, and are not proven gone. They are no sandboxes, and
-    /// none of the above.
+    /// Instances of the pool that were never claimed and are not proven gone. They are not sandboxes, and none of the
+    /// filters above includes them.
     Pooled,
-    /// Everything whose body is not proven gone, sandbox or not.
+    /// Every row whose instance is not proven gone, sandbox or pool.
     Leased,
 }
 
+/// A sandbox whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Due {
+pub struct DueSandbox {
     pub id: SandboxId,
     pub owner: NodeId,
     pub deadline: Timestamp,
@@ -77,14 +79,15 @@ pub struct HistoryRow {
     pub record: Record,
 }
 
-/// What has changed since a place in the history, each sandbox once.
+/// The sandboxes that changed after a number, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
     pub sandboxes: Vec<SandboxId>,
-    pub seen: Seq,
+    /// The number to pass to the next call.
+    pub up_to: Seq,
 }
 
-/// What was settled, recorded or expired before these moments is past retention.
+/// Rows that were settled, recorded or expired before these times are past retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     pub records_before: Timestamp,
@@ -92,17 +95,17 @@ pub struct Retention {
     pub now: Timestamp,
 }
 
-/// What one turn of forgetting came to.
+/// The result of one prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pruned {
-    /// Sandboxes whose records are gone.
+    /// Sandboxes whose records were deleted.
     pub sandboxes: usize,
-    /// There may be more that is past retention, of whatever kind: ask again.
+    /// More rows of some kind may be past retention: prune again.
     pub more: bool,
 }
 
 impl Row {
-    /// None where it cannot be read.
+    /// The node that owns the sandbox. None: the row cannot be read.
     #[must_use]
     pub fn owner(&self) -> Option<NodeId> {
         match self {

@@ -1,19 +1,19 @@
-//! Makes things go wrong around real sandboxes, and looks from outside at what is left. `run` kills the makers of
-//! sandboxes: after the next `pinfold reconcile` nothing may be there of what nobody wants, and all that is wanted must
-//! still work. `storm` has a server under load, and one fault after another.
+//! Injects faults around real sandboxes and checks from outside what is left. `run` kills processes that create
+//! sandboxes: after the next `pinfold reconcile` nothing unwanted may exist, and everything wanted must still
+//! work. `faults` puts load on a server and injects one fault per round.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
+mod after_kill;
+mod failpoint_server;
+mod faults;
+mod host_scan;
 mod maker;
 mod node;
-mod outside;
 mod round;
 mod rounds;
-mod served;
-mod storm;
 mod tally;
 mod victim;
-mod visitor;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,52 +32,52 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Go through a number of rounds
+    /// Kill makers of sandboxes, one per round
     Run(rounds::Options),
     /// Go through a number of rounds with a server under load and one fault in each
-    Storm(storm::Options),
-    /// One of them, in an enclosure
-    Round(storm::round::Options),
-    /// Kill every operation at each of its points, and whoever takes over, too
-    Points {
+    Faults(faults::Options),
+    /// One fault round, in its own namespaces
+    Round(faults::round::Options),
+    /// Crash the server at each failpoint of every operation, and each recovering server too
+    Failpoints {
         /// Only this operation
         #[arg(long, value_enum)]
-        operation: Option<storm::points::Operation>,
+        operation: Option<faults::failpoint_walk::Operation>,
     },
-    /// The same, in an enclosure
-    Walk(storm::points::Options),
-    /// Serve as `pinfold serve` does, behind gates
-    Serve(served::Options),
-    /// Process 1 of an enclosure
-    First {
+    /// The failpoint walk, in its own namespaces
+    WalkIsolated(faults::failpoint_walk::Options),
+    /// Serve as `pinfold serve` does, with failpoints
+    Serve(failpoint_server::Options),
+    /// Process 1 of a pid namespace
+    Init {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         role: Vec<String>,
     },
-    /// Make sandboxes without end, and say which ones are there to stay
+    /// Create sandboxes without end, and print which ones must survive
     Maker { data: PathBuf, seed: u64 },
-    /// Read back what was written into sandboxes: pairs of a sandbox and a word
-    Visitor { data: PathBuf, words: Vec<String> },
-    /// Stop everything
-    Stopper { data: PathBuf },
-    #[command(name = node::NURSERY)]
-    Nursery,
+    /// Check what was written into sandboxes: pairs of a sandbox and a word
+    ReadBack { data: PathBuf, words: Vec<String> },
+    /// Stop all sandboxes
+    StopAll { data: PathBuf },
+    #[command(name = node::SPAWNER)]
+    Spawner,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     match Arguments::parse().role {
         Role::Run(options) => return rounds::run(&options),
-        Role::Storm(options) => return storm::run(&options),
+        Role::Faults(options) => return faults::run(&options),
         Role::Round(options) => {
-            return Ok(if storm::round::run(&options)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(if faults::round::run(&options)? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Role::Points { operation } => return storm::walk(operation),
-        Role::Walk(options) => return storm::points::run(&options),
-        Role::Serve(options) => served::run(&options)?,
-        Role::First { role } => return storm::enclosed::be_the_first(&role),
-        Role::Maker { data, seed } => maker::live(&data, seed)?,
-        Role::Visitor { data, words } => visitor::read_back(&data, &words)?,
-        Role::Stopper { data } => visitor::stop_all(&data)?,
-        Role::Nursery => pinfold_keeper::nursery::run()?,
+        Role::Failpoints { operation } => return faults::walk(operation),
+        Role::WalkIsolated(options) => return faults::failpoint_walk::run(&options),
+        Role::Serve(options) => failpoint_server::run(&options)?,
+        Role::Init { role } => return faults::isolated::run_init(&role),
+        Role::Maker { data, seed } => maker::run_until_killed(&data, seed)?,
+        Role::ReadBack { data, words } => after_kill::read_back(&data, &words)?,
+        Role::StopAll { data } => after_kill::stop_all(&data)?,
+        Role::Spawner => pinfold_keeper::spawner::run()?,
     }
     Ok(ExitCode::SUCCESS)
 }

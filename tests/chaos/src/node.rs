@@ -1,16 +1,17 @@
-//! A real engine on a data directory, as the program has it.
+//! A real engine on a data directory, assembled as in the `pinfold` program.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use pinfold_engine::{Clock, Config, Engine, HostCensus, HostClock, Parts, RandomIds};
+use pinfold_engine::{Clock, Config, Engine, HostClock, HostLiveness, Parts, RandomIds};
 use pinfold_lifecycle::{Command, Timestamp};
-use pinfold_linux::{LinuxConfig, LinuxProvider, NurseryProgram};
-use pinfold_store::{Filter, Row, SqliteStore, Store, Stored};
+use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
+use pinfold_store::{Row, SandboxFilter, Store, StoredSandbox};
+use pinfold_store_sqlite::SqliteStore;
 
-/// The role in which this program is its own nursery.
-pub(crate) const NURSERY: &str = "__nursery";
+/// The hidden command under which this program is its own spawner.
+pub(crate) const SPAWNER: &str = "__spawner";
 
 pub(crate) struct Node {
     pub(crate) engine: Engine,
@@ -20,14 +21,14 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) async fn begin(data: &Path) -> anyhow::Result<Self> {
-        let census = HostCensus::take()?;
-        let clock = Arc::new(HostClock::anchored(data, census.boot_id())?);
+        let liveness = HostLiveness::take()?;
+        let clock = Arc::new(HostClock::anchored(data, liveness.boot_id())?);
         let store = Arc::new(SqliteStore::open(&data.join("store"))?);
         let now = clock.clone();
         let provider = Arc::new(LinuxProvider::open(LinuxConfig {
             data: data.join("linux"),
-            instance: store.instance(),
-            nursery: NurseryProgram { program: std::env::current_exe()?, arguments: vec![NURSERY.into()] },
+            store_id: store.store_id(),
+            spawner: SpawnerProgram { program: std::env::current_exe()?, arguments: vec![SPAWNER.into()] },
             clock: Arc::new(move || now.now()),
         })?);
         let parts = Parts {
@@ -35,9 +36,9 @@ impl Node {
             provider,
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
-            census: Arc::new(census),
+            liveness: Arc::new(liveness),
         };
-        let engine = Engine::begin(parts, Config::default()).await?;
+        let engine = Engine::start(parts, Config::default()).await?;
         Ok(Self { engine, store, clock })
     }
 
@@ -51,8 +52,8 @@ pub(crate) fn shell(line: &str) -> Command {
 }
 
 /// The sandboxes that are not proven gone.
-pub(crate) async fn present(store: &SqliteStore) -> anyhow::Result<Vec<Stored>> {
-    let rows = store.list(Filter::Present, None, 100_000).await?;
+pub(crate) async fn present(store: &SqliteStore) -> anyhow::Result<Vec<StoredSandbox>> {
+    let rows = store.list(SandboxFilter::Present, None, 100_000).await?;
     rows.into_iter()
         .map(|row| match row {
             Row::Readable(stored) => Ok(*stored),

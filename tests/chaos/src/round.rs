@@ -1,5 +1,5 @@
-//! One round: a maker is killed, `pinfold reconcile` cleans up after it (and may be killed at that too), and what is
-//! there is compared with what is wanted. In the end everything is stopped, and nothing may be left.
+//! One round: a maker is killed, `pinfold reconcile` cleans up (and may be killed too), and what exists is
+//! compared with what is wanted. In the end everything is stopped, and nothing may be left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use pinfold_lifecycle::{Lease, Life, SandboxId};
-use pinfold_store::{Seq, SqliteStore, Store, Stored};
+use pinfold_store::{Seq, Store, StoredSandbox};
+use pinfold_store_sqlite::SqliteStore;
 
+use crate::host_scan::HostScan;
 use crate::node::{present, runtime};
-use crate::outside::Outside;
 use crate::tally::Tally;
 use crate::victim::{Moment, PROMISE, Victim};
 
-/// The latest moments of a maker's life at which it is killed: from its start, when its sandboxes may just have been
-/// made, and from its first promise.
+/// Latest kill times: after the maker's start, when its sandboxes may just have been created, and after its first
+/// promise.
 const LONGEST_LIFE_MS: u64 = 600;
 const LONGEST_AFTER_A_PROMISE_MS: u64 = 1_000;
 const LONGEST_REPAIR_MS: u64 = 250;
@@ -25,89 +26,91 @@ const LONGEST_STOP_MS: u64 = 150;
 pub(crate) struct Round<'a> {
     pinfold: &'a Path,
     data: tempfile::TempDir,
-    outside: Outside,
+    host_scan: HostScan,
     rng: fastrand::Rng,
     seed: u64,
 }
 
-/// Whatever a failed round has left.
+/// Cleans up after a failed round.
 impl Drop for Round<'_> {
     fn drop(&mut self) {
-        self.outside.clear();
+        self.host_scan.clear();
     }
 }
 
 impl<'a> Round<'a> {
     pub(crate) fn new(pinfold: &'a Path, seed: u64) -> Result<Self> {
         let data = tempfile::tempdir().context("could not make a directory")?;
-        let instance = SqliteStore::open(&data.path().join("store"))?.instance();
-        let outside = Outside::new(data.path(), instance);
-        Ok(Self { pinfold, data, outside, rng: fastrand::Rng::with_seed(seed), seed })
+        let instance = SqliteStore::open(&data.path().join("store"))?.store_id();
+        let outside = HostScan::new(data.path(), instance);
+        Ok(Self { pinfold, data, host_scan: outside, rng: fastrand::Rng::with_seed(seed), seed })
     }
 
     pub(crate) fn go(&mut self, tally: &mut Tally) -> Result<()> {
-        let promised = tally.time("make", || self.kill_a_maker())?;
-        let (homes, left) =
-            tally.time("look", || anyhow::Ok((self.outside.homes()?, self.outside.things()?)))?;
-        tally.killed(&self.records_as_they_were_left()?);
+        let promised = tally.time("make", || self.kill_maker())?;
+        let (homes, left) = tally.time("scan", || {
+            anyhow::Ok((self.host_scan.process_namespaces()?, self.host_scan.resources()?))
+        })?;
+        tally.killed(&self.rows_after_kill()?);
         if self.rng.u8(0..3) == 0 {
             let moment = Moment::AfterItsStart(self.up_to(LONGEST_REPAIR_MS));
             Victim::start(&mut self.reconcile())?.kill(moment, false)?;
         }
         tally.time("repair", || self.repair())?;
-        let wanted = tally.time("look", || self.only_what_is_wanted_is_there())?;
-        let is_wanted = |id: &str| wanted.iter().any(|mark| mark.contains(id));
+        let wanted = tally.time("scan", || self.check_only_wanted_left())?;
+        let is_wanted = |id: &str| wanted.iter().any(|name| name.contains(id));
         if let Some(id) = promised.keys().find(|id| !is_wanted(id)) {
             bail!("{id} was promised to stay and is gone: {}", self.history_of(id)?);
         }
         let words = promised.iter().flat_map(|(id, word)| [id.as_str(), word.as_str()]);
-        tally.time("visit", || self.finish(self.role("visitor").args(words)))?;
-        tally.repaired(promised.len(), left.keys().filter(|mark| !wanted.contains(*mark)).count());
+        tally.time("read back", || self.finish(self.role("read-back").args(words)))?;
+        tally.repaired(promised.len(), left.keys().filter(|name| !wanted.contains(*name)).count());
 
         if self.rng.u8(0..3) == 0 {
             let moment = Moment::AfterItsStart(self.up_to(LONGEST_STOP_MS));
-            Victim::start(&mut self.role("stopper"))?.kill(moment, true)?;
+            Victim::start(&mut self.role("stop-all"))?.kill(moment, true)?;
             tally.time("repair", || self.repair())?;
-            tally.time("look", || self.only_what_is_wanted_is_there())?;
+            tally.time("scan", || self.check_only_wanted_left())?;
         }
-        tally.time("stop", || self.finish(&mut self.role("stopper")))?;
-        let things = tally.time("look", || self.outside.things())?;
-        ensure!(things.is_empty(), "everything was stopped, and this is left: {things:#?}");
-        let inhabited = Outside::inhabited(&homes)?;
-        ensure!(inhabited.is_empty(), "everything was stopped, and these live on: {inhabited:#?}");
+        tally.time("stop", || self.finish(&mut self.role("stop-all")))?;
+        let resources = tally.time("scan", || self.host_scan.resources())?;
+        ensure!(resources.is_empty(), "everything was stopped, and this is left: {resources:#?}");
+        let inhabited = HostScan::processes_in(&homes)?;
+        ensure!(inhabited.is_empty(), "everything was stopped, and these processes are left: {inhabited:#?}");
         Ok(())
     }
 
-    /// What it promised: sandboxes that stay, and the word in each.
-    fn kill_a_maker(&mut self) -> Result<BTreeMap<String, String>> {
-        // Two of three are heard first, so that most rounds have something to read back on any machine.
+    /// The promised sandboxes, and the word in each.
+    fn kill_maker(&mut self) -> Result<BTreeMap<String, String>> {
+        // Two of three makers run until their first promise, so that most rounds have something to read back on
+        // any machine.
         let moment = if self.seed.is_multiple_of(3) {
             Moment::AfterItsStart(self.up_to(LONGEST_LIFE_MS))
         } else {
             Moment::AfterItsFirstPromise(self.up_to(LONGEST_AFTER_A_PROMISE_MS))
         };
-        let nursery_too = self.rng.u8(0..4) == 0;
+        let spawner_too = self.rng.u8(0..4) == 0;
         let seed = self.seed.to_string();
-        let heard = Victim::start(self.role("maker").arg(seed))?.kill(moment, nursery_too)?;
+        let heard = Victim::start(self.role("maker").arg(seed))?.kill(moment, spawner_too)?;
         let mut promised = BTreeMap::new();
         for line in heard {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 [PROMISE, id, word] => drop(promised.insert(id.to_owned(), word.to_owned())),
                 ["gone", id] => {
-                    let things = self.outside.things()?;
-                    let left = things.keys().find(|mark| mark.contains(id));
-                    ensure!(left.is_none(), "{id} was proven gone, and this is left: {things:#?}");
+                    let resources = self.host_scan.resources()?;
+                    let left = resources.keys().find(|name| name.contains(id));
+                    ensure!(left.is_none(), "{id} was proven gone, and this is left: {resources:#?}");
                 }
-                // A maker whose nursery was killed a moment before it may say that it failed.
-                _ if nursery_too => {}
+                // A maker whose spawner was killed just before it may report a failure.
+                _ if spawner_too => {}
                 _ => bail!("the maker said: {line}"),
             }
         }
         Ok(promised)
     }
 
-    /// Read from a copy: the repair is to be the first that finds them.
-    fn records_as_they_were_left(&self) -> Result<Vec<Stored>> {
+    /// Reads a copy, so that `pinfold reconcile` is the first to open the real store.
+    fn rows_after_kill(&self) -> Result<Vec<StoredSandbox>> {
         let copy = tempfile::tempdir().context("could not make a directory")?;
         for file in fs::read_dir(self.data.path().join("store")).context("there is no store")? {
             let file = file?;
@@ -121,8 +124,8 @@ impl<'a> Round<'a> {
         self.finish(&mut self.reconcile())
     }
 
-    /// Compares what is there with the records. Says the marks of all that is wanted.
-    fn only_what_is_wanted_is_there(&self) -> Result<BTreeSet<String>> {
+    /// Compares the resources with the rows. Returns the names of all wanted instances.
+    fn check_only_wanted_left(&self) -> Result<BTreeSet<String>> {
         let store = SqliteStore::open(&self.data.path().join("store"))?;
         let mut wanted = BTreeSet::new();
         for stored in runtime()?.block_on(present(&store))? {
@@ -131,23 +134,24 @@ impl<'a> Round<'a> {
             ensure!(lives && !stored.policy.ends_with_owner, "not settled after the repair: {sandbox:?}");
             wanted.insert(format!("v1.{}.{}", sandbox.id, sandbox.generation().0));
         }
-        let mut things = self.outside.things()?;
-        // Bases of groups belong to all.
-        let shared = things.remove("no mark").unwrap_or_default();
-        let stray = shared.iter().find(|thing| !thing.starts_with("cgroup: ") || wanted.is_empty());
-        ensure!(stray.is_none(), "it carries no mark: {stray:?}");
-        for (mark, things) in &things {
-            ensure!(wanted.contains(mark), "nobody wants {mark}, and this is left: {things:#?}");
+        let mut resources = self.host_scan.resources()?;
+        // Base cgroups are shared by all instances.
+        let shared = resources.remove("no name").unwrap_or_default();
+        let stray = shared.iter().find(|resource| !resource.starts_with("cgroup: ") || wanted.is_empty());
+        ensure!(stray.is_none(), "resource without an instance name: {stray:?}");
+        for (name, resources) in &resources {
+            ensure!(wanted.contains(name), "unwanted {name} is left: {resources:#?}");
         }
-        for mark in &wanted {
-            let lives =
-                things.get(mark).is_some_and(|things| things.iter().any(|it| it.starts_with("process")));
-            ensure!(lives, "{mark} is wanted, and no process of it is there: {:#?}", things.get(mark));
+        for name in &wanted {
+            let lives = resources
+                .get(name)
+                .is_some_and(|resources| resources.iter().any(|it| it.starts_with("process")));
+            ensure!(lives, "{name} is wanted, and no process of it is there: {:#?}", resources.get(name));
         }
         Ok(wanted)
     }
 
-    /// Why a sandbox is as it is.
+    /// The sandbox's history, for the failure message.
     fn history_of(&self, id: &str) -> Result<String> {
         let id: SandboxId = id.parse().ok().with_context(|| format!("`{id}` is no id"))?;
         let store = SqliteStore::open(&self.data.path().join("store"))?;

@@ -1,4 +1,4 @@
-//! All rounds. They have nothing to do with each other, and what one waits for another one uses: some run side by side.
+//! Runs all rounds. They are independent, and one uses the time in which another waits, so some run in parallel.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 }
 
 const SIDE_BY_SIDE: usize = 2;
-/// A round that takes longer is named: it may have waited for something that it should not have to wait for.
+/// Slower rounds are printed: they may have waited where they should not.
 const SLOW: Duration = Duration::from_secs(20);
 
 struct Rounds<'a> {
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let tally = rounds.tally.into_inner().ok().context("a round panicked")?;
     println!("{} rounds in {} s: {tally}", options.rounds, begun.elapsed().as_secs());
-    tally.is_worth_it()?;
+    tally.check_coverage()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -68,7 +68,7 @@ impl Rounds<'_> {
             if let Err(error) = self.one(seed) {
                 self.failed.store(true, Ordering::Relaxed);
                 println!("seed {seed}, round {}: {error:#}", number + 1);
-                println!("to see it again: cargo xtask chaos --makers --rounds 1 --seed {seed}");
+                println!("to reproduce: cargo xtask chaos --makers --rounds 1 --seed {seed}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What all rounds together went through, and how long each part took: one sees that they were not empty.
+//! Totals over all rounds, and the time of each phase, to show that the rounds were not empty.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use pinfold_lifecycle::{Lease, Life};
-use pinfold_store::Stored;
+use pinfold_store::StoredSandbox;
 
 #[derive(Default)]
 pub(crate) struct Tally {
     rounds: u64,
-    /// Rounds in which something was promised and read back.
+    /// Rounds with at least one promise that was read back.
     rounds_with_promises: u64,
-    /// Sandboxes that were promised to stay, and did.
+    /// Promised sandboxes that survived.
     kept: usize,
-    /// What the records said right after the kill.
+    /// States in the store right after the kill.
     half_made: usize,
     whole: usize,
     half_stopped: usize,
-    /// Bodies that were there right after the kill and that nobody wanted.
+    /// Unwanted instances that existed right after the kill and were cleaned up.
     ended: usize,
     phases: BTreeMap<&'static str, Duration>,
 }
@@ -46,7 +46,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn killed(&mut self, records: &[Stored]) {
+    pub(crate) fn killed(&mut self, records: &[StoredSandbox]) {
         for stored in records {
             match (&stored.sandbox.life, &stored.sandbox.lease) {
                 (Life::Wanted, Lease::Starting { .. }) => self.half_made += 1,
@@ -64,9 +64,9 @@ impl Tally {
         self.ended += ended;
     }
 
-    /// Whether the rounds were worth it. More than half of the makers were heard before they were killed, however slow
-    /// this machine is; of fifty sandboxes some are always on their way, and some are their maker's own.
-    pub(crate) fn is_worth_it(&self) -> Result<()> {
+    /// Fails if the rounds covered too little. More than half of the makers are killed after a promise, however
+    /// slow the machine; of fifty sandboxes some are always starting or stopping, and some belong to the maker.
+    pub(crate) fn check_coverage(&self) -> Result<()> {
         let heard = self.rounds / 2;
         ensure!(self.rounds_with_promises >= heard, "too few makers had anything to promise: {self}");
         let one_each = usize::try_from(heard)?;

@@ -1,4 +1,4 @@
-//! A process of ours that is to be killed without a word, and never outlives the test.
+//! A child process that is killed with SIGKILL and never outlives the test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,9 +18,9 @@ pub(crate) enum Moment {
     AfterItsFirstPromise(Duration),
 }
 
-/// What a line begins with that promises something.
+/// Prefix of a line that promises something.
 pub(crate) const PROMISE: &str = "ready";
-/// One that promises nothing for so long is killed too.
+/// A maker without a promise is killed after this time.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 pub(crate) struct Victim {
@@ -50,7 +50,7 @@ impl Victim {
         Ok(Self { child, listener: Some(listener), promised })
     }
 
-    /// Lets it live until then and kills it, its children first if they are to go too. What it has said by then.
+    /// Kills it at `moment`, its children first if `children_too`. Returns what it printed.
     pub(crate) fn kill(mut self, moment: Moment, children_too: bool) -> Result<Vec<String>> {
         match moment {
             Moment::AfterItsStart(life) => std::thread::sleep(life),
@@ -77,7 +77,7 @@ impl Victim {
         listener.join().ok().context("its listener panicked")
     }
 
-    /// Children of a live parent: a number cannot have passed to a stranger, since nobody else may reap them.
+    /// The parent is alive and does not reap concurrently, so that these pids cannot have been reused.
     fn kill_children(&self) {
         let own = self.child.id();
         let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What the server's clock shows, by the note in its data directory and the kernel's own counter.
+//! The server's clock as seen from outside: the offset file in its data directory plus the kernel's boot-time
+//! counter.
 
 use std::fs;
 use std::io;
@@ -9,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     zero_ms: i64,
-    /// How far it was made to jump.
+    /// Total of the clock jumps injected so far.
     pub jumped_ms: i64,
 }
 

@@ -1,5 +1,4 @@
-//! The HTTP API, spoken over a plain socket: one connection for each request, and nothing counts as an answer that did
-//! not come whole.
+//! A minimal HTTP client: one connection per request. A truncated response counts as no response.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::Patience;
+use crate::Deadline;
 
 #[derive(Debug, Clone)]
 pub struct Api {
@@ -29,7 +28,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Null where it is none.
+    /// Null when the body is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -40,7 +39,7 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// The text at this place of the document.
+    /// The string at this JSON pointer.
     #[must_use]
     pub fn text(&self, pointer: &str) -> Option<String> {
         Some(self.json().pointer(pointer)?.as_str()?.to_owned())
@@ -49,18 +48,18 @@ impl Answer {
 
 impl Api {
     pub fn get(&self, path: &str, within: Duration) -> io::Result<Answer> {
-        self.ask("GET", path, None, &Payload::Nothing, within)
+        self.request("GET", path, None, &Payload::Nothing, within)
     }
 
     pub fn post(&self, path: &str, key: Option<&str>, what: Value, within: Duration) -> io::Result<Answer> {
-        self.ask("POST", path, key, &Payload::Json(what), within)
+        self.request("POST", path, key, &Payload::Json(what), within)
     }
 
     pub fn delete(&self, path: &str, within: Duration) -> io::Result<Answer> {
-        self.ask("DELETE", path, None, &Payload::Nothing, within)
+        self.request("DELETE", path, None, &Payload::Nothing, within)
     }
 
-    pub fn ask(
+    pub fn request(
         &self,
         method: &str,
         path: &str,
@@ -68,7 +67,7 @@ impl Api {
         payload: &Payload,
         within: Duration,
     ) -> io::Result<Answer> {
-        let patience = Patience::of(within);
+        let deadline = Deadline::after(within);
         let mut stream = TcpStream::connect_timeout(&self.address, within)?;
         stream.set_write_timeout(Some(within))?;
         let (kind, bytes) = match payload {
@@ -90,15 +89,15 @@ impl Api {
         let mut request = head.into_bytes();
         request.extend(bytes);
         stream.write_all(&request)?;
-        answer(&read_all(&mut stream, patience)?)
+        answer(&read_all(&mut stream, deadline)?)
     }
 }
 
-fn read_all(stream: &mut TcpStream, patience: Patience) -> io::Result<Vec<u8>> {
+fn read_all(stream: &mut TcpStream, deadline: Deadline) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut piece = [0; 16 * 1_024];
     loop {
-        let left = patience.left();
+        let left = deadline.remaining();
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -112,7 +111,7 @@ fn read_all(stream: &mut TcpStream, patience: Patience) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Only what is whole.
+/// Parses a complete response; a truncated one is an error.
 fn answer(all: &[u8]) -> io::Result<Answer> {
     let cut_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let end = find(all, b"\r\n\r\n").ok_or_else(cut_short)?;

@@ -1,4 +1,5 @@
-//! What is physically there of one data directory, by the kernel's own word.
+//! Resources of one data directory as the kernel reports them: processes, cgroups, mounts, sockets, loop devices,
+//! namespaces.
 
 mod processes;
 
@@ -7,42 +8,42 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use processes::Body;
+pub use processes::Instance;
 use processes::{Process, all_processes};
 
-/// Where hosts keep what is gone after a start.
+/// Directories on tmpfs that are empty after a reboot.
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
 
-/// Where to look, and by what to know what is ours.
+/// Which resources belong to the store under test.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     data: PathBuf,
-    /// The name that the store's groups have.
-    base: String,
-    /// Processes that are nobody's sandbox: whoever judges, and its own ancestors.
-    audience: BTreeSet<i32>,
+    /// Name of the store's cgroups.
+    cgroup_base: String,
+    /// Processes that are not sandboxes: the checker and its ancestors.
+    ignored_pids: BTreeSet<i32>,
 }
 
-/// Everything that was found, as `kind: what`, by the mark that it carries.
-pub(crate) type Things = BTreeMap<String, BTreeSet<String>>;
+/// Every resource found, as `kind: description`, by instance name.
+pub(crate) type Resources = BTreeMap<String, BTreeSet<String>>;
 
-/// Under which everything is found that carries no mark.
-pub(crate) const NO_MARK: &str = "no mark";
+/// Key of resources that carry no instance name.
+pub(crate) const UNNAMED: &str = "no name";
 
 impl Kernel {
     #[must_use]
     pub fn new(data: &Path, instance: &str, audience: &[i32]) -> Self {
-        let audience = audience.iter().copied().collect();
-        Self { data: data.to_owned(), base: format!("pinfold.{instance}"), audience }
+        let ignored_pids = audience.iter().copied().collect();
+        Self { data: data.to_owned(), cgroup_base: format!("pinfold.{instance}"), ignored_pids }
     }
 
-    /// The bodies whose process 1 is there.
-    pub fn bodies(&self) -> io::Result<Vec<Body>> {
+    /// Instances whose process 1 is running.
+    pub fn instances(&self) -> io::Result<Vec<Instance>> {
         let processes = all_processes()?;
-        Ok(processes.iter().filter_map(|process| Body::of(process, &self.base)).collect())
+        Ok(processes.iter().filter_map(|process| Instance::of(process, &self.cgroup_base)).collect())
     }
 
-    /// All groups below a base of ours, and the bases, in every hierarchy.
+    /// All cgroups below our base cgroups, and those themselves, in every hierarchy.
     #[must_use]
     pub fn groups(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
@@ -51,7 +52,7 @@ impl Kernel {
             let Ok(entries) = fs::read_dir(&group) else { continue };
             for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
                 let path = entry.path();
-                if path.to_string_lossy().contains(&self.base) {
+                if path.to_string_lossy().contains(&self.cgroup_base) {
                     found.push(path.clone());
                 }
                 to_see.push(path);
@@ -60,15 +61,15 @@ impl Kernel {
         found
     }
 
-    /// Where what matters only while the host is up really is.
+    /// The server's runtime directory on tmpfs.
     #[must_use]
-    pub fn volatile(&self) -> Option<PathBuf> {
+    pub fn runtime_directory(&self) -> Option<PathBuf> {
         Some(fs::read_link(self.data.join("linux/control")).ok()?.parent()?.to_owned())
     }
 
-    /// Directories in memory that could be ours: the name does not tell whose they are.
+    /// Directories on tmpfs that could be ours; the name does not say which store they belong to.
     #[must_use]
-    pub fn in_memory() -> BTreeSet<PathBuf> {
+    pub fn memory_directories() -> BTreeSet<PathBuf> {
         let homes = IN_MEMORY.iter().filter_map(|home| fs::read_dir(home).ok());
         let names = homes.flat_map(|entries| entries.flatten().map(|entry| entry.path()));
         names
@@ -78,89 +79,90 @@ impl Kernel {
             .collect()
     }
 
-    /// With the server's own processes, if it is there.
-    pub(crate) fn things(&self, server: Option<i32>) -> io::Result<Things> {
-        let mut things = Things::new();
-        self.directories(&mut things)?;
+    /// Includes the namespaces that the server holds open, if it runs.
+    pub(crate) fn resources(&self, server: Option<i32>) -> io::Result<Resources> {
+        let mut resources = Resources::new();
+        self.directories(&mut resources)?;
         for group in self.groups() {
-            note(&mut things, "cgroup", &group.to_string_lossy());
+            record(&mut resources, "cgroup", &group.to_string_lossy());
         }
         for process in self.processes(server)? {
-            note(&mut things, &format!("process {}", process.pid), &process.told());
+            record(&mut resources, &format!("process {}", process.pid), &process.describe());
         }
-        self.mounts(&mut things)?;
-        self.sockets(&mut things)?;
-        self.devices(&mut things)?;
+        self.mounts(&mut resources)?;
+        self.sockets(&mut resources)?;
+        self.devices(&mut resources)?;
         if let Some(server) = server {
-            self.held(server, &mut things);
+            self.open_namespaces(server, &mut resources);
         }
-        Ok(things)
+        Ok(resources)
     }
 
-    /// All that live where we do, but whoever looks on, the server, and what the server runs outside of sandboxes.
+    /// All processes of this pid namespace except the checker, the server, and the server's own children outside
+    /// of sandboxes.
     fn processes(&self, server: Option<i32>) -> io::Result<Vec<Process>> {
         let mut processes = all_processes()?;
         let is_servers = |process: &Process| {
             server.is_some_and(|server| process.pid == server || process.parent == server)
-                && !process.is_in(&self.base)
+                && !process.is_in(&self.cgroup_base)
         };
-        processes.retain(|process| !self.audience.contains(&process.pid) && !is_servers(process));
+        processes.retain(|process| !self.ignored_pids.contains(&process.pid) && !is_servers(process));
         Ok(processes)
     }
 
-    fn directories(&self, things: &mut Things) -> io::Result<()> {
-        for place in ["bodies", "control", "ids"] {
+    fn directories(&self, resources: &mut Resources) -> io::Result<()> {
+        for place in ["instances", "control", "ids"] {
             let entries = match fs::read_dir(self.data.join("linux").join(place)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 read => read?,
             };
             for entry in entries {
                 let path = entry?.path();
-                // A range of ids is a file that says whose it is.
+                // The file of an id range names the instance that owns it.
                 let whose = if place == "ids" {
                     fs::read_to_string(&path).unwrap_or_default()
                 } else {
                     String::new()
                 };
-                note(things, "directory", &format!("{} {whose}", path.display()));
+                record(resources, "directory", &format!("{} {whose}", path.display()));
             }
         }
         Ok(())
     }
 
-    fn mounts(&self, things: &mut Things) -> io::Result<()> {
+    fn mounts(&self, resources: &mut Resources) -> io::Result<()> {
         for line in fs::read_to_string("/proc/self/mountinfo")?.lines() {
             let at = line.split(' ').nth(4).unwrap_or_default();
             if self.is_below_data(line) && Path::new(at) != self.data || line.contains(" nsfs ") {
-                note(things, "mount", line);
+                record(resources, "mount", line);
             }
         }
         Ok(())
     }
 
-    fn sockets(&self, things: &mut Things) -> io::Result<()> {
-        let volatile = self.volatile().map(|path| path.display().to_string());
+    fn sockets(&self, resources: &mut Resources) -> io::Result<()> {
+        let volatile = self.runtime_directory().map(|path| path.display().to_string());
         for line in fs::read_to_string("/proc/net/unix")?.lines() {
             if self.is_below_data(line) || volatile.as_ref().is_some_and(|path| line.contains(path)) {
-                note(things, "socket", line);
+                record(resources, "socket", line);
             }
         }
         Ok(())
     }
 
-    fn devices(&self, things: &mut Things) -> io::Result<()> {
+    fn devices(&self, resources: &mut Resources) -> io::Result<()> {
         for device in fs::read_dir("/sys/block")? {
             let file = device?.path().join("loop/backing_file");
             let file = fs::read_to_string(file).unwrap_or_default();
             if self.is_below_data(&file) {
-                note(things, "loop device", &file);
+                record(resources, "loop device", &file);
             }
         }
         Ok(())
     }
 
-    /// Namespaces that the server keeps by a handle although nobody lives in them.
-    fn held(&self, server: i32, things: &mut Things) {
+    /// Namespaces that the server keeps alive by a file descriptor.
+    fn open_namespaces(&self, server: i32, resources: &mut Resources) {
         let Ok(handles) = fs::read_dir(format!("/proc/{server}/fd")) else { return };
         let targets = handles.flatten().filter_map(|handle| fs::read_link(handle.path()).ok());
         for target in targets.map(|target| target.display().to_string()) {
@@ -168,7 +170,7 @@ impl Kernel {
                 .iter()
                 .any(|kind| target.starts_with(kind))
             {
-                note(things, "namespace", &target);
+                record(resources, "namespace", &target);
             }
         }
     }
@@ -178,16 +180,16 @@ impl Kernel {
     }
 }
 
-/// Under its mark, the word `v1.` and what follows, or under none.
-fn note(things: &mut Things, kind: &str, text: &str) {
-    things
-        .entry(mark_in(text).unwrap_or(NO_MARK).to_owned())
+/// Files the resource under the instance name in its text (`v1.sbx_…`), or under `UNNAMED`.
+fn record(resources: &mut Resources, kind: &str, text: &str) {
+    resources
+        .entry(instance_name_in(text).unwrap_or(UNNAMED).to_owned())
         .or_default()
         .insert(format!("{kind}: {}", text.trim()));
 }
 
-/// The last mark that a text names.
-fn mark_in(text: &str) -> Option<&str> {
+/// The last instance name in a text.
+fn instance_name_in(text: &str) -> Option<&str> {
     let mut words = text.split(|letter: char| letter.is_whitespace() || letter == '/');
     words.rfind(|word| word.starts_with("v1.sbx_"))
 }

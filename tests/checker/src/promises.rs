@@ -1,4 +1,5 @@
-//! What was acknowledged to those who asked. Whoever asks notes it here as soon as the answer is whole, and not before.
+//! What the server acknowledged to clients. A client records it here once the response is complete, and not
+//! before.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +10,13 @@ pub struct Promises {
     pub sandboxes: Vec<Sandbox>,
     pub executions: Vec<Execution>,
     pub files: Vec<File>,
-    /// Wishes whose answer did not come: they were granted or not.
-    pub unanswered: Vec<Wish>,
-    /// Sandboxes that were proven gone to somebody.
+    /// Requests without a response: the server may or may not have executed them.
+    pub unanswered: Vec<CreateRequest>,
+    /// Sandboxes whose deletion was answered with a receipt.
     pub deleted: BTreeSet<String>,
-    /// Sandboxes whose records somebody has asked to be forgotten, with an answer or without.
+    /// Sandboxes whose records a client asked to forget, with an answer or without.
     pub forgotten: BTreeSet<String>,
-    /// Requests that were answered as they should be, and that were not.
+    /// Successful requests, and all others.
     pub answered: u64,
     pub refused: u64,
 }
@@ -23,15 +24,15 @@ pub struct Promises {
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     pub id: String,
-    pub wish: Wish,
+    pub request: CreateRequest,
 }
 
-/// What was asked for, where and under which key, so that it can be asked for again.
+/// A create request with its path and idempotency key, so that it can be repeated.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct CreateRequest {
     pub key: String,
     pub path: &'static str,
-    pub what: Value,
+    pub body: Value,
 }
 
 #[derive(Debug, Clone)]
@@ -39,11 +40,11 @@ pub struct Execution {
     pub id: String,
     pub sandbox: String,
     pub command: Command,
-    /// None: it was accepted, and nothing was said of its end.
+    /// None: the response came before the execution ended.
     pub exit_code: Option<Option<i64>>,
 }
 
-/// What it does, so that one knows what it must have come to if it came to its end.
+/// What the command prints and its exit code, to compare with the recorded outcome.
 #[derive(Debug, Clone)]
 pub struct Command {
     pub says: String,

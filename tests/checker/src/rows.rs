@@ -1,4 +1,4 @@
-//! The rows of the store, read by SQL of our own and never written.
+//! Reads the store's rows with SQL of its own. Never writes.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub struct Row {
     pub state: Value,
 }
 
-/// One that has not ended.
+/// An execution that has not ended.
 #[derive(Debug, Clone)]
 pub struct OpenExecution {
     pub id: String,
@@ -29,12 +29,12 @@ pub struct OpenExecution {
 
 impl Row {
     #[must_use]
-    pub fn mark(&self) -> String {
+    pub fn instance_name(&self) -> String {
         format!("v1.{}.{}", self.id, self.generation)
     }
 }
 
-/// One look at all of them.
+/// A consistent snapshot of all rows.
 #[derive(Debug)]
 pub struct Rows {
     pub instance: String,
@@ -42,22 +42,22 @@ pub struct Rows {
     pub created: i64,
     pub destroyed: i64,
     pub pooled: i64,
-    /// Of created and destroyed: those whose row is deleted.
+    /// Sandboxes whose row was deleted; part of both `created` and `destroyed`.
     pub gone: i64,
     pub open_executions: Vec<OpenExecution>,
-    /// Of sandboxes that somebody was given: the others are not created either.
+    /// Stray instances of sandboxes outside of the pool; pooled ones are not counted in `created` either.
     pub strays: i64,
 }
 
 impl Rows {
     pub fn read(data: &Path) -> Result<Self, RowsError> {
         let connection = open(data, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        // One moment for all of them.
+        // One read transaction, so that all queries see the same state.
         connection.execute_batch("BEGIN")?;
         let instance =
-            connection.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
+            connection.query_row("SELECT value FROM meta WHERE name = 'store_id'", [], |row| row.get(0))?;
         let (created, destroyed, pooled, gone) =
-            connection.query_row("SELECT created, destroyed, pooled, gone FROM ledger", [], |row| {
+            connection.query_row("SELECT created, destroyed, pooled, deleted FROM totals", [], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })?;
         let mut statement = connection.prepare(
@@ -89,14 +89,14 @@ impl Rows {
         Ok(Self { instance, sandboxes, created, destroyed, pooled, gone, open_executions, strays })
     }
 
-    /// What SQLite itself has to say about the file.
+    /// Result of SQLite's integrity check, if it found damage.
     pub fn damage(data: &Path) -> Result<Option<String>, RowsError> {
         let connection = open(data, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        let told: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
-        Ok((told != "ok").then_some(told))
+        let report: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        Ok((report != "ok").then_some(report))
     }
 
-    /// Keeps every writer out for so long, as another process with the file open could.
+    /// Holds an exclusive lock, as another process with the file open could.
     pub fn lock_out(data: &Path, meanwhile: impl FnOnce()) -> Result<(), RowsError> {
         let connection = open(data, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;

@@ -1,16 +1,16 @@
-//! One of those who ask: makes sandboxes, works in them and ends them. It notes what it is about to ask where an answer
-//! may not come, and what was acknowledged to it.
+//! A load client: creates sandboxes, runs commands in them and ends them. It records requests before it sends
+//! them, where a response may not come, and what was acknowledged.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use pinfold_checker::{Answer, Api, Patience, Payload};
+use pinfold_checker::{Answer, Api, Deadline, Payload};
 use serde_json::{Value, json};
 
-use crate::ledger::{Ledger, Note, Wished};
+use crate::ledger::{Entry, Ledger, RequestKind};
 
 const ANSWER: Duration = Duration::from_secs(20);
-/// Of one client at one time.
+/// Per client.
 const MOST_SANDBOXES: usize = 3;
 const ARTIFACT: &str = "result";
 
@@ -29,8 +29,8 @@ impl<'a> Client<'a> {
         Self { api, ledger, name: format!("c{number}-{seed}"), rng, asked: 0, live: Vec::new() }
     }
 
-    pub(crate) fn work(mut self, patience: Patience) -> Result<()> {
-        while !patience.left().is_zero() {
+    pub(crate) fn work(mut self, deadline: Deadline) -> Result<()> {
+        while !deadline.remaining().is_zero() {
             self.asked += 1;
             let has_room = self.live.len() < MOST_SANDBOXES;
             match (self.any(), self.rng.u8(0..20)) {
@@ -51,33 +51,34 @@ impl<'a> Client<'a> {
         Some(self.live[live].clone())
     }
 
-    /// A refusal is an answer, and nothing that was promised.
-    fn ask(&self, method: &str, path: &str, key: Option<&str>, payload: &Payload) -> Option<Answer> {
-        self.api.ask(method, path, key, payload, ANSWER).ok().filter(Answer::is_good)
+    /// A refusal acknowledges nothing.
+    fn request(&self, method: &str, path: &str, key: Option<&str>, payload: &Payload) -> Option<Answer> {
+        self.api.request(method, path, key, payload, ANSWER).ok().filter(Answer::is_good)
     }
 
-    fn wish(&mut self, of: Wished, what: Value) -> Result<(String, Option<Answer>)> {
+    fn post_keyed(&mut self, of: RequestKind, body: Value) -> Result<(String, Option<Answer>)> {
         let key = format!("{}-{}", self.name, self.asked);
-        self.ledger.note(&Note::Wished { key: key.clone(), of, what: what.clone() })?;
+        self.ledger.append(&Entry::Requested { key: key.clone(), of, body: body.clone() })?;
         let wait = if self.rng.u8(0..3) == 0 { 0 } else { 15 };
         let answer =
-            self.ask("POST", &format!("{}?wait={wait}", of.path()), Some(&key), &Payload::Json(what));
+            self.request("POST", &format!("{}?wait={wait}", of.path()), Some(&key), &Payload::Json(body));
         Ok((key, answer))
     }
 
     fn create(&mut self) -> Result<()> {
-        // Some have more disk than fits into their memory, and get one in a file; some are given one from the pool.
+        // Some request more disk than memory, and get an image on a loop device; some come from the pool.
         let limits = match self.rng.u8(0..6) {
             0 => json!({ "memory_mb": 64, "disk_mb": 64 }),
             1 | 2 => json!({}),
             _ => json!({ "memory_mb": 64 }),
         };
-        let (key, answer) = self.wish(Wished::Sandbox, json!({ "limits": limits, "task_id": self.name }))?;
+        let (key, answer) =
+            self.post_keyed(RequestKind::Sandbox, json!({ "limits": limits, "task_id": self.name }))?;
         if let Some(answer) = answer
             && let Some(id) = answer.text("/id")
         {
             let is_ready = answer.text("/status/state").as_deref() == Some("ready");
-            self.ledger.note(&Note::Made { key, id: id.clone(), is_ready })?;
+            self.ledger.append(&Entry::Created { key, id: id.clone(), is_ready })?;
             self.live.push(id);
         }
         Ok(())
@@ -88,17 +89,17 @@ impl<'a> Client<'a> {
         let content = format!("{:016x}", self.rng.u64(..));
         let script = format!("cat seed > {ARTIFACT}; sleep 0.{}; echo {says}", self.rng.u8(0..5));
         let context = json!({ "script": script, "files": { "seed": content }, "artifacts": [ARTIFACT] });
-        let what = json!({ "taskId": self.name, "agentType": "VALIDATION", "context": context });
-        let (key, answer) = self.wish(Wished::AgentRun, what)?;
+        let body = json!({ "taskId": self.name, "agentType": "VALIDATION", "context": context });
+        let (key, answer) = self.post_keyed(RequestKind::AgentRun, body)?;
         let Some(answer) = answer else { return Ok(()) };
         if let (Some(sandbox), Some(id)) = (answer.text("/sandbox_id"), answer.text("/execution_id")) {
-            self.ledger.note(&Note::Made { key, id: sandbox.clone(), is_ready: false })?;
+            self.ledger.append(&Entry::Created { key, id: sandbox.clone(), is_ready: false })?;
             self.note_run(&answer, &id, &sandbox, says, 0)?;
             for artifact in answer.json()["artifacts"].as_array().into_iter().flatten() {
                 if artifact["state"] == json!("kept") {
                     let name = artifact["name"].as_str().unwrap_or_default().to_owned();
                     let (execution, sandbox, content) = (id.clone(), sandbox.clone(), content.clone());
-                    self.ledger.note(&Note::Kept { execution, sandbox, name, content })?;
+                    self.ledger.append(&Entry::Kept { execution, sandbox, name, content })?;
                 }
             }
         }
@@ -109,10 +110,10 @@ impl<'a> Client<'a> {
         let (says, exits_with) = (format!("said-{}-{}", self.name, self.asked), self.rng.i64(0..3));
         let takes = if background { self.rng.u8(0..9) } else { self.rng.u8(0..2) };
         let script = format!("echo {says}; sleep 0.{takes}; exit {exits_with}");
-        let what =
+        let body =
             json!({ "command": ["sh", "-c", script], "background": background, "timeout_ms": 300_000 });
         let answer =
-            self.ask("POST", &format!("/api/sandbox/{sandbox}/exec?wait=15"), None, &Payload::Json(what));
+            self.request("POST", &format!("/api/sandbox/{sandbox}/exec?wait=15"), None, &Payload::Json(body));
         match answer.as_ref().and_then(|answer| Some((answer, answer.text("/execution_id")?))) {
             Some((answer, id)) => self.note_run(answer, &id, sandbox, says, exits_with)?,
             None => self.live.retain(|live| live != sandbox),
@@ -120,7 +121,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// An answer with 200 is about what has ended.
+    /// Status 200 means that the execution has ended.
     fn note_run(
         &self,
         answer: &Answer,
@@ -131,27 +132,28 @@ impl<'a> Client<'a> {
     ) -> Result<()> {
         let (has_ended, exit_code) = (answer.status == 200, answer.json()["exit_code"].as_i64());
         let (id, sandbox) = (id.to_owned(), sandbox.to_owned());
-        self.ledger.note(&Note::Ran { id, sandbox, says, exits_with, has_ended, exit_code })
+        self.ledger.append(&Entry::Ran { id, sandbox, says, exits_with, has_ended, exit_code })
     }
 
-    /// It goes with the body, whatever was said.
+    /// Files are lost with the instance, so nothing is recorded.
     fn put(&mut self, sandbox: &str) {
         let content = Payload::Bytes(format!("{:016x}", self.rng.u64(..)).into_bytes());
         let path = format!("/api/sandbox/{sandbox}/files/workspace/{}", self.asked);
-        if self.ask("PUT", &path, None, &content).is_none() {
+        if self.request("PUT", &path, None, &content).is_none() {
             self.live.retain(|live| live != sandbox);
         }
     }
 
     fn end(&mut self, sandbox: &str) -> Result<()> {
         let (force, forget) = (u8::from(self.rng.bool()), self.rng.u8(0..4) == 0);
-        self.ledger.note(&Note::Ending { id: sandbox.to_owned(), forget })?;
+        self.ledger.append(&Entry::Ending { id: sandbox.to_owned(), forget })?;
         self.live.retain(|live| live != sandbox);
         let query = format!("wait=15&force={force}&forget={}", u8::from(forget));
-        let answer = self.ask("DELETE", &format!("/api/sandbox/{sandbox}?{query}"), None, &Payload::Nothing);
-        // With 202 the proof is still to come.
+        let answer =
+            self.request("DELETE", &format!("/api/sandbox/{sandbox}?{query}"), None, &Payload::Nothing);
+        // With 202 the receipt is still to come.
         if let Some(answer) = answer.filter(|answer| answer.status == 200) {
-            self.ledger.note(&Note::Ended { id: sandbox.to_owned(), receipt: answer.json() })?;
+            self.ledger.append(&Entry::Ended { id: sandbox.to_owned(), receipt: answer.json() })?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What was acknowledged, and what was about to be asked, on a device of its own that loses nothing: a note is there as
-//! soon as it is written, also for a host that has pulled the plug.
+//! What was acknowledged, and what was about to be requested, on a device that loses nothing: an entry is durable
+//! as soon as it is written, also for a host that cuts the power.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,20 +14,20 @@ use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Note {
-    /// The machine, under this name.
+pub(crate) enum Entry {
+    /// The machine started, with this boot id.
     Started {
         boot_id: String,
     },
-    /// All that stands before this was found to hold.
-    Judged,
-    /// About to be asked for.
-    Wished {
+    /// Everything before this entry was verified.
+    Verified,
+    /// A create request that is about to be sent.
+    Requested {
         key: String,
-        of: Wished,
-        what: Value,
+        of: RequestKind,
+        body: Value,
     },
-    Made {
+    Created {
         key: String,
         id: String,
         is_ready: bool,
@@ -37,18 +37,18 @@ pub(crate) enum Note {
         sandbox: String,
         says: String,
         exits_with: i64,
-        /// False: it was accepted, and nothing was said of its end.
+        /// False: the response came before the execution ended.
         has_ended: bool,
         exit_code: Option<i64>,
     },
-    /// What an execution left to be kept.
+    /// An artifact that was kept.
     Kept {
         execution: String,
         sandbox: String,
         name: String,
         content: String,
     },
-    /// About to be asked to end.
+    /// A delete request that is about to be sent.
     Ending {
         id: String,
         forget: bool,
@@ -61,12 +61,12 @@ pub(crate) enum Note {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Wished {
+pub(crate) enum RequestKind {
     Sandbox,
     AgentRun,
 }
 
-impl Wished {
+impl RequestKind {
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Sandbox => "/api/sandbox",
@@ -83,24 +83,24 @@ pub(crate) struct Ledger {
 const PIECE: usize = 1 << 16;
 
 impl Ledger {
-    /// With all notes that are in it.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Note>)> {
+    /// Opens the device and reads all entries.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Vec<Entry>)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(i32::try_from(OFlags::DSYNC.bits())?);
         let device = options.open(path).with_context(|| format!("could not open `{}`", path.display()))?;
-        let text = written(&device).context("could not read the ledger")?;
+        let text = read_written(&device).context("could not read the ledger")?;
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let lines = text[..end].split_inclusive(|byte| *byte == b'\n');
-        let notes = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
-        let notes = notes.context("a note in the ledger cannot be read")?;
-        // A note that was cut short was never answered for.
+        let entries = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
+        let entries = entries.context("an entry of the ledger cannot be read")?;
+        // A truncated entry was never acted on.
         device.write_all_at(&vec![0; text.len() - end], end as u64).context("could not write the ledger")?;
-        Ok((Self { device, end: Mutex::new(end as u64) }, notes))
+        Ok((Self { device, end: Mutex::new(end as u64) }, entries))
     }
 
-    pub(crate) fn note(&self, note: &Note) -> Result<()> {
-        let mut line = serde_json::to_vec(note).context("a note cannot be written")?;
-        ensure!(!line.contains(&0), "a note with an end in it");
+    pub(crate) fn append(&self, entry: &Entry) -> Result<()> {
+        let mut line = serde_json::to_vec(entry).context("an entry cannot be serialized")?;
+        ensure!(!line.contains(&0), "an entry contains a zero byte");
         line.push(b'\n');
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         self.device.write_all_at(&line, *end).context("could not write the ledger")?;
@@ -109,8 +109,8 @@ impl Ledger {
     }
 }
 
-/// Up to the first zero, or to the end.
-fn written(device: &File) -> io::Result<Vec<u8>> {
+/// Reads up to the first zero byte, or to the end.
+fn read_written(device: &File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     loop {
         let mut piece = vec![0; PIECE];
@@ -134,37 +134,37 @@ mod tests {
 
     use super::*;
 
-    fn ended(id: &str) -> Note {
-        Note::Ended { id: id.into(), receipt: Value::Null }
+    fn ended(id: &str) -> Entry {
+        Entry::Ended { id: id.into(), receipt: Value::Null }
     }
 
     #[test]
-    fn notes_are_read_again_in_their_order() {
+    fn entries_are_read_back_in_order() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let (ledger, before) = Ledger::open(file.path()).unwrap();
-        let notes: Vec<_> = (0..2_000).map(|number| ended(&format!("sbx_{number}"))).collect();
+        let entries: Vec<_> = (0..2_000).map(|number| ended(&format!("sbx_{number}"))).collect();
 
-        notes.iter().for_each(|note| ledger.note(note).unwrap());
+        entries.iter().for_each(|entry| ledger.append(entry).unwrap());
 
         assert_eq!(before, []);
-        assert_eq!(Ledger::open(file.path()).unwrap().1, notes);
+        assert_eq!(Ledger::open(file.path()).unwrap().1, entries);
     }
 
     #[test]
-    fn a_note_that_was_cut_short_is_none_and_leaves_nothing() {
+    fn a_truncated_entry_is_dropped_and_overwritten() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (ledger, _) = Ledger::open(file.path()).unwrap();
-        ledger.note(&ended("sbx_1")).unwrap();
+        ledger.append(&ended("sbx_1")).unwrap();
         let mut text = fs::read(file.path()).unwrap();
         text.extend(br#"{"ended":{"id":"sbx_2","receipt":{"and":"so on and on"#);
         text.extend([0; 512]);
         fs::write(file.path(), text).unwrap();
 
-        let (ledger, notes) = Ledger::open(file.path()).unwrap();
-        ledger.note(&Note::Judged).unwrap();
+        let (ledger, entries) = Ledger::open(file.path()).unwrap();
+        ledger.append(&Entry::Verified).unwrap();
 
-        assert_eq!(notes, [ended("sbx_1")]);
-        assert_eq!(Ledger::open(file.path()).unwrap().1, [ended("sbx_1"), Note::Judged]);
+        assert_eq!(entries, [ended("sbx_1")]);
+        assert_eq!(Ledger::open(file.path()).unwrap().1, [ended("sbx_1"), Entry::Verified]);
     }
 }

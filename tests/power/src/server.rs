@@ -1,4 +1,4 @@
-//! The server under test, as users run it.
+//! The server under test: `pinfold serve`.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,12 +7,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use pinfold_checker::{Api, Patience};
+use pinfold_checker::{Api, Deadline};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Arguments;
 
-/// By the machine's own clock, on which nothing else runs.
+/// By the machine's clock; nothing else runs there.
 const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers by the time this returns.
+    /// The server answers when this returns.
     pub(crate) fn start(arguments: &Arguments) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let log = File::create(LOG).context("could not make the server's log")?;
@@ -42,12 +42,12 @@ impl Server {
             .context("could not start the server")?;
         let mut server = Self { child, api: Api { address, token: String::new() } };
         let answers = || server.api.get("/healthz", ANSWER).is_ok_and(|answer| answer.is_good());
-        let answered = Patience::of(START).until(|| match server.child.try_wait() {
+        let answered = Deadline::after(START).poll(|| match server.child.try_wait() {
             Ok(None) => answers().then_some(true),
             Ok(Some(_)) | Err(_) => Some(false),
         });
         if answered != Some(true) {
-            bail!("the server does not answer: {}", server.last_words().join("; "));
+            bail!("the server does not answer: {}", server.log_tail().join("; "));
         }
         server.api.token = token(&arguments.data)?;
         Ok(server)
@@ -58,17 +58,17 @@ impl Server {
     }
 
     /// The end of its log.
-    pub(crate) fn last_words(&self) -> Vec<String> {
+    pub(crate) fn log_tail(&self) -> Vec<String> {
         let log = fs::read_to_string(LOG).unwrap_or_default();
         let lines: Vec<_> = log.lines().map(str::to_owned).collect();
         lines[lines.len().saturating_sub(LINES)..].to_vec()
     }
 
-    /// As its administrator would end it.
+    /// Ends it with SIGTERM, as an administrator would.
     pub(crate) fn end(mut self) -> Result<ExitStatus> {
         let pid = Pid::from_raw(self.pid()).context("the server has no number")?;
         kill_process(pid, Signal::TERM).context("could not signal the server")?;
-        let ended = Patience::of(END).until(|| self.child.try_wait().ok().flatten());
+        let ended = Deadline::after(END).poll(|| self.child.try_wait().ok().flatten());
         ended.with_context(|| format!("the server does not end within {END:?}"))
     }
 }

@@ -1,5 +1,4 @@
-//! The lives, as many in a second as the pacer says. Each has a seat while it lasts; whoever takes all seats finds that no
-//! life is under way.
+//! Runs cycles at the rate that the pacer sets. Each holds a permit; with all permits taken, no cycle is running.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +9,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::caller::Door;
-use crate::life::live;
+use crate::connection::ServerAddress;
+use crate::cpu_time::Processors;
+use crate::cycle::run;
 use crate::pacer::Pacer;
-use crate::processor::Processors;
 
-const SEATS: u32 = 64;
-/// How long the machine is watched before the rate changes.
+const MAX_CONCURRENT: u32 = 64;
+/// How often the rate is adapted.
 const ADAPT_EVERY: Duration = Duration::from_secs(2);
-/// What could not begin in time is made up for, but no more than this.
-const LARGEST_DEBT: Duration = Duration::from_secs(1);
-/// One that takes longer has failed.
-const LONGEST_LIFE: Duration = Duration::from_secs(120);
+/// Late cycles are made up for, up to this much.
+const MAX_CATCH_UP: Duration = Duration::from_secs(1);
+/// A slower cycle has failed.
+const CYCLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Clone)]
 pub(crate) struct Load {
@@ -29,7 +28,7 @@ pub(crate) struct Load {
 }
 
 struct Shared {
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     done: AtomicU64,
     failures: Mutex<Failures>,
 }
@@ -42,30 +41,30 @@ pub(crate) struct Failures {
 
 impl Load {
     pub(crate) fn new() -> Self {
-        let seats = Arc::new(Semaphore::new(SEATS as usize));
-        Self { shared: Arc::new(Shared { seats, done: AtomicU64::new(0), failures: Mutex::default() }) }
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT as usize));
+        Self { shared: Arc::new(Shared { permits, done: AtomicU64::new(0), failures: Mutex::default() }) }
     }
 
-    /// As many at once as there are seats, to their end. What a server makes only when many come at once, such as threads,
-    /// is there from then on, and not by chance at some moment after the mark.
-    pub(crate) async fn rush(&self, door: &Door) -> Result<()> {
-        let mut lives = JoinSet::new();
-        for number in 0..u64::from(SEATS) {
-            self.begin(&mut lives, door, number).await?;
+    /// Runs as many cycles at once as there are permits. What a server allocates only under concurrency, such as
+    /// threads, then exists before the baseline.
+    pub(crate) async fn warm_up(&self, server: &ServerAddress) -> Result<()> {
+        let mut cycles = JoinSet::new();
+        for number in 0..u64::from(MAX_CONCURRENT) {
+            self.begin(&mut cycles, server, number).await?;
         }
-        lives.join_all().await;
+        cycles.join_all().await;
         Ok(())
     }
 
-    /// Never ends by itself. What is under way is given up with it.
-    pub(crate) async fn go_on(&self, door: &Door, mut pacer: Pacer) -> Result<()> {
-        let mut lives = JoinSet::new();
+    /// Runs until it is dropped, together with the running cycles.
+    pub(crate) async fn run(&self, server: &ServerAddress, mut pacer: Pacer) -> Result<()> {
+        let mut cycles = JoinSet::new();
         let mut next = Instant::now();
         let mut watched = (next, Processors::read()?);
-        for number in u64::from(SEATS).. {
+        for number in u64::from(MAX_CONCURRENT).. {
             sleep_until(next).await;
-            self.begin(&mut lives, door, number).await?;
-            while lives.try_join_next().is_some() {}
+            self.begin(&mut cycles, server, number).await?;
+            while cycles.try_join_next().is_some() {}
 
             let now = Instant::now();
             if now - watched.0 >= ADAPT_EVERY {
@@ -73,20 +72,21 @@ impl Load {
                 pacer.adapt(processors.busy_since(watched.1));
                 watched = (now, processors);
             }
-            next = next.max(now - LARGEST_DEBT) + Duration::from_secs_f64(1.0 / pacer.rate());
+            next = next.max(now - MAX_CATCH_UP) + Duration::from_secs_f64(1.0 / pacer.rate());
         }
         Ok(())
     }
 
-    /// When there is a seat for it.
-    async fn begin(&self, lives: &mut JoinSet<()>, door: &Door, number: u64) -> Result<()> {
-        let seat = self.shared.seats.clone().acquire_owned().await.context("nobody takes seats away")?;
-        let (shared, door) = (self.shared.clone(), door.clone());
-        lives.spawn(async move { shared.one(&door, number, seat).await });
+    /// Starts a cycle as soon as a permit is free.
+    async fn begin(&self, cycles: &mut JoinSet<()>, server: &ServerAddress, number: u64) -> Result<()> {
+        let permit =
+            self.shared.permits.clone().acquire_owned().await.context("the semaphore is never closed")?;
+        let (shared, server) = (self.shared.clone(), server.clone());
+        cycles.spawn(async move { shared.run_cycle(&server, number, permit).await });
         Ok(())
     }
 
-    /// Lives that have come to their end so far.
+    /// Completed cycles.
     pub(crate) fn done(&self) -> u64 {
         self.shared.done.load(Ordering::Relaxed)
     }
@@ -95,21 +95,26 @@ impl Load {
         self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// No life is under way, and none begins, until what is answered is dropped.
-    pub(crate) async fn rest(&self) -> Result<OwnedSemaphorePermit> {
-        self.shared.seats.clone().acquire_many_owned(SEATS).await.context("nobody takes seats away")
+    /// No cycle runs or starts until the permit is dropped.
+    pub(crate) async fn pause(&self) -> Result<OwnedSemaphorePermit> {
+        self.shared
+            .permits
+            .clone()
+            .acquire_many_owned(MAX_CONCURRENT)
+            .await
+            .context("the semaphore is never closed")
     }
 }
 
 impl Shared {
-    async fn one(&self, door: &Door, number: u64, _seat: OwnedSemaphorePermit) {
-        let lived = tokio::time::timeout(LONGEST_LIFE, live(door, number)).await;
-        let lived = lived.unwrap_or_else(|_| Err(anyhow::anyhow!("it takes too long")));
+    async fn run_cycle(&self, server: &ServerAddress, number: u64, _permit: OwnedSemaphorePermit) {
+        let result = tokio::time::timeout(CYCLE_TIMEOUT, run(server, number)).await;
+        let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("timed out")));
         self.done.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = lived {
+        if let Err(error) = result {
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
             failures.number += 1;
-            failures.first.get_or_insert(format!("life {number}: {error:#}"));
+            failures.first.get_or_insert(format!("cycle {number}: {error:#}"));
         }
     }
 }

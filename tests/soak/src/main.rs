@@ -1,18 +1,18 @@
-//! Short lives of real sandboxes, one after the other, on a server that forgets everything after minutes; and looks from
-//! outside at whether anything of it grows: what is there at the end is compared with what was there at a mark.
+//! Soak test: creates, uses and deletes real sandboxes on a server with minutes of retention, and measures from
+//! outside whether anything grows between a baseline and the end.
 
 #![allow(clippy::print_stdout, reason = "a program for a terminal: what it prints is what it is for")]
 
-mod caller;
-mod life;
+mod connection;
+mod cpu_time;
+mod cycle;
 mod load;
-mod outside;
 mod pacer;
 mod plot;
-mod processor;
 mod quantity;
 mod record;
 mod server;
+mod server_resources;
 mod soak;
 mod verdict;
 
@@ -30,22 +30,22 @@ struct Options {
     /// The program under test
     #[arg(long, hide = true)]
     pinfold: PathBuf,
-    /// How long all of it takes
+    /// Duration of the whole run
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// Sandboxes that are created, used and deleted in a second, if the machine has room for so many
+    /// Sandboxes created, used and deleted per second, if the machine has room for so many
     #[arg(long, default_value_t = 20.0)]
     rate: f64,
-    /// What the end is compared with. By then everything must have been forgotten once
+    /// When the baseline is taken. By then retention must have run once
     #[arg(long, default_value_t = 5.0)]
     mark_minutes: f64,
-    /// How long the server remembers anything
+    /// The server's retention
     #[arg(long, default_value_t = 120)]
     retention_seconds: u32,
-    /// Of the machine's processors in percent: where it is busier, there are fewer lives in a second
+    /// Target CPU load of the machine in percent: above it the rate goes down
     #[arg(long, default_value_t = 70.0)]
     cpu: f64,
-    /// Where the plot goes; the numbers go beside it
+    /// Path of the plot; the numbers go beside it
     #[arg(long, default_value = "target/soak.svg")]
     out: PathBuf,
 }

@@ -1,16 +1,16 @@
-//! How many lives begin in a second: as many as asked for, or as many as leave the machine the room that it should have.
+//! The rate of cycles: the requested one, or as many as keep the machine below its target load.
 
-/// A step up is small, so that the rate comes to rest; a step down is what the load calls for, but never a fall.
+/// Small steps up, so that the rate converges; a step down is proportional to the overload, but limited.
 const STEP_UP: f64 = 1.02;
 const LARGEST_STEP_DOWN: f64 = 0.8;
-/// So much below its bound the machine has to be before the rate goes up again.
+/// The rate goes up only below this fraction of the target load.
 const ROOM: f64 = 0.95;
 const LEAST: f64 = 0.5;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pacer {
     asked: f64,
-    /// The share of all processors that may be busy.
+    /// Target load, as a fraction of all CPUs.
     bound: f64,
     rate: f64,
 }
@@ -20,12 +20,12 @@ impl Pacer {
         Self { asked, bound, rate: asked }
     }
 
-    /// Lives in a second.
+    /// Cycles per second.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// Takes in how busy the machine was lately.
+    /// Adapts the rate to the machine's recent load.
     pub(crate) fn adapt(&mut self, busy: f64) {
         if busy > self.bound {
             self.rate *= (self.bound / busy).max(LARGEST_STEP_DOWN);
@@ -65,7 +65,7 @@ mod tests {
     fn the_rate_comes_to_rest_where_the_machine_is_just_below_its_bound() {
         let mut pacer = Pacer::new(20.0, 0.7);
 
-        // Each life takes 6 % of the machine.
+        // Each cycle takes 6 % of the machine.
         for _ in 0..200 {
             pacer.adapt((pacer.rate() * 0.06).min(1.0));
         }

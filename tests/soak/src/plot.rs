@@ -1,4 +1,4 @@
-//! What was seen as a picture: a small plot for each quantity, with the mark, and the band that its end must be in.
+//! Draws the samples: a small plot per quantity, with the baseline and the band that the end must be in.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use crate::record::Record;
 use crate::verdict::{BOUND, Verdict, Windows};
 
 const COLUMNS: usize = 2;
-/// A plot with all that is written around it.
+/// Size of a plot with its labels.
 const CELL: (f64, f64) = (480.0, 190.0);
-/// Where its lines begin, from its upper left corner, and how far they go.
+/// Offset of the drawing area from the upper left corner, and its size.
 const INSET: (f64, f64) = (84.0, 34.0);
 const AREA: (f64, f64) = (376.0, 120.0);
 const HEAD: f64 = 56.0;
@@ -32,9 +32,9 @@ pub(crate) fn svg(record: &Record, verdicts: &[Verdict], windows: Windows, title
          viewBox=\"0 0 {width} {height}\">\n<style>{STYLE}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n\
          <text class=\"h\" x=\"16\" y=\"24\">{}</text>\n\
-         <text x=\"16\" y=\"44\">dashed: the mark at {} min; green: within {:.0} % of what was there then</text>\n",
+         <text x=\"16\" y=\"44\">dashed: the baseline at {} min; green: within {:.0} % of the baseline</text>\n",
         escaped(title),
-        windows.mark,
+        windows.baseline,
         BOUND * 100.0
     );
     for (place, quantity) in Quantity::ALL.into_iter().enumerate() {
@@ -47,7 +47,7 @@ pub(crate) fn svg(record: &Record, verdicts: &[Verdict], windows: Windows, title
     text
 }
 
-/// Where values are on the paper.
+/// Maps values to coordinates.
 struct Scale {
     corner: (f64, f64),
     end: f64,
@@ -73,8 +73,8 @@ fn draw(
     verdict: Option<&Verdict>,
     windows: Windows,
 ) {
-    let judged = verdict.filter(|_| quantity.is_judged());
-    let band = judged.map(|it| (it.at_mark * (1.0 - BOUND), it.at_mark * (1.0 + BOUND)));
+    let judged = verdict.filter(|_| quantity.is_bounded());
+    let band = judged.map(|it| (it.at_baseline * (1.0 - BOUND), it.at_baseline * (1.0 + BOUND)));
     let (low, high) = range(points, band);
     let scale = Scale { corner, end: windows.end, low, high };
     let (left, right) = (scale.x(0.0), scale.x(windows.end));
@@ -90,11 +90,11 @@ fn draw(
         ),
     );
     if let Some(verdict) = verdict {
-        let [mark, end] = [verdict.at_mark, verdict.at_end].map(|value| quantity.shown(value));
+        let [baseline, end] = [verdict.at_baseline, verdict.at_end].map(|value| quantity.format(value));
         put(
             text,
             &format!(
-                "<text x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\" style=\"fill:{colour}\">{mark} → {end}</text>",
+                "<text x=\"{right:.1}\" y=\"{:.1}\" text-anchor=\"end\" style=\"fill:{colour}\">{baseline} → {end}</text>",
                 top - 10.0
             ),
         );
@@ -125,7 +125,7 @@ fn draw(
                 "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 left - 6.0,
                 scale.y(value) + 4.0,
-                quantity.shown(value)
+                quantity.format(value)
             ),
         );
     }
@@ -139,10 +139,12 @@ fn draw(
             ),
         );
     }
-    let mark = scale.x(windows.mark);
+    let baseline = scale.x(windows.baseline);
     put(
         text,
-        &format!("<line class=\"m\" x1=\"{mark:.1}\" y1=\"{top:.1}\" x2=\"{mark:.1}\" y2=\"{bottom:.1}\"/>"),
+        &format!(
+            "<line class=\"m\" x1=\"{baseline:.1}\" y1=\"{top:.1}\" x2=\"{baseline:.1}\" y2=\"{bottom:.1}\"/>"
+        ),
     );
     let line: Vec<String> = points
         .iter()
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
     use crate::record::Sample;
 
-    const WINDOWS: Windows = Windows { mark: 5.0, end: 30.0 };
+    const WINDOWS: Windows = Windows { baseline: 5.0, end: 30.0 };
 
     fn drawn(value: impl Fn(f64) -> f64) -> String {
         let sample = |minute: u32| {
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_plot_with_its_mark_for_every_quantity() {
+    fn every_quantity_has_a_plot_with_its_baseline() {
         let svg = drawn(|_| 1e6);
 
         for quantity in Quantity::ALL {

@@ -1,6 +1,6 @@
-//! What is looked at. Each is a number that a server without leaks has again and again.
+//! The measured quantities. Without a leak each returns to the same value.
 
-/// In the order in which they are shown.
+/// In display order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Quantity {
     ServerMemory,
@@ -47,8 +47,8 @@ impl Quantity {
         match self {
             Self::ServerMemory => "server memory",
             Self::ServerFiles => "server file descriptors",
-            Self::OthersMemory => "nursery and keepers memory",
-            Self::OthersFiles => "nursery and keepers file descriptors",
+            Self::OthersMemory => "spawner and keepers memory",
+            Self::OthersFiles => "spawner and keepers file descriptors",
             Self::Processes => "processes",
             Self::Groups => "cgroups",
             Self::Mounts => "mounts",
@@ -56,8 +56,8 @@ impl Quantity {
             Self::Disk => "disk",
             Self::Entries => "files and directories",
             Self::Store => "store",
-            Self::Rate => "lives per second",
-            Self::Busy => "processors busy",
+            Self::Rate => "cycles per second",
+            Self::Busy => "CPU busy",
         }
     }
 
@@ -76,12 +76,12 @@ impl Quantity {
         }
     }
 
-    /// What only says how hard the server was worked is shown and not judged.
-    pub(crate) fn is_judged(self) -> bool {
+    /// Quantities that only describe the load have no bound.
+    pub(crate) fn is_bounded(self) -> bool {
         !matches!(self, Self::Rate | Self::Busy)
     }
 
-    pub(crate) fn shown(self, value: f64) -> String {
+    pub(crate) fn format(self, value: f64) -> String {
         match self.unit() {
             Unit::Bytes => format!("{:.2} MiB", value / f64::from(1 << 20)),
             Unit::Count => format!("{value:.0}"),

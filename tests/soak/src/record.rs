@@ -1,14 +1,14 @@
-//! All that was seen, in order, and as a table for other programs.
+//! All samples in order, and as CSV.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::quantity::Quantity;
 
-/// One look.
+/// One sample.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
-    /// Since the first life began.
+    /// Since the start of the load.
     pub(crate) minutes: f64,
     pub(crate) values: BTreeMap<Quantity, f64>,
 }

@@ -1,4 +1,4 @@
-//! `pinfold serve` as users run it, on a data directory of its own, but forgetting everything after a short time.
+//! `pinfold serve` on its own data directory, with a short retention.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -12,23 +12,23 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::caller::Door;
+use crate::connection::ServerAddress;
 
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 /// Longer than it gives its sandboxes.
 const ENDS_WITHIN: Duration = Duration::from_secs(90);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Of its log, when it failed.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Lines of the log to print after a failure.
 const LAST_LINES: usize = 20;
 
 pub(crate) struct Server {
     process: Child,
-    place: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
-    pub(crate) fn begin(program: &Path, retention_seconds: u32) -> Result<Self> {
-        // On a disk, which `/tmp` may not be.
+    pub(crate) fn start(program: &Path, retention_seconds: u32) -> Result<Self> {
+        // On disk, which `/tmp` may not be.
         let place = tempfile::Builder::new().prefix("pinfold-soak-").tempdir_in("/var/tmp");
         let place = place.context("could not make a directory in `/var/tmp`")?;
         let data = place.path().join("data");
@@ -43,11 +43,11 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C is for us, and we end it.
+            // Ctrl-C goes to this process, which ends the server.
             .process_group(0)
             .spawn()
             .with_context(|| format!("could not start `{}`", program.display()))?;
-        Ok(Self { process, place })
+        Ok(Self { process, directory: place })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -55,55 +55,55 @@ impl Server {
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.place.path().join("data")
+        self.directory.path().join("data")
     }
 
     /// When it has said where it is.
-    pub(crate) async fn door(&mut self) -> Result<Door> {
+    pub(crate) async fn address(&mut self) -> Result<ServerAddress> {
         let (data, end) = (self.data(), Instant::now() + BEGINS_WITHIN);
         while !data.join("server.json").exists() {
-            ensure!(self.is_there(), "the server ended at once:\n{}", self.last_words());
-            ensure!(Instant::now() < end, "the server did not begin:\n{}", self.last_words());
-            sleep(LOOK_EVERY).await;
+            ensure!(self.is_running(), "the server ended at once:\n{}", self.log_tail());
+            ensure!(Instant::now() < end, "the server did not begin:\n{}", self.log_tail());
+            sleep(POLL_INTERVAL).await;
         }
         let said = fs::read(data.join("server.json")).context("could not find the server")?;
         let said: Value = serde_json::from_slice(&said).context("the server does not say where it is")?;
         let address = said["address"].as_str().and_then(|it| it.strip_prefix("http://"));
         let address = address.context("the server does not say where it is")?;
         let token = fs::read_to_string(data.join("admin.token")).context("there is no token")?;
-        Ok(Door { address: address.parse()?, token: token.trim().to_owned() })
+        Ok(ServerAddress { address: address.parse()?, token: token.trim().to_owned() })
     }
 
-    pub(crate) fn is_there(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    pub(crate) fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.place.path().join("log")).unwrap_or_default();
+    pub(crate) fn log_tail(&self) -> String {
+        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
     }
 
-    /// With all its sandboxes. Its directory is there until this is dropped.
+    /// Stops the server with all its sandboxes. The directory stays until this is dropped.
     pub(crate) async fn end(&mut self) -> Result<()> {
-        ensure!(self.is_there(), "the server ended by itself:\n{}", self.last_words());
+        ensure!(self.is_running(), "the server ended by itself:\n{}", self.log_tail());
         kill_process(Pid::from_child(&self.process), Signal::TERM).context("could not ask it to end")?;
         let end = Instant::now() + ENDS_WITHIN;
-        while self.is_there() {
+        while self.is_running() {
             if Instant::now() >= end {
-                bail!("the server did not end:\n{}", self.last_words());
+                bail!("the server did not end:\n{}", self.log_tail());
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
         let status = self.process.wait().context("could not wait for the server")?;
-        ensure!(status.success(), "the server ended with {status}:\n{}", self.last_words());
+        ensure!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
         Ok(())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It was asked before; what it leaves behind is cleared away by whoever looks from outside.
+        // It was asked to end before. `ServerResources::clear` removes what it leaves behind.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,5 +1,4 @@
-//! All of it in order: the server, sandboxes that stay, lives that come and go, looks from outside, the end of it all, and
-//! what follows from what was seen.
+//! The whole run in order: server, resident sandboxes, load, samples, shutdown, report.
 
 use std::fs;
 use std::path::Path;
@@ -11,53 +10,53 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::Options;
-use crate::caller::{Caller, Door};
-use crate::life;
+use crate::connection::{Connection, ServerAddress};
+use crate::cpu_time::Processors;
+use crate::cycle;
 use crate::load::Load;
-use crate::outside::Outside;
 use crate::pacer::Pacer;
 use crate::plot;
-use crate::processor::Processors;
 use crate::quantity::Quantity;
 use crate::record::{Record, Sample};
 use crate::server::Server;
+use crate::server_resources::ServerResources;
 use crate::verdict::{Verdict, Windows};
 
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Sandboxes that live through all of it, so that what keepers take is seen too.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(5);
+/// Sandboxes that live through the whole run, so that the keepers' memory is measured too.
 const RESIDENTS: usize = 4;
-/// Longer than anybody soaks.
+/// Longer than any run.
 const RESIDENTS_IDLE_MS: u64 = 20 * 3_600_000;
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Says whether everything was at the end as it was at the mark.
+/// Whether nothing grew, failed or was left behind.
 pub(crate) async fn run(options: &Options) -> Result<bool> {
-    let windows = Windows { mark: options.mark_minutes, end: options.minutes };
+    let windows = Windows { baseline: options.mark_minutes, end: options.minutes };
     ensure!(rustix::process::geteuid().is_root(), "only root sees all that a server has; run it as root");
-    ensure!(options.rate > 0.0 && options.cpu > 0.0, "without lives there is nothing to see");
-    ensure!(windows.length() * 2.0 < windows.end - windows.mark, "the end is too close to the mark");
+    ensure!(options.rate > 0.0 && options.cpu > 0.0, "rate and CPU target must be positive");
+    ensure!(windows.length() * 2.0 < windows.end - windows.baseline, "the end is too close to the baseline");
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let mut server = Server::begin(&options.pinfold, options.retention_seconds)?;
-    let mut outside = None;
+    let mut server = Server::start(&options.pinfold, options.retention_seconds)?;
+    let mut resources = None;
     let load = Load::new();
 
     let watched = tokio::select! {
-        watched = watch(options, &mut server, &mut outside, &load) => watched,
+        watched = watch(options, &mut server, &mut resources, &load) => watched,
         _ = interrupted.recv() => Err(anyhow::anyhow!("interrupted")),
-        _ = terminated.recv() => Err(anyhow::anyhow!("asked to end")),
+        _ = terminated.recv() => Err(anyhow::anyhow!("terminated")),
     };
     let ended = server.end().await;
-    let words = server.last_words();
-    let left = outside.as_ref().map(Outside::left).transpose()?.unwrap_or_default();
-    if let Some(outside) = outside.filter(|_| ended.is_err() || !left.is_empty()) {
-        outside.clear();
+    let log_tail = server.log_tail();
+    let left = resources.as_ref().map(ServerResources::left).transpose()?.unwrap_or_default();
+    if let Some(resources) = resources.filter(|_| ended.is_err() || !left.is_empty()) {
+        resources.clear();
     }
     drop(server);
 
-    let record = watched.with_context(|| format!("the server's last words:\n{words}"))?;
+    let record = watched.with_context(|| format!("the end of the server's log:\n{log_tail}"))?;
     ended?;
-    let nothing_grew = tell(options, windows, &record, &load)?;
+    let nothing_grew = report(options, windows, &record, &load)?;
     if !left.is_empty() {
         println!("left behind by the server:\n{}", left.join("\n"));
     }
@@ -67,65 +66,65 @@ pub(crate) async fn run(options: &Options) -> Result<bool> {
 async fn watch(
     options: &Options,
     server: &mut Server,
-    outside: &mut Option<Outside>,
+    resources: &mut Option<ServerResources>,
     load: &Load,
 ) -> Result<Record> {
-    let door = server.door().await?;
-    let residents = settle_in(&door).await?;
-    let first = residents.first().context("nobody lives here")?;
-    let outside = outside.insert(Outside::of(server.id(), &server.data(), first)?).clone();
+    let address = server.address().await?;
+    let residents = create_residents(&address).await?;
+    let first = residents.first().context("there is no resident sandbox")?;
+    let resources = resources.insert(ServerResources::of(server.id(), &server.data(), first)?).clone();
     println!("{} min at {}/s, on {}", options.minutes, options.rate, server.data().display());
-    load.rush(&door).await?;
+    load.warm_up(&address).await?;
 
     let record = tokio::select! {
-        broken = load.go_on(&door, Pacer::new(options.rate, options.cpu / 100.0)) => {
+        broken = load.run(&address, Pacer::new(options.rate, options.cpu / 100.0)) => {
             broken?;
-            bail!("the lives came to an end by themselves");
+            bail!("the load ended by itself");
         }
-        record = look(options, &outside, load) => record?,
+        record = sample_until_end(options, &resources, load) => record?,
     };
-    let mut caller = Caller::at(&door).await?;
+    let mut connection = Connection::open(&address).await?;
     for resident in &residents {
-        life::delete(&mut caller, resident).await.context("a sandbox that was to stay is not there")?;
+        cycle::delete(&mut connection, resident).await.context("a resident sandbox is gone")?;
     }
-    caller.hang_up().await;
+    connection.close().await;
     Ok(record)
 }
 
-async fn settle_in(door: &Door) -> Result<Vec<String>> {
-    let mut caller = Caller::at(door).await?;
+async fn create_residents(address: &ServerAddress) -> Result<Vec<String>> {
+    let mut connection = Connection::open(address).await?;
     let mut residents = Vec::new();
     for number in 0..RESIDENTS {
         let limits = json!({ "idle_ms": RESIDENTS_IDLE_MS });
-        residents.push(life::create(&mut caller, &format!("resident-{number}"), limits).await?);
+        residents.push(cycle::create(&mut connection, &format!("resident-{number}"), limits).await?);
     }
-    caller.hang_up().await;
+    connection.close().await;
     Ok(residents)
 }
 
-async fn look(options: &Options, outside: &Outside, load: &Load) -> Result<Record> {
+async fn sample_until_end(options: &Options, resources: &ServerResources, load: &Load) -> Result<Record> {
     let begun = Instant::now();
     let mut record = Record::default();
-    let mut ticks = interval(LOOK_EVERY);
+    let mut ticks = interval(SAMPLE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    let (mut before, mut told) = ((begun, load.done(), Processors::read()?), begun);
+    let (mut before, mut reported) = ((begun, load.done(), Processors::read()?), begun);
     while begun.elapsed().as_secs_f64() < options.minutes * 60.0 {
         ticks.tick().await;
         let now = (Instant::now(), load.done(), Processors::read()?);
-        let quiet = load.rest().await?;
-        let seen = outside.clone();
+        let quiet = load.pause().await?;
+        let seen = resources.clone();
         let mut values = tokio::task::spawn_blocking(move || seen.counts()).await??;
         drop(quiet);
-        let seen = outside.clone();
+        let seen = resources.clone();
         values.extend(tokio::task::spawn_blocking(move || seen.sizes()).await?);
         values.insert(Quantity::Rate, count(now.1 - before.1) / (now.0 - before.0).as_secs_f64());
         values.insert(Quantity::Busy, now.2.busy_since(before.2) * 100.0);
         before = now;
         let minutes = (now.0 - begun).as_secs_f64() / 60.0;
         record.samples.push(Sample { minutes, values });
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
             println!("{}", progress(&record, load));
         }
     }
@@ -134,12 +133,12 @@ async fn look(options: &Options, outside: &Outside, load: &Load) -> Result<Recor
 
 fn progress(record: &Record, load: &Load) -> String {
     let Some(last) = record.samples.last() else { return String::new() };
-    let of = |quantity: Quantity| last.values.get(&quantity).map(|value| quantity.shown(*value));
+    let of = |quantity: Quantity| last.values.get(&quantity).map(|value| quantity.format(*value));
     let shown = [Quantity::Rate, Quantity::Busy, Quantity::ServerMemory, Quantity::Disk, Quantity::Store];
     let shown = shown.into_iter().map(|it| format!("{} {}", it.name(), of(it).unwrap_or_default()));
     let shown: Vec<String> = shown.collect();
     format!(
-        "{:5.1} min, {} lives, {} failed; {}",
+        "{:5.1} min, {} cycles, {} failed; {}",
         last.minutes,
         load.done(),
         load.failures().number,
@@ -147,14 +146,14 @@ fn progress(record: &Record, load: &Load) -> String {
     )
 }
 
-/// Writes the plot and the numbers, and prints what follows.
-fn tell(options: &Options, windows: Windows, record: &Record, load: &Load) -> Result<bool> {
+/// Writes the plot and the numbers, and prints the verdicts.
+fn report(options: &Options, windows: Windows, record: &Record, load: &Load) -> Result<bool> {
     let verdicts = Quantity::ALL.map(|quantity| Verdict::of(record, quantity, windows));
     let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
-    let (lives, failures) = (load.done(), load.failures());
-    let held = count(lives) / (windows.end * 60.0);
+    let (cycles, failures) = (load.done(), load.failures());
+    let held = count(cycles) / (windows.end * 60.0);
     let title = format!(
-        "{lives} lives in {} min, {held:.1}/s of {}/s asked for, {} s of retention",
+        "{cycles} cycles in {} min, {held:.1}/s of {}/s asked for, {} s of retention",
         windows.end, options.rate, options.retention_seconds
     );
     write(&options.out, &plot::svg(record, &verdicts, windows, &title))?;
@@ -164,13 +163,13 @@ fn tell(options: &Options, windows: Windows, record: &Record, load: &Load) -> Re
     if let Some(first) = failures.first {
         println!("the first that failed: {first}");
     }
-    let at = format!("at {} min", windows.mark);
+    let at = format!("at {} min", windows.baseline);
     println!("{:<38}{at:>14}{:>14}{:>14}", "", "at the end", "change");
     verdicts.iter().for_each(|verdict| println!("{}", verdict.line()));
     println!("plot: {}", options.out.display());
     let is_complete = verdicts.len() == Quantity::ALL.len();
     if !is_complete {
-        println!("not everything was seen, both at the mark and at the end");
+        println!("some quantities have no sample at the baseline or at the end");
     }
     Ok(is_complete && verdicts.iter().all(Verdict::holds))
 }
@@ -181,7 +180,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("could not write `{}`", path.display()))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "fewer lives than a float can count")]
-fn count(lives: u64) -> f64 {
-    lives as f64
+#[expect(clippy::cast_precision_loss, reason = "fewer cycles than a float can count")]
+fn count(cycles: u64) -> f64 {
+    cycles as f64
 }

@@ -1,4 +1,5 @@
-//! Schemathesis asks a real server everything that its own description allows, and much that it does not.
+//! Runs Schemathesis against a real server: requests that its OpenAPI description allows, and many that it does
+//! not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
                       response_headers_conformance,response_schema_conformance,negative_data_rejection,\
                       ignored_auth,unsupported_method,missing_required_header";
 const SEED: &str = "7463";
-/// Of one operation, in a run of all tests.
+/// Examples per operation, in a run of all tests.
 const EXAMPLES: u32 = 25;
 const MOST_SECONDS: u32 = 240;
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
@@ -26,12 +27,12 @@ pub(crate) struct Options {
     /// How many examples to try of each operation
     #[arg(long, default_value_t = EXAMPLES)]
     examples: u32,
-    /// After so many seconds no more are begun
+    /// Start no more examples after this many seconds
     #[arg(long, default_value_t = MOST_SECONDS)]
     seconds: u32,
 }
 
-/// As a stage of all tests.
+/// As a stage of the test run.
 pub(super) fn run() -> Result<bool> {
     run_with(&Options { examples: EXAMPLES, seconds: MOST_SECONDS })
 }
@@ -62,7 +63,7 @@ pub(crate) fn run_with(options: &Options) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Into an environment of its own, once.
+/// Installs it once, into its own virtual environment.
 fn install(place: &Path) -> Result<PathBuf> {
     let program = place.join("bin/schemathesis");
     let note = place.join("installed");
@@ -83,7 +84,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A server with a data directory of its own. It ends its sandboxes, and goes, when this is dropped.
+/// A server with its own data directory. Dropping it stops its sandboxes and the server.
 pub(super) struct Server {
     child: Child,
     data: PathBuf,
@@ -126,7 +127,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Asked to end, it ends its sandboxes first.
+        // On SIGTERM it stops its sandboxes first.
         let asked = Command::new("kill").arg(self.child.id().to_string()).status();
         if !asked.is_ok_and(|status| status.success()) {
             let _ = self.child.kill();

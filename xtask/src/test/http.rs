@@ -1,4 +1,4 @@
-//! One request on one connection, which is all that checks of running servers need.
+//! One HTTP request on one connection, enough to check running servers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,9 +14,16 @@ pub(super) struct Answer {
     content: String,
 }
 
-pub(super) fn ask(method: &str, url: &str, path: &str, token: Option<&str>, content: &str) -> Result<Answer> {
+pub(super) fn request(
+    method: &str,
+    url: &str,
+    path: &str,
+    token: Option<&str>,
+    content: &str,
+) -> Result<Answer> {
     let address = url.trim_start_matches("http://");
-    let mut connection = TcpStream::connect(address).with_context(|| format!("nobody answers at {url}"))?;
+    let mut connection =
+        TcpStream::connect(address).with_context(|| format!("could not connect to {url}"))?;
     connection.set_read_timeout(Some(WITHIN)).context("could not bound the wait for an answer")?;
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let request = format!(
@@ -32,7 +39,7 @@ pub(super) fn ask(method: &str, url: &str, path: &str, token: Option<&str>, cont
     Ok(Answer { status: status.context("the answer has no status")?, content: content.to_owned() })
 }
 
-/// Of an answer that is not a refusal.
+/// The body of a successful response.
 pub(super) fn body(answer: &Answer) -> Result<Value> {
     ensure!(answer.status < 400, "refused with {}: {}", answer.status, answer.content);
     serde_json::from_str(&answer.content).context("the answer is no JSON")

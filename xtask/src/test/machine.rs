@@ -1,5 +1,5 @@
-//! A machine of its own, with nothing but cgroup v2, as users have it: Debian's kernel for clouds in an emulator, with
-//! our programs and a few of this host's in its memory.
+//! An emulated machine with cgroup v2 only: Debian's cloud kernel, with our programs and a few of this host's in
+//! its initramfs.
 
 mod built;
 mod emulator;
@@ -14,13 +14,13 @@ use anyhow::{Context, Result, bail};
 use super::needs;
 use crate::cargo;
 pub(super) use built::{built, program};
-pub(super) use emulator::{Emulator, Heard, now};
+pub(super) use emulator::{ConsoleEvent, Emulator, now};
 pub(super) use image::Root;
 use kernel::Kernel;
-pub(super) use kernel::said;
+pub(super) use kernel::output_of;
 
-/// What this host lacks to run one, if anything.
-pub(super) fn lacks() -> Result<Option<String>> {
+/// What this host lacks to run a machine, if anything.
+pub(super) fn missing_requirement() -> Result<Option<String>> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the machine is an x86_64 and runs programs of this host, which is not");
     }
@@ -28,7 +28,7 @@ pub(super) fn lacks() -> Result<Option<String>> {
     Ok((!missing.is_empty()).then(|| format!("the machine needs {}", missing.join(", "))))
 }
 
-/// One that can be started, again and again.
+/// A machine that can be started repeatedly.
 pub(super) struct Machine {
     kernel: Kernel,
     image: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Has these programs of this host, and what it is filled with.
+    /// Builds its image with these programs of this host and what `fill` adds.
     pub(super) fn make(
         name: &str,
         host_programs: &[&str],
@@ -50,13 +50,13 @@ impl Machine {
         Ok(Self { kernel, image, place })
     }
 
-    /// Where files of its own are kept.
-    pub(super) fn place(&self) -> &Path {
+    /// Directory for its files.
+    pub(super) fn directory(&self) -> &Path {
         &self.place
     }
 
-    /// With more words for its kernel, of which those such as `NAME=value` reach its first program, and with disks, as
-    /// the emulator's `-drive` takes them: `/dev/nvme0n1`, `/dev/nvme0n2` and so on.
+    /// Starts it with more kernel arguments, of which `NAME=value` reach the init script's environment, and with
+    /// disks as for the emulator's `-drive`: `/dev/nvme0n1`, `/dev/nvme0n2` and so on.
     pub(super) fn start(&self, words: &str, disks: &[String]) -> Result<Emulator> {
         Emulator::start(&self.kernel.image, &self.image, words, disks)
     }

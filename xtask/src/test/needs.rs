@@ -1,5 +1,5 @@
-//! What the tests need beside Rust, and how it gets onto a machine.
-//! Nothing here fails the run: a test whose tool is missing skips itself and is counted.
+//! Programs that the tests need beside Rust, and their installation. Nothing here fails the run: a test whose tool
+//! is missing skips itself and is counted.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,14 +17,14 @@ struct Need {
 const NEEDS: &[Need] = &[
     Need { program: "strace", package: "strace" },
     Need { program: "systemd-analyze", package: "systemd" },
-    // A terminal with somebody in front of it.
+    // A terminal emulator for tests of interactive commands.
     Need { program: "tmux", package: "tmux" },
-    // A whole system in one file, for images.
+    // A complete root file system for images.
     Need { program: "busybox", package: "busybox-static" },
-    // Somebody who takes mail.
+    // A mail server.
     Need { program: "aiosmtpd", package: "python3-aiosmtpd" },
 ];
-/// What the machine that has nothing but cgroup v2 is made with.
+/// What the emulated machine with cgroup v2 is built with.
 const MACHINE_NEEDS: &[Need] = &[
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
     Need { program: "cpio", package: "cpio" },
@@ -71,7 +71,7 @@ fn install_packages(packages: &[&str]) {
         return;
     }
     let install = || apt_get(&[&["install", "-y", "--no-install-recommends"], packages].concat());
-    // A machine that never fetched its package lists knows no package at all.
+    // Package lists may never have been fetched on this machine.
     let installed = install() || (apt_get(&["update"]) && install());
     if !installed {
         println!("could not install {names}; the tests that need it will be skipped");

@@ -1,8 +1,8 @@
-//! Power cuts: a machine with a server under load is killed at a random moment and started again on the same disk, and a
-//! judge on it compares what is there with a ledger of all that was acknowledged (`tests/power`). Lost is the machine's
-//! memory, with whatever its kernel had not written yet; and of what it had written, all that came after the last flush
-//! may be lost too, in whole or in part and in any order, as with a disk that has a cache of its own. Not tried: disks
-//! that lie about flushes, that damage what was there before, or that tear a block of 4 KiB.
+//! Power cuts: a machine with a server under load is killed at a random moment and started again on the same disk,
+//! and a program on it (`tests/power`) compares the server's state with a ledger of everything that was
+//! acknowledged. The machine loses its memory, with whatever its kernel had not written yet; of the writes after
+//! the last flush any part may be lost, in any order, as with a disk that has a write cache. Not covered: disks
+//! that ignore flushes, corrupt old data, or tear a block of 4 KiB.
 
 mod disks;
 mod round;
@@ -18,7 +18,7 @@ use super::tally::Tally;
 use disks::Disks;
 use round::Round;
 
-/// This host's programs that run there, in sandboxes and beside them.
+/// This host's programs that run on the machine, inside and outside of sandboxes.
 const HOST_PROGRAMS: &[&str] =
     &["cat", "echo", "false", "grep", "mkdir", "mke2fs", "mount", "sh", "sleep", "true", "umount", "unshare"];
 const IN_CI: u64 = 2;
@@ -28,12 +28,12 @@ pub(crate) struct Options {
     /// How often the power is cut
     #[arg(long, default_value_t = 20)]
     rounds: u64,
-    /// Decides the load, the moments and what is lost; a new one each time by default
+    /// Seed of the load, the moments and the losses; a new one each time by default
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Says whether all went well, for who asks for this alone.
+/// Runs only this stage. Whether it passed.
 pub(crate) fn run_with(options: &Options) -> Result<bool> {
     needs::install_for_the_machine();
     let tally = run(options)?;
@@ -41,14 +41,14 @@ pub(crate) fn run_with(options: &Options) -> Result<bool> {
     Ok(tally.failed == 0 && tally.skipped == 0)
 }
 
-/// As a stage of all tests.
+/// As a stage of the test run.
 pub(super) fn some_rounds() -> Result<Tally> {
     run(&Options { rounds: IN_CI, seed: None })
 }
 
-/// Counts rounds.
+/// Counts each round as a test.
 fn run(options: &Options) -> Result<Tally> {
-    if let Some(why) = machine::lacks()? {
+    if let Some(why) = machine::missing_requirement()? {
         println!("skipped: {why}");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
@@ -56,19 +56,19 @@ fn run(options: &Options) -> Result<Tally> {
     println!("seed {seed}");
     let programs = Programs::build()?;
     let machine = Machine::make("power", HOST_PROGRAMS, |root| programs.put_on(root))?;
-    let disks = Disks::make(machine.place())?;
+    let disks = Disks::make(machine.directory())?;
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut tally = Tally::default();
     for number in 1..=options.rounds + 1 {
         let round = Round { machine: &machine, disks: &disks, seed: seed + number, rng: rng.fork() };
         let begun = now();
         let is_last = number > options.rounds;
-        let (told, broken) = if is_last { round.run_out()? } else { round.cut_short()? };
-        println!("round {number}: {told}; {:.1} s", begun.elapsed().as_secs_f32());
-        tally.add(Tally::of_one(broken.is_empty()));
-        if !broken.is_empty() {
-            broken.iter().for_each(|line| println!("  {line}"));
-            println!("  with seed {seed}; its disks are in `{}`", machine.place().display());
+        let (summary, violations) = if is_last { round.finish()? } else { round.cut_short()? };
+        println!("round {number}: {summary}; {:.1} s", begun.elapsed().as_secs_f32());
+        tally.add(Tally::of_one(violations.is_empty()));
+        if !violations.is_empty() {
+            violations.iter().for_each(|line| println!("  {line}"));
+            println!("  with seed {seed}; its disks are in `{}`", machine.directory().display());
             return Ok(tally);
         }
     }

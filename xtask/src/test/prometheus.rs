@@ -1,5 +1,5 @@
-//! What `deploy/prometheus` says, judged by Prometheus itself: its rules as they stand, each alert made to fire and to
-//! resolve, and one that fires and resolves because of what happens on a real server.
+//! Checks `deploy/prometheus` with Prometheus itself: its rules, each alert firing and resolving on test data, and
+//! one firing and resolving on a real server.
 
 mod package;
 mod running;
@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::api::Server;
-use super::http::{ask, body};
+use super::http::{body, request};
 use crate::cargo;
 use package::Programs;
 use running::Prometheus;
 
-/// Between two looks, and how long anything may take to show.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Poll interval, and how long a change may take to show.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
 const ALERT: &str = "sandbox_failure_rate_critical";
 
@@ -51,23 +51,23 @@ fn check_rules(programs: &Programs) -> Result<bool> {
     Ok(true)
 }
 
-/// Reads a real server, whose executions fail until the alert fires, and then succeed until it is resolved.
+/// Scrapes a real server whose executions fail until the alert fires, and then succeed until it resolves.
 fn scrape(programs: &Programs) -> Result<()> {
     let server = Server::begin(&cargo::repository_root().join("target"))?;
     let prometheus = Prometheus::begin(programs, &server)?;
-    until("the server is read", || Ok(value_of(&prometheus, "up")? == Some(1.0)))?;
-    until("nothing has failed yet", || {
+    wait_until("the server is read", || Ok(value_of(&prometheus, "up")? == Some(1.0)))?;
+    wait_until("nothing has failed yet", || {
         Ok(value_of(&prometheus, "sum(pinfold_execution_failures_total)")? == Some(0.0))
     })?;
     let made = post(&server, "/api/sandbox", r#"{"limits": {"memory_mb": 64}}"#)?;
     let id = made["id"].as_str().context("no sandbox was made")?.to_owned();
     let exec = format!("/api/sandbox/{id}/exec");
 
-    until("the alert fires", || {
+    wait_until("the alert fires", || {
         post(&server, &exec, r#"{"command": ["false"]}"#)?;
         fires(&prometheus)
     })?;
-    until("the alert is resolved", || {
+    wait_until("the alert is resolved", || {
         for _ in 0..20 {
             post(&server, &exec, r#"{"command": ["true"]}"#)?;
         }
@@ -79,11 +79,11 @@ fn scrape(programs: &Programs) -> Result<()> {
 }
 
 fn post(server: &Server, path: &str, content: &str) -> Result<Value> {
-    body(&ask("POST", &server.url, path, Some(&server.token), content)?)
+    body(&request("POST", &server.url, path, Some(&server.token), content)?)
 }
 
 fn fires(prometheus: &Prometheus) -> Result<bool> {
-    let answer = body(&ask("GET", &prometheus.url, "/api/v1/alerts", None, "")?)?;
+    let answer = body(&request("GET", &prometheus.url, "/api/v1/alerts", None, "")?)?;
     let alerts = answer["data"]["alerts"].as_array().context("there is no list of alerts")?;
     Ok(alerts.iter().any(|alert| alert["labels"]["alertname"] == ALERT && alert["state"] == "firing"))
 }
@@ -91,20 +91,20 @@ fn fires(prometheus: &Prometheus) -> Result<bool> {
 /// None: there is no such series yet.
 fn value_of(prometheus: &Prometheus, query: &str) -> Result<Option<f64>> {
     let path = format!("/api/v1/query?query={}", query.replace(' ', "%20"));
-    let answer = body(&ask("GET", &prometheus.url, &path, None, "")?)?;
+    let answer = body(&request("GET", &prometheus.url, &path, None, "")?)?;
     ensure!(answer["status"] == "success", "{query}: {answer}");
     let value = answer["data"]["result"][0]["value"][1].as_str();
     value.map(|value| value.parse().context("that is no number")).transpose()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a wait for other processes takes real time")]
-fn until(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
+fn wait_until(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
     let end = Instant::now() + SHOWS_WITHIN;
     while !is_so()? {
         if Instant::now() >= end {
             bail!("it did not come to this: {what}");
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
     Ok(())
 }

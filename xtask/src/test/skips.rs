@@ -1,5 +1,5 @@
-//! The file in which a test that cannot run says so: one line with its name and the reason.
-//! The test harness has no word for it, so tests append to the file that the variable names and return.
+//! The file to which a test that cannot run appends its name and the reason. The test harness has no notion of
+//! skipping at run time, so tests append to the file that the variable names and return.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(super) struct Skips {
 }
 
 impl Skips {
-    /// Each run has a file of its own, since two may go on at once.
+    /// Each run has its own file, since two may run at once.
     pub(super) fn start() -> Result<Self> {
         let directory = cargo::repository_root().join("target/xtask");
         fs::create_dir_all(&directory)
@@ -49,7 +49,7 @@ impl Skips {
 
 impl Drop for Skips {
     fn drop(&mut self) {
-        // What is left behind is an empty name under target/; not worth failing a run for.
+        // A file left under target/ is not worth failing a run for.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,5 +1,4 @@
-//! The tests of the Linux provider on a machine of its own: an older kernel, and nothing but cgroup v2, as users have
-//! it.
+//! The tests of the Linux provider on an emulated machine with an older kernel and cgroup v2 only.
 
 mod console;
 mod programs;
@@ -11,13 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::machine::{self, Heard, Machine, Root, now};
+use super::machine::{self, ConsoleEvent, Machine, Root, now};
 use super::needs;
 use super::tally::Tally;
 use console::Verdict;
 use programs::Programs;
 
-/// This host's programs that tests run, inside of sandboxes and beside them.
+/// This host's programs that tests run, inside and outside of sandboxes.
 const HOST_PROGRAMS: &[&str] = &[
     "bash", "cat", "chmod", "cmp", "cp", "cut", "dd", "df", "dirname", "du", "env", "expr", "false", "find",
     "grep", "head", "id", "ldd", "ln", "ls", "mkdir", "mke2fs", "mkfifo", "mknod", "mktemp", "mount", "mv",
@@ -25,12 +24,12 @@ const HOST_PROGRAMS: &[&str] = &[
     "sort", "stat", "strace", "stty", "sync", "tail", "test", "timeout", "touch", "tr", "true", "truncate",
     "tty", "umount", "uname", "unshare", "wc", "yes",
 ];
-/// Many times what a run takes on a quiet host.
-const PATIENCE: Duration = Duration::from_secs(900);
-/// Sparse: it takes what is written to it, and is removed.
+/// Many times what a run takes on an idle host.
+const TIMEOUT: Duration = Duration::from_secs(900);
+/// A sparse file, removed afterwards.
 const DISK_BYTES: u64 = 4 << 30;
 
-/// Says whether all went well, for who asks for this stage alone.
+/// Runs only this stage. Whether it passed.
 pub(super) fn run_alone() -> Result<bool> {
     needs::install_for_the_machine();
     let tally = run()?;
@@ -38,20 +37,20 @@ pub(super) fn run_alone() -> Result<bool> {
     Ok(tally.failed == 0 && tally.skipped == 0 && tally.passed > 0)
 }
 
-/// Counts what the console says.
+/// Counts the tests from the console output.
 pub(super) fn run() -> Result<Tally> {
-    if let Some(why) = machine::lacks()? {
+    if let Some(why) = machine::missing_requirement()? {
         println!("skipped: {why}");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
     let programs = programs::build()?;
     let machine = Machine::make("v2", HOST_PROGRAMS, |root| fill(root, &programs))?;
-    listen(&machine)?.tally(programs.tests.len())
+    read_console(&machine)?.tally(programs.tests.len())
 }
 
 fn fill(root: &mut Root, programs: &Programs) -> Result<()> {
     root.add_stripped(&programs.pinfold, Path::new("/usr/local/bin/pinfold"))?;
-    root.add_stripped(&programs.nursery, &programs.nursery)?;
+    root.add_stripped(&programs.spawner, &programs.spawner)?;
     let mut list = String::new();
     for test in &programs.tests {
         root.add_stripped(&test.program, &test.program)?;
@@ -61,23 +60,23 @@ fn fill(root: &mut Root, programs: &Programs) -> Result<()> {
     root.add_first_program(include_str!("v2/guest.sh"))
 }
 
-/// Until it powers off, or its time is up.
-fn listen(machine: &Machine) -> Result<Verdict> {
-    let disk = Disk::make(machine.place().join("disk"))?;
+/// Reads the console until the machine powers off or the time is up.
+fn read_console(machine: &Machine) -> Result<Verdict> {
+    let disk = Disk::make(machine.directory().join("disk"))?;
     let emulator = machine.start("", &[format!("file={},format=raw,cache=unsafe", disk.0.display())])?;
-    let end = now() + PATIENCE;
+    let end = now() + TIMEOUT;
     let mut verdict = Verdict::default();
     loop {
-        match emulator.hear(end) {
-            Heard::Line(line) => {
+        match emulator.next_line(end) {
+            ConsoleEvent::Line(line) => {
                 println!("{line}");
-                verdict.hear(&line);
+                verdict.take_line(&line);
             }
-            Heard::Nothing => {
-                println!("the machine did not power off within {} seconds", PATIENCE.as_secs());
+            ConsoleEvent::Nothing => {
+                println!("the machine did not power off within {} seconds", TIMEOUT.as_secs());
                 return Ok(verdict);
             }
-            Heard::End => return Ok(verdict),
+            ConsoleEvent::End => return Ok(verdict),
         }
     }
 }
@@ -95,7 +94,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What is left behind is a file under target/ that the next run replaces.
+        // The next run replaces what is left under target/.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What documents name is there: the paths of this repository, and its commands.
+//! Paths and commands named in documents exist.
 
 use anyhow::Result;
 use clap::CommandFactory;

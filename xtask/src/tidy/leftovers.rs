@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::Problem;
 use super::repository::Repository;
-use super::words::has_word;
+use super::whole_words::has_word;
 
 // Written in halves, so that this file does not find itself.
 const IN_ANY_FILE: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Problem;
 use super::repository::Repository;
 
-/// Names that say nothing, under which anything may gather.
+/// Names without meaning.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "managers", "misc"];
 
 pub(super) fn no_module_hides_behind_mod_rs(repository: &Repository) -> Result<Vec<Problem>> {

@@ -1,18 +1,18 @@
-//! The lifecycle and the rules of alerts stay pure: no clock, no files, no network, no threads, no log, no runtime.
-//! That is what lets a model checker walk all of it and a simulator replay it.
+//! The lifecycle and the alert rules stay pure: no clock, no files, no network, no threads, no log, no runtime.
+//! That is what lets the model checker explore them and the simulator replay them.
 
 use anyhow::Result;
 
 use super::Problem;
 use super::repository::Repository;
-use super::words::{has_word, is_word};
+use super::whole_words::{has_word, is_word};
 use crate::cargo;
 
 /// Their packages, and where they are.
 const PURE: &[(&str, &str)] =
     &[("pinfold-lifecycle", "crates/lifecycle"), ("pinfold-alerts", "crates/alerts")];
 
-/// Names everything that may be in the tree, since a list of what may not would always be too short.
+/// An allow list, since a deny list would never be complete.
 const ALLOWED_CRATES: &[&str] = &[
     "pinfold-alerts",
     "pinfold-lifecycle",

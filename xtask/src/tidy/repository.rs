@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// What git keeps for itself, and what builds leave behind.
+/// Git's own files, and build output.
 const NOT_OURS: &[&str] = &[".git", "target", "node_modules"];
 
 const SOURCE_DIRECTORIES: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
@@ -73,7 +73,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Whether a file or directory is there. A closing slash does not matter.
+    /// Whether a file or directory exists. A trailing slash does not matter.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         path.is_empty() || self.paths.contains(path)
@@ -83,7 +83,7 @@ impl Repository {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Everything that people write: the lock file is cargo's.
+    /// All files but the lock file, which cargo writes.
     pub(super) fn written_files(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| !file.path.ends_with("Cargo.lock"))
     }

@@ -1,11 +1,11 @@
-//! The repository needs and names nothing outside itself: no path of somebody's machine, no document that
-//! is kept elsewhere, no package registry by its host name.
+//! The repository refers to nothing outside itself: no path of a particular machine, no document that is kept
+//! elsewhere, no package registry by its host name.
 
 use anyhow::Result;
 
 use super::Problem;
 use super::repository::Repository;
-use super::words::is_word;
+use super::whole_words::is_word;
 
 // Written in halves, so that this file does not find itself.
 const OUTSIDE: &[&str] = &[

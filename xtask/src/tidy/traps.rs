@@ -1,4 +1,4 @@
-//! Every trap that ARCHITECTURE.md lists has its test, under the name that stands there.
+//! Every known trap listed in ARCHITECTURE.md has its test, under the name given there.
 
 use std::collections::BTreeSet;
 

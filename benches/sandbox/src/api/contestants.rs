@@ -1,4 +1,4 @@
-//! Who is compared: each makes a place, runs one command in it, reads what it wrote, and takes the place away.
+//! The compared APIs: each creates a sandbox or container, runs one command, reads its output, and deletes it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use pinfold_bench_report::now;
 use pinfold_lifecycle::Cause;
 use serde_json::json;
 
-use super::caller::Caller;
+use super::connection::Connection;
 use crate::host::{Host, LIMITS};
-use crate::life::COMMAND;
 use crate::peers::IMAGE;
+use crate::run_timing::COMMAND;
 
 #[derive(Clone)]
 pub(super) enum Contestant {
@@ -31,7 +31,7 @@ impl Contestant {
         }
     }
 
-    /// So many lives of one client, one after the other.
+    /// Runs so many cycles sequentially, as one client.
     pub(super) async fn lives(self, count: usize) -> Result<Vec<Duration>> {
         let mut taken = Vec::new();
         match self {
@@ -43,7 +43,7 @@ impl Contestant {
                 }
             }
             Self::Pinfold { address, token } => {
-                let mut caller = Caller::tcp(address, &token).await?;
+                let mut caller = Connection::tcp(address, &token).await?;
                 for _ in 0..count {
                     let begun = now();
                     of_pinfold(&mut caller).await?;
@@ -51,7 +51,7 @@ impl Contestant {
                 }
             }
             Self::Docker { socket } => {
-                let mut caller = Caller::unix(&socket).await?;
+                let mut caller = Connection::unix(&socket).await?;
                 for _ in 0..count {
                     let begun = now();
                     of_docker(&mut caller, &socket).await?;
@@ -72,28 +72,28 @@ async fn of_engine(host: &Host) -> Result<()> {
     host.stop(sandbox, Cause::StoppedByUser).await
 }
 
-async fn of_pinfold(caller: &mut Caller) -> Result<()> {
+async fn of_pinfold(caller: &mut Connection) -> Result<()> {
     let id = caller.create().await?;
     let exec = json!({ "command": COMMAND });
-    let said = caller.ask_for("stdout", "POST", &format!("/api/sandbox/{id}/exec"), exec, 200).await?;
+    let said = caller.request_field("stdout", "POST", &format!("/api/sandbox/{id}/exec"), exec, 200).await?;
     ensure!(said == "ready\n", "it said {said:?}");
     caller.delete(&id).await.map(drop)
 }
 
-async fn of_docker(caller: &mut Caller, socket: &std::path::Path) -> Result<()> {
+async fn of_docker(caller: &mut Connection, socket: &std::path::Path) -> Result<()> {
     let container = json!({
         "Image": IMAGE,
         "Cmd": ["/bin/sleep", "1000000"],
         "HostConfig": { "NetworkMode": "none", "Binds": ["/usr:/usr:ro"] },
     });
-    let id = caller.ask_for("Id", "POST", "/containers/create", container, 201).await?;
-    caller.ask("POST", &format!("/containers/{id}/start"), None, 204).await?;
+    let id = caller.request_field("Id", "POST", "/containers/create", container, 201).await?;
+    caller.request("POST", &format!("/containers/{id}/start"), None, 204).await?;
     let exec = json!({ "AttachStdout": true, "Cmd": COMMAND });
-    let exec = caller.ask_for("Id", "POST", &format!("/containers/{id}/exec"), exec, 201).await?;
+    let exec = caller.request_field("Id", "POST", &format!("/containers/{id}/exec"), exec, 201).await?;
     // Docker closes the connection of an exec after its output.
-    let mut stream = Caller::unix(socket).await?;
+    let mut stream = Connection::unix(socket).await?;
     let begin = json!({ "Detach": false, "Tty": false });
-    let said = stream.ask("POST", &format!("/exec/{exec}/start"), Some(begin), 200).await?;
+    let said = stream.request("POST", &format!("/exec/{exec}/start"), Some(begin), 200).await?;
     ensure!(said.ends_with(b"ready\n"), "it said {said:?}");
-    caller.ask("DELETE", &format!("/containers/{id}?force=true"), None, 204).await.map(drop)
+    caller.request("DELETE", &format!("/containers/{id}?force=true"), None, 204).await.map(drop)
 }

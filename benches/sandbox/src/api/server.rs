@@ -1,4 +1,4 @@
-//! `pinfold serve` as users run it: a process of its own, on a data directory on disk.
+//! `pinfold serve` as its own process, on a data directory on disk.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -12,10 +12,10 @@ use pinfold_bench_report::now;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::caller::Caller;
+use super::connection::Connection;
 use crate::host::directory_on_disk;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
     process: Child,
@@ -28,15 +28,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn begin() -> Result<Self> {
-        Self::begin_told(&[]).await
+        Self::begin_with_env(&[]).await
     }
 
-    /// With more in its environment.
-    pub(crate) async fn begin_told(environment: &[(&str, String)]) -> Result<Self> {
+    /// With more environment variables.
+    pub(crate) async fn begin_with_env(environment: &[(&str, String)]) -> Result<Self> {
         Self::begin_on(Arc::new(directory_on_disk()?), environment).await
     }
 
-    /// One more on the same store.
+    /// Another server on the same store.
     pub(crate) async fn beside(&self) -> Result<Self> {
         Self::begin_on(self.data.clone(), &[]).await
     }
@@ -49,7 +49,7 @@ impl Server {
             .args(["serve", "--on-exit", "stop", "--log", "warn", "--listen", &address.to_string()])
             .arg("--data-dir")
             .arg(data.path())
-            // What is measured is what it can do, not what it may.
+            // Limits are lifted: the benchmark measures what the server can do.
             .envs([("PINFOLD_REQUESTS_RATE", "1000000"), ("PINFOLD_REQUESTS_BURST", "1000000")])
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -59,7 +59,7 @@ impl Server {
             .context("could not start the server")?;
         let mut server = Self { process, address, token: String::new(), began: Duration::ZERO, data };
         while server.healthz().await.is_err() {
-            ensure!(begun.elapsed() < PATIENCE, "the server does not answer");
+            ensure!(begun.elapsed() < TIMEOUT, "the server does not answer");
             ensure!(server.process.try_wait()?.is_none(), "the server has ended");
             tokio::time::sleep(Duration::from_micros(500)).await;
         }
@@ -69,7 +69,7 @@ impl Server {
     }
 
     async fn healthz(&self) -> Result<()> {
-        Caller::tcp(self.address, "").await?.ask("GET", "/healthz", None, 200).await.map(drop)
+        Connection::tcp(self.address, "").await?.request("GET", "/healthz", None, 200).await.map(drop)
     }
 
     pub(crate) fn resident_mib(&self) -> Result<f64> {
@@ -79,10 +79,10 @@ impl Server {
         Ok(kib / 1_024.0)
     }
 
-    /// Of all its threads so far, also of those that have ended. The nursery and the sandboxes are others.
+    /// CPU time of all its threads, also of those that have ended, without the spawner and the sandboxes.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // The name in parentheses may hold anything; the fields after it begin with the state, the third of all.
+        // The process name in parentheses may contain anything; the field after it is the state, the third of all.
         let (_, fields) = stat.rsplit_once(')').context("no name")?;
         let mut times = fields.split_whitespace().skip(11);
         let mut ticks = || anyhow::Ok(times.next().context("no figure")?.parse::<u32>()?);
@@ -90,7 +90,7 @@ impl Server {
         Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
     }
 
-    /// With all its sandboxes.
+    /// Stops the server with all its sandboxes.
     pub(crate) fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;
         let status = self.process.wait()?;
@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// Also where a benchmark fails.
+/// Also after a failed benchmark.
 impl Drop for Server {
     fn drop(&mut self) {
         if let Ok(None) = self.process.try_wait() {
@@ -109,7 +109,7 @@ impl Drop for Server {
     }
 }
 
-/// Nobody listens there now.
+/// An address that is unused now.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

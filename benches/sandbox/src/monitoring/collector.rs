@@ -1,4 +1,4 @@
-//! A collector that takes whatever it is sent, and counts it.
+//! An OpenTelemetry collector that accepts and counts all messages.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The same root for runtimes that want a bundle: the host's `/usr` read-only in a small tree of its own.
+//! The same root as an OCI bundle: the host's `/usr` read-only in a small tree.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{LINKS, SHARED};
 use crate::host::LIMITS;
-use crate::life::COMMAND;
+use crate::run_timing::COMMAND;
 
 const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "sys", "tmp", "usr", "workspace"];
 
-/// The small tree, with nothing mounted into it.
+/// The directory tree, without mounts.
 pub(super) fn skeleton(root: &Path) -> Result<()> {
     for directory in DIRECTORIES {
         fs::create_dir_all(root.join(directory)).context("could not make a root")?;

@@ -1,4 +1,4 @@
-//! A Docker daemon of this benchmark's own, in namespaces of its own: with its first process all of it is gone.
+//! A Docker daemon in its own namespaces: killing its first process removes all of it.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -11,22 +11,22 @@ use anyhow::{Context, Result, bail, ensure};
 use pinfold_bench_report::now;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::{Peer, Programs, Traces, bundle};
-use crate::life::COMMAND;
+use super::{LeftoverCgroups, Peer, Programs, bundle};
+use crate::run_timing::COMMAND;
 
 pub(crate) const IMAGE: &str = "bench";
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Docker {
     daemon: Daemon,
     client: PathBuf,
     environment: Vec<(String, String)>,
     pub(crate) driver: String,
-    /// Where its API answers.
+    /// Socket of its API.
     pub(crate) socket: PathBuf,
 }
 
-/// The process that made the namespaces. It ends when the first process in them has, and that when all others have.
+/// The process that created the namespaces. It ends after process 1 in them, which ends after all others.
 struct Daemon {
     outside: Child,
 }
@@ -41,7 +41,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Its one child, which cannot be anybody else's number as long as it is not waited for.
+/// Its only child, whose pid cannot be reused before it is reaped.
 fn first_inside(outside: &Child) -> Option<OwnedFd> {
     let id = outside.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
@@ -49,7 +49,7 @@ fn first_inside(outside: &Child) -> Option<OwnedFd> {
     pidfd_open(inside, PidfdFlags::empty()).ok()
 }
 
-/// The daemon sees the host through a private view in which it can write its key and its sockets.
+/// The daemon has a private mount namespace in which it can write its key and sockets.
 const BEGIN: &str = r#"set -e
 mount -t tmpfs tmpfs /run
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/etc,workdir=$1/work" /etc
@@ -59,7 +59,11 @@ exec dockerd --host "unix://$1/socket" --data-root "$1/data" --exec-root "$1/exe
 
 impl Docker {
     /// None: it is not installed here.
-    pub(crate) fn begin(programs: &Programs, directory: &Path, traces: &Traces) -> Result<Option<Self>> {
+    pub(crate) fn begin(
+        programs: &Programs,
+        directory: &Path,
+        traces: &LeftoverCgroups,
+    ) -> Result<Option<Self>> {
         let (Some(client), Some(_)) = (programs.find("docker"), programs.find("dockerd")) else {
             return Ok(None);
         };
@@ -76,7 +80,7 @@ impl Docker {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // Ctrl-C is for the benchmark, which ends it in order.
+            // Ctrl-C goes to the benchmark, which stops the daemon.
             .process_group(0)
             .spawn()
             .context("could not start dockerd")?;
@@ -99,7 +103,7 @@ impl Docker {
         self.peer("docker run --rm --network none", arguments)
     }
 
-    /// A container that does nothing, and a command in it.
+    /// An idle container, and a command in it.
     pub(crate) fn exec_peer(&self) -> Result<Peer> {
         let name = "idle";
         let run = ["run", "--detach", "--network", "none", "--volume", "/usr:/usr:ro", "--name", name, IMAGE];
@@ -115,7 +119,7 @@ impl Docker {
         Ok(Peer { environment: self.environment.clone(), version, ..peer })
     }
 
-    /// The name of the storage driver it has chosen.
+    /// Returns the storage driver it has chosen.
     fn wait_until_it_serves(&mut self, home: &Path) -> Result<String> {
         let begun = now();
         let log = || fs::read_to_string(home.join("log")).unwrap_or_default();
@@ -126,7 +130,7 @@ impl Docker {
             if let Ok(driver) = self.client(&["info", "--format", "{{.Driver}}"]) {
                 return Ok(driver.trim().to_owned());
             }
-            ensure!(begun.elapsed() < PATIENCE, "dockerd does not serve: {}", log());
+            ensure!(begun.elapsed() < TIMEOUT, "dockerd does not serve: {}", log());
             std::thread::sleep(Duration::from_millis(100));
         }
     }

@@ -1,5 +1,5 @@
-//! Where the peers' programs come from: Debian's packages, unpacked beside the build and installed nowhere. On other
-//! hosts they are whatever is there.
+//! The peers' programs: Debian's packages, unpacked below target/ and not installed. On other hosts, what is
+//! installed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,7 +38,7 @@ impl Programs {
         which(&self.path(), program)
     }
 
-    /// For programs that call each other, and for the libraries that came with them.
+    /// For programs that call each other, and for their bundled libraries.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let Some(unpacked) = &self.unpacked else { return Vec::new() };
         let libraries = unpacked.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
@@ -68,7 +68,7 @@ fn which(path: &OsString, program: &str) -> Option<PathBuf> {
     std::env::split_paths(path).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// Renamed into place only when it is whole.
+/// Renamed into place when complete.
 fn unpack(peers: &Path) -> Result<()> {
     let (archives, draft) = (peers.join("archives"), peers.join("draft"));
     for directory in [&archives, &draft] {

@@ -1,5 +1,4 @@
-//! A thread with a view of its own of the mounts, and programs started by it with the same. The host's stay as they
-//! are.
+//! A thread with its own mount namespace, and programs started by it. The host's mounts do not change.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +9,7 @@ use rustix::thread::UnshareFlags;
 
 const UNIFIED: &str = "/sys/fs/cgroup/unified";
 
-/// Takes the second kind of control groups out of this thread's sight, where the host has both.
+/// Hides the cgroup v2 hierarchy from this thread on a hybrid host.
 pub(super) fn without_unified() -> Result<()> {
     #[expect(deprecated, reason = "it became unsafe for the sake of flags that are not used here")]
     rustix::thread::unshare(UnshareFlags::NEWNS).context("could not get mounts of its own")?;

@@ -1,24 +1,24 @@
-//! Every alert: quiet at its threshold, firing above it, resolved below, and unmoved by what is not known.
+//! Every alert: inactive at its threshold, firing above it, resolved below, unchanged by unknown values.
 
-use super::{Course, NOON};
-use crate::{Alert, Event, Figures, Phase, Severity, Subject, What};
+use super::{AlertRun, NOON};
+use crate::{Alert, AlertInputs, AlertSubject, ChangeKind, Phase, SandboxEventKind, Severity};
 
-/// Figures that are at the threshold, and beyond it.
-fn figures(alert: Alert) -> (Figures, Figures) {
-    let rate = |value: f64, put: fn(&mut Figures, f64)| {
-        let mut figures = Figures {
+/// Values at the threshold, and beyond it.
+fn inputs(alert: Alert) -> (AlertInputs, AlertInputs) {
+    let rate = |value: f64, put: fn(&mut AlertInputs, f64)| {
+        let mut inputs = AlertInputs {
             executions: Some(100),
             outcomes: Some(100),
             stops: Some(100),
             starts: Some(100),
-            ..Figures::default()
+            ..AlertInputs::default()
         };
-        put(&mut figures, value);
-        figures
+        put(&mut inputs, value);
+        inputs
     };
-    let both = |at: f64, put: fn(&mut Figures, f64)| (rate(at, put), rate(at + 0.001, put));
-    let count = |at: u64, put: fn(&mut Figures, u64)| {
-        let mut pair = (Figures::default(), Figures::default());
+    let both = |at: f64, put: fn(&mut AlertInputs, f64)| (rate(at, put), rate(at + 0.001, put));
+    let count = |at: u64, put: fn(&mut AlertInputs, u64)| {
+        let mut pair = (AlertInputs::default(), AlertInputs::default());
         put(&mut pair.0, at);
         put(&mut pair.1, at + 1);
         pair
@@ -46,118 +46,124 @@ fn figures(alert: Alert) -> (Figures, Figures) {
         Alert::CleanupFoundTwice => count(0, |it, value| it.cleanup_found_twice = Some(value)),
         Alert::StateCorrupted => count(1, |it, value| it.corrupted = Some(value)),
         Alert::SandboxEvent => {
-            let of = |events| Figures { events: Some(events), ..Figures::default() };
-            (of(vec![]), of(vec![Subject { event: Event::Timeout, sandbox: "sbx_1".into() }]))
+            let of = |events| AlertInputs { events: Some(events), ..AlertInputs::default() };
+            (of(vec![]), of(vec![AlertSubject { event: SandboxEventKind::Timeout, sandbox: "sbx_1".into() }]))
         }
     }
 }
 
-fn is_firing(course: &Course) -> bool {
-    course.state.firing().count() == 1
+fn is_firing(run: &AlertRun) -> bool {
+    run.state.firing().count() == 1
 }
 
 #[test]
 fn every_alert_fires_above_its_threshold_and_resolves_at_it() {
     for alert in Alert::ALL {
-        let (at, above) = figures(*alert);
-        let mut course = Course::of(*alert);
+        let (at, above) = inputs(*alert);
+        let mut run = AlertRun::of(*alert);
         let sustained_ms = alert.definition().rule.sustained_ms;
 
-        assert_eq!(course.look(0, &at), [], "{alert} is above its threshold at it");
-        let fired: Vec<_> =
-            [course.look(1, &above), course.look_on(sustained_ms, &above)].into_iter().flatten().collect();
+        assert_eq!(run.evaluate_after(0, &at), [], "{alert} is above its threshold at it");
+        let fired: Vec<_> = [run.evaluate_after(1, &above), run.evaluate_for(sustained_ms, &above)]
+            .into_iter()
+            .flatten()
+            .collect();
 
-        assert_eq!(fired.iter().map(|it| &it.what).collect::<Vec<_>>(), [&What::Fired], "{alert}");
-        assert!(is_firing(&course), "{alert}");
-        let resolved = course.look(15_000, &at);
-        assert_eq!(resolved.iter().map(|it| &it.what).collect::<Vec<_>>(), [&What::Resolved], "{alert}");
-        assert_eq!(resolved[0].is_told(), alert.definition().end_is_told, "{alert}");
-        assert!(matches!(course.state.instances[0].phase, Phase::Resolved { .. }), "{alert}");
+        assert_eq!(fired.iter().map(|it| &it.kind).collect::<Vec<_>>(), [&ChangeKind::Fired], "{alert}");
+        assert!(is_firing(&run), "{alert}");
+        let resolved = run.evaluate_after(15_000, &at);
+        assert_eq!(
+            resolved.iter().map(|it| &it.kind).collect::<Vec<_>>(),
+            [&ChangeKind::Resolved],
+            "{alert}"
+        );
+        assert_eq!(resolved[0].notifies(), alert.definition().notifies_end, "{alert}");
+        assert!(matches!(run.state.instances[0].phase, Phase::Resolved { .. }), "{alert}");
     }
 }
 
 #[test]
-fn every_alert_waits_for_as_long_as_it_says() {
+fn every_alert_fires_only_after_its_sustained_time() {
     for alert in Alert::ALL {
         let sustained_ms = alert.definition().rule.sustained_ms;
         if sustained_ms == 0 {
             continue;
         }
-        let (_, above) = figures(*alert);
-        let mut course = Course::of(*alert);
+        let (_, above) = inputs(*alert);
+        let mut run = AlertRun::of(*alert);
 
-        let early = [course.look(0, &above), course.look_on(sustained_ms - 15_000, &above)].concat();
+        let early = [run.evaluate_after(0, &above), run.evaluate_for(sustained_ms - 15_000, &above)].concat();
         assert_eq!(early, [], "{alert} fires too early");
-        assert_eq!(course.look(14_999, &above), [], "{alert} fires too early");
+        assert_eq!(run.evaluate_after(14_999, &above), [], "{alert} fires too early");
 
-        assert_eq!(course.look(1, &above).len(), 1, "{alert} fires too late");
+        assert_eq!(run.evaluate_after(1, &above).len(), 1, "{alert} fires too late");
     }
 }
 
 #[test]
-fn what_is_not_known_neither_fires_nor_resolves() {
+fn unknown_values_neither_fire_nor_resolve() {
     for alert in Alert::ALL {
-        let (_, above) = figures(*alert);
-        let mut course = Course::of(*alert);
+        let (_, above) = inputs(*alert);
+        let mut run = AlertRun::of(*alert);
 
-        assert_eq!(course.look_on(3_600_000, &Figures::default()), [], "{alert} fires of nothing");
-        course.look(0, &above);
-        course.look_on(alert.definition().rule.sustained_ms, &above);
-        assert!(is_firing(&course), "{alert}");
-        assert_eq!(course.look(15_000, &Figures::default()), [], "{alert} resolves of nothing");
-        assert!(is_firing(&course), "{alert}");
+        assert_eq!(run.evaluate_for(3_600_000, &AlertInputs::default()), [], "{alert} fires of nothing");
+        run.evaluate_after(0, &above);
+        run.evaluate_for(alert.definition().rule.sustained_ms, &above);
+        assert!(is_firing(&run), "{alert}");
+        assert_eq!(run.evaluate_after(15_000, &AlertInputs::default()), [], "{alert} resolves of nothing");
+        assert!(is_firing(&run), "{alert}");
     }
 }
 
 #[test]
-fn a_rate_of_too_few_means_nothing() {
+fn rate_of_too_few_events_is_ignored() {
     for alert in Alert::ALL {
         let minimum = alert.definition().rule.minimum;
         if minimum == 0 {
             continue;
         }
-        let (_, above) = figures(*alert);
-        let of = |counted| Figures {
-            executions: Some(counted),
-            outcomes: Some(counted),
-            stops: Some(counted),
-            starts: Some(counted),
+        let (_, above) = inputs(*alert);
+        let of = |count| AlertInputs {
+            executions: Some(count),
+            outcomes: Some(count),
+            stops: Some(count),
+            starts: Some(count),
             ..above.clone()
         };
 
-        assert_eq!(Course::of(*alert).look(0, &of(minimum - 1)), [], "{alert}");
-        assert_eq!(Course::of(*alert).look(0, &of(minimum)).len(), 1, "{alert}");
+        assert_eq!(AlertRun::of(*alert).evaluate_after(0, &of(minimum - 1)), [], "{alert}");
+        assert_eq!(AlertRun::of(*alert).evaluate_after(0, &of(minimum)).len(), 1, "{alert}");
     }
 }
 
 #[test]
-fn starts_that_came_to_nothing_are_enough_to_judge_by_where_nothing_runs() {
-    let starts_alone = Figures {
+fn failed_starts_alone_suffice_for_a_failure_rate() {
+    let starts_alone = AlertInputs {
         executions: Some(0),
         outcomes: Some(20),
         timeout_rate: Some(1.0),
         failure_rate: Some(1.0),
-        ..Figures::default()
+        ..AlertInputs::default()
     };
 
     for (alert, fires) in [(Alert::SandboxFailureRateCritical, 1), (Alert::SandboxTimeoutHigh, 0)] {
-        assert_eq!(Course::of(alert).look(0, &starts_alone).len(), fires, "{alert}");
+        assert_eq!(AlertRun::of(alert).evaluate_after(0, &starts_alone).len(), fires, "{alert}");
     }
 }
 
 #[test]
-fn an_alert_whose_traffic_has_stopped_is_over() {
-    let (_, above) = figures(Alert::SandboxTimeoutHigh);
-    let mut course = Course::of(Alert::SandboxTimeoutHigh);
-    course.look(0, &above);
+fn alert_without_traffic_resolves() {
+    let (_, above) = inputs(Alert::SandboxTimeoutHigh);
+    let mut run = AlertRun::of(Alert::SandboxTimeoutHigh);
+    run.evaluate_after(0, &above);
 
-    let resolved = course.look(15_000, &Figures { executions: Some(0), ..above });
+    let resolved = run.evaluate_after(15_000, &AlertInputs { executions: Some(0), ..above });
 
-    assert_eq!(resolved[0].what, What::Resolved);
+    assert_eq!(resolved[0].kind, ChangeKind::Resolved);
 }
 
 #[test]
-fn severities_and_levels_are_as_promised() {
+fn severities_and_levels_are_as_documented() {
     let critical: Vec<_> =
         Alert::ALL.iter().filter(|it| it.definition().severity == Severity::Critical).collect();
     let first: Vec<_> = critical.iter().filter(|it| it.definition().level.number() == 1).collect();
@@ -171,34 +177,36 @@ fn severities_and_levels_are_as_promised() {
 }
 
 #[test]
-fn each_sandbox_is_told_of_once() {
-    let event = |event, sandbox: &str| Subject { event, sandbox: sandbox.into() };
-    let of = |events| Figures { events: Some(events), ..Figures::default() };
-    let (one, two) = (event(Event::Timeout, "sbx_1"), event(Event::Stuck, "sbx_2"));
-    let mut course = Course::of(Alert::SandboxEvent);
+fn each_sandbox_is_notified_once() {
+    let event = |event, sandbox: &str| AlertSubject { event, sandbox: sandbox.into() };
+    let of = |events| AlertInputs { events: Some(events), ..AlertInputs::default() };
+    let (one, two) = (event(SandboxEventKind::Timeout, "sbx_1"), event(SandboxEventKind::Stuck, "sbx_2"));
+    let mut run = AlertRun::of(Alert::SandboxEvent);
 
-    let first = course.look(0, &of(vec![one.clone()]));
-    let second = course.look(15_000, &of(vec![one.clone(), two.clone()]));
-    let third = course.look(15_000, &of(vec![two.clone()]));
-    let again = course.look(15_000, &of(vec![one.clone(), two.clone()]));
+    let first = run.evaluate_after(0, &of(vec![one.clone()]));
+    let second = run.evaluate_after(15_000, &of(vec![one.clone(), two.clone()]));
+    let third = run.evaluate_after(15_000, &of(vec![two.clone()]));
+    let again = run.evaluate_after(15_000, &of(vec![one.clone(), two.clone()]));
 
-    let told = |happened: &[crate::Happening]| -> Vec<Subject> {
-        happened.iter().filter(|it| it.is_told()).filter_map(|it| it.subject.clone()).collect()
+    let text = |happened: &[crate::AlertChange]| -> Vec<AlertSubject> {
+        happened.iter().filter(|it| it.notifies()).filter_map(|it| it.subject.clone()).collect()
     };
-    assert_eq!((told(&first), told(&second)), (vec![one], vec![two]));
-    assert_eq!((told(&third), told(&again)), (vec![], vec![]));
-    assert_eq!(third[0].what, What::Resolved);
-    assert_eq!(course.now, NOON.after_ms(45_000));
+    assert_eq!((text(&first), text(&second)), (vec![one], vec![two]));
+    assert_eq!((text(&third), text(&again)), (vec![], vec![]));
+    assert_eq!(third[0].kind, ChangeKind::Resolved);
+    assert_eq!(run.now, NOON.after_ms(45_000));
 }
 
 #[test]
 fn a_flood_of_events_is_bounded() {
-    let mut course = Course::of(Alert::SandboxEvent);
+    let mut run = AlertRun::of(Alert::SandboxEvent);
     for round in 0..10 {
-        let events = (0..500)
-            .map(|number| Subject { event: Event::Timeout, sandbox: format!("sbx_{round}_{number}") });
-        course.look(15_000, &Figures { events: Some(events.collect()), ..Figures::default() });
+        let events = (0..500).map(|number| AlertSubject {
+            event: SandboxEventKind::Timeout,
+            sandbox: format!("sbx_{round}_{number}"),
+        });
+        run.evaluate_after(15_000, &AlertInputs { events: Some(events.collect()), ..AlertInputs::default() });
     }
 
-    assert_eq!(course.state.instances.len(), 100);
+    assert_eq!(run.state.instances.len(), 100);
 }

@@ -1,50 +1,54 @@
-//! What holds for any figures at any times. The seed of a failing run is in its message.
+//! Properties for random values at random times. The message of a failing run contains its seed.
 
-use super::{Course, active, stuck, told};
-use crate::{Alert, AlertState, Ask, Figures, Habits, Happening, What};
+use super::{AlertRun, active, stuck, text};
+use crate::{Alert, AlertChange, AlertInputs, AlertRequest, AlertState, ChangeKind, NotificationPolicy};
 
 const SEEDS: u64 = 300;
 const STEPS: usize = 200;
 
-/// Looks at random figures at random times, with somebody who meddles now and then.
-fn run(seed: u64, alert: Alert, figures: fn(&mut fastrand::Rng) -> Figures) -> (Course, Vec<Happening>) {
-    let mut chance = fastrand::Rng::with_seed(seed);
-    let mut course = Course::of(alert);
+/// Evaluates random values at random times, with occasional requests.
+fn run(
+    seed: u64,
+    alert: Alert,
+    inputs: fn(&mut fastrand::Rng) -> AlertInputs,
+) -> (AlertRun, Vec<AlertChange>) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut run = AlertRun::of(alert);
     let mut happened = Vec::new();
     for _ in 0..STEPS {
-        let later_ms = chance.choice([15_000, 15_000, 15_000, 60_000, 600_000, 3_600_000]).unwrap();
-        happened.extend(course.look(later_ms, &figures(&mut chance)));
-        let until = course.now.after_ms(chance.u64(1..7_200_000));
-        let wish = match chance.u8(0..40) {
-            0 => Ask::Acknowledge { by: "ann".into() },
-            1 => Ask::Silence { until, reason: "known".into(), by: "ann".into() },
-            2 => Ask::Unsilence { by: "ann".into() },
+        let later_ms = random.choice([15_000, 15_000, 15_000, 60_000, 600_000, 3_600_000]).unwrap();
+        happened.extend(run.evaluate_after(later_ms, &inputs(&mut random)));
+        let until = run.now.after_ms(random.u64(1..7_200_000));
+        let request = match random.u8(0..40) {
+            0 => AlertRequest::Acknowledge { by: "ann".into() },
+            1 => AlertRequest::Silence { until, reason: "known".into(), by: "ann".into() },
+            2 => AlertRequest::Unsilence { by: "ann".into() },
             _ => continue,
         };
-        if let Ok(stepped) = crate::ask(alert, &course.state, wish, course.now) {
-            course.state = stepped.state;
+        if let Ok(stepped) = crate::apply_request(alert, &run.state, request, run.now) {
+            run.state = stepped.state;
         }
     }
-    (course, happened)
+    (run, happened)
 }
 
-fn some_stuck(chance: &mut fastrand::Rng) -> Figures {
-    match chance.u8(0..10) {
-        0 => Figures::default(),
+fn some_stuck(random: &mut fastrand::Rng) -> AlertInputs {
+    match random.u8(0..10) {
+        0 => AlertInputs::default(),
         1..4 => stuck(0),
-        _ => stuck(chance.u64(1..9)),
+        _ => stuck(random.u64(1..9)),
     }
 }
 
-fn some_active(chance: &mut fastrand::Rng) -> Figures {
-    match chance.u8(0..10) {
-        0 => Figures::default(),
-        1..4 => active(chance.u64(0..50)),
-        _ => active(chance.u64(51..90)),
+fn some_active(random: &mut fastrand::Rng) -> AlertInputs {
+    match random.u8(0..10) {
+        0 => AlertInputs::default(),
+        1..4 => active(random.u64(0..50)),
+        _ => active(random.u64(51..90)),
     }
 }
 
-fn runs() -> impl Iterator<Item = (u64, Course, Vec<Happening>)> {
+fn runs() -> impl Iterator<Item = (u64, AlertRun, Vec<AlertChange>)> {
     (0..SEEDS).flat_map(|seed| {
         let stuck = run(seed, Alert::SandboxStuck, some_stuck);
         let active = run(seed, Alert::SandboxActiveHigh, some_active);
@@ -53,65 +57,66 @@ fn runs() -> impl Iterator<Item = (u64, Course, Vec<Happening>)> {
 }
 
 #[test]
-fn the_same_firing_is_told_at_most_once_in_a_cooldown_at_one_level() {
+fn firing_is_notified_at_most_once_per_cooldown_and_level() {
     for (seed, _, happened) in runs() {
-        let calls: Vec<_> = happened.iter().filter(|it| it.is_told() && it.what != What::Resolved).collect();
+        let calls: Vec<_> =
+            happened.iter().filter(|it| it.notifies() && it.kind != ChangeKind::Resolved).collect();
         for pair in calls.windows(2) {
-            let apart = pair[1].at.ms_since(pair[0].at) >= Habits::default().cooldown_ms;
-            assert!(apart || pair[1].what == What::Escalated, "seed {seed}: {pair:?}");
+            let apart = pair[1].at.ms_since(pair[0].at) >= NotificationPolicy::default().cooldown_ms;
+            assert!(apart || pair[1].kind == ChangeKind::Escalated, "seed {seed}: {pair:?}");
         }
     }
 }
 
 #[test]
-fn fired_and_resolved_take_turns() {
-    for (seed, course, happened) in runs() {
-        let turns = happened.iter().filter(|it| matches!(it.what, What::Fired | What::Resolved));
-        for (number, happening) in turns.enumerate() {
-            let expected = if number % 2 == 0 { What::Fired } else { What::Resolved };
-            assert_eq!(happening.what, expected, "seed {seed}");
+fn fired_and_resolved_alternate() {
+    for (seed, run, happened) in runs() {
+        let turns = happened.iter().filter(|it| matches!(it.kind, ChangeKind::Fired | ChangeKind::Resolved));
+        for (number, change) in turns.enumerate() {
+            let expected = if number % 2 == 0 { ChangeKind::Fired } else { ChangeKind::Resolved };
+            assert_eq!(change.kind, expected, "seed {seed}");
         }
-        assert_eq!(course.alert, happened[0].alert);
+        assert_eq!(run.alert, happened[0].alert);
     }
 }
 
 #[test]
-fn an_all_clear_follows_only_a_call() {
+fn resolution_is_notified_only_after_a_notification() {
     for (seed, _, happened) in runs() {
         let mut is_called = false;
-        for happening in &happened {
-            match happening.what {
-                What::Resolved => {
-                    assert!(!happening.is_told() || is_called, "seed {seed}: {happening:?}");
+        for change in &happened {
+            match change.kind {
+                ChangeKind::Resolved => {
+                    assert!(!change.notifies() || is_called, "seed {seed}: {change:?}");
                     is_called = false;
                 }
-                _ => is_called |= happening.is_told(),
+                _ => is_called |= change.notifies(),
             }
         }
     }
 }
 
 #[test]
-fn what_fires_is_told_as_soon_as_it_may_be() {
-    for (seed, mut course, _) in runs() {
-        if course.state.firing().next().is_none() {
+fn firing_alert_is_notified_as_soon_as_allowed() {
+    for (seed, mut run, _) in runs() {
+        if run.state.firing().next().is_none() {
             continue;
         }
-        let is_acknowledged = course.state.firing().any(|(_, firing)| firing.acknowledged.is_some());
-        let figures = if course.alert == Alert::SandboxStuck { stuck(1) } else { active(60) };
+        let is_acknowledged = run.state.firing().any(|(_, firing)| firing.acknowledged.is_some());
+        let inputs = if run.alert == Alert::SandboxStuck { stuck(1) } else { active(60) };
 
-        let later = course.look(3 * 3_600_000, &figures);
+        let later = run.evaluate_after(3 * 3_600_000, &inputs);
 
-        assert_eq!(told(&later).is_empty(), is_acknowledged, "seed {seed}");
+        assert_eq!(text(&later).is_empty(), is_acknowledged, "seed {seed}");
     }
 }
 
 #[test]
-fn a_state_stays_small_and_comes_back_as_it_was_written() {
-    for (seed, course, _) in runs() {
-        let written = serde_json::to_string(&course.state).unwrap();
+fn state_is_bounded_and_round_trips() {
+    for (seed, run, _) in runs() {
+        let written = serde_json::to_string(&run.state).unwrap();
 
-        assert_eq!(serde_json::from_str::<AlertState>(&written).unwrap(), course.state, "seed {seed}");
+        assert_eq!(serde_json::from_str::<AlertState>(&written).unwrap(), run.state, "seed {seed}");
         assert!(written.len() < 600, "seed {seed}: {written}");
     }
 }

@@ -1,10 +1,10 @@
-//! A terminal that passes every key on, for as long as somebody inside has it.
+//! Raw terminal mode while a command in a sandbox uses the local terminal.
 
 use std::io;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// Standard input in raw mode. It is as it was before when this is dropped, also by a panic.
+/// Standard input in raw mode. Dropping it, also in a panic, restores the previous mode.
 pub(crate) struct RawTerminal {
     before: Termios,
 }
@@ -21,7 +21,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing back.
+        // Fails only if the terminal is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,5 +1,4 @@
-//! How the five are doing while they are at it: a table that is drawn over and over on a terminal, or a line for
-//! each change where there is none.
+//! Progress of the demo agents: a redrawn table on a terminal, else one line per state change.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -12,34 +11,34 @@ use pinfold_store::{Row, Store};
 use rustix::termios::tcgetwinsize;
 
 use super::agents::Agent;
-use super::verdict::{Ended, mebibytes, seconds};
-use crate::documents::word;
-use crate::table::lay_out;
+use super::report::{EndedAgent, mebibytes, seconds};
+use crate::json_output::wire_name;
+use crate::table::format_table;
 
-/// How long a body is asked what it uses before a line goes without it.
-const ASK_USAGE: Duration = Duration::from_millis(200);
+/// Timeout for reading an instance's resource usage.
+const MEASURE_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) struct Board {
-    how: How,
-    lines: Vec<Line>,
+    mode: DisplayMode,
+    rows: Vec<AgentRow>,
     began: Option<Timestamp>,
-    /// Lines of the last drawing, to be drawn over.
+    /// Number of lines of the last drawing, which the next one overwrites.
     drawn: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum DisplayMode {
     Redrawn,
     LineByLine,
     Silent,
 }
 
-struct Line {
+struct AgentRow {
     name: &'static str,
     does: &'static str,
     sandbox: SandboxId,
     state: String,
-    is_over: bool,
+    ended: bool,
     cpu: String,
     memory: String,
     last: Option<(Timestamp, u64)>,
@@ -47,83 +46,83 @@ struct Line {
 
 impl Board {
     pub(super) fn of(json: bool, data: &Path, no_memory_limit: Option<&String>) -> Self {
-        let how = match json {
-            true => How::Silent,
-            false if std::io::stdout().is_terminal() => How::Redrawn,
-            false => How::LineByLine,
+        let mode = match json {
+            true => DisplayMode::Silent,
+            false if std::io::stdout().is_terminal() => DisplayMode::Redrawn,
+            false => DisplayMode::LineByLine,
         };
-        let board = Self { how, lines: Vec::new(), began: None, drawn: 0 };
-        board.say("Five agents, each in a sandbox of its own.");
-        board.say(&format!("To look in: pinfold --data-dir {} top", data.display()));
+        let board = Self { mode, rows: Vec::new(), began: None, drawn: 0 };
+        board.say("Five agents, each in its own sandbox.");
+        board.say(&format!("To watch them: pinfold --data-dir {} top", data.display()));
         if let Some(why) = no_memory_limit {
             board.say(&format!(
-                "Memory cannot be limited here ({why}). The one that leaks is ended by its time instead."
+                "Memory cannot be limited here ({why}). The leaking agent ends by its timeout instead."
             ));
         }
         board.say("");
         board
     }
 
-    /// Whoever does not listen any more misses nothing but words.
+    /// Prints a line. An output that was closed is ignored.
     pub(super) fn say(&self, what: &str) {
-        if self.how != How::Silent {
+        if self.mode != DisplayMode::Silent {
             let _ = writeln!(std::io::stdout(), "{}", what.trim_end());
         }
     }
 
     pub(super) fn add(&mut self, agent: &Agent, sandbox: SandboxId) {
-        self.lines.push(Line {
+        self.rows.push(AgentRow {
             name: agent.name,
             does: agent.does,
             sandbox,
             state: String::new(),
-            is_over: false,
+            ended: false,
             cpu: "-".into(),
             memory: "-".into(),
             last: None,
         });
     }
 
-    pub(super) fn end(&mut self, place: usize, ended: &Ended, now: Timestamp) {
-        let line = &mut self.lines[place];
-        line.is_over = true;
-        line.cpu = "-".into();
-        line.memory = "-".into();
-        let state = format!("gone: {}", word(&ended.cause));
-        self.change(place, self.began.map_or(0, |began| now.ms_since(began)), state);
+    pub(super) fn end(&mut self, index: usize, ended: &EndedAgent, now: Timestamp) {
+        let row = &mut self.rows[index];
+        row.ended = true;
+        row.cpu = "-".into();
+        row.memory = "-".into();
+        let state = format!("gone: {}", wire_name(&ended.cause));
+        self.change(index, self.began.map_or(0, |began| now.ms_since(began)), state);
     }
 
-    fn change(&mut self, place: usize, at_ms: u64, state: String) {
-        let line = &mut self.lines[place];
-        if line.state == state {
+    fn change(&mut self, index: usize, at_ms: u64, state: String) {
+        let row = &mut self.rows[index];
+        if row.state == state {
             return;
         }
-        line.state = state;
-        if self.how == How::LineByLine {
-            let said = format!("{:>6}  {:8} {}", seconds(at_ms), line.name, line.state);
-            self.say(&said);
+        row.state = state;
+        if self.mode == DisplayMode::LineByLine {
+            let text = format!("{:>6}  {:8} {}", seconds(at_ms), row.name, row.state);
+            self.say(&text);
         }
     }
 
     pub(super) async fn draw(&mut self, host: &Host) -> anyhow::Result<()> {
         let now = host.clock.now();
         let began = *self.began.get_or_insert(now);
-        for place in 0..self.lines.len() {
-            if self.lines[place].is_over {
+        for index in 0..self.rows.len() {
+            if self.rows[index].ended {
                 continue;
             }
-            if let Some(Row::Readable(stored)) = host.store.load(self.lines[place].sandbox).await? {
+            if let Some(Row::Readable(stored)) = host.store.load(self.rows[index].sandbox).await? {
                 let seen = status(&stored.sandbox, now, &stored.policy);
-                // What has ended is told with its cause, once it is seen through.
+                // Final states are shown with their cause by `end`.
                 if !matches!(seen.state, State::Completed | State::Failed | State::Terminated) {
-                    self.change(place, now.ms_since(began), word(&seen.state));
+                    self.change(index, now.ms_since(began), wire_name(&seen.state));
                 }
             }
-            if self.how == How::Redrawn {
-                self.lines[place].measure(host).await;
+            if self.mode == DisplayMode::Redrawn {
+                self.rows[index].measure(host).await;
             }
         }
-        if self.how == How::Redrawn {
+        if self.mode == DisplayMode::Redrawn {
             self.redraw(now.ms_since(began));
         }
         Ok(())
@@ -131,12 +130,12 @@ impl Board {
 
     fn redraw(&mut self, at_ms: u64) {
         let titles = ["AGENT", "", "STATE", "CPU", "MEMORY"].map(str::to_owned).to_vec();
-        let cells = |it: &Line| {
+        let cells = |it: &AgentRow| {
             vec![it.name.to_owned(), it.does.to_owned(), it.state.clone(), it.cpu.clone(), it.memory.clone()]
         };
-        let rows: Vec<_> = std::iter::once(titles).chain(self.lines.iter().map(cells)).collect();
-        let table = format!("{}{}\n", lay_out(&rows), seconds(at_ms));
-        // A line that were wrapped would be two to draw over.
+        let rows: Vec<_> = std::iter::once(titles).chain(self.rows.iter().map(cells)).collect();
+        let table = format!("{}{}\n", format_table(&rows), seconds(at_ms));
+        // A wrapped line would take two lines to overwrite.
         let columns = tcgetwinsize(std::io::stdout()).map_or(80, |size| usize::from(size.ws_col.max(20)));
         let mut text = String::new();
         if self.drawn > 0 {
@@ -156,10 +155,10 @@ impl Board {
     }
 }
 
-impl Line {
+impl AgentRow {
     async fn measure(&mut self, host: &Host) {
-        let asked = tokio::time::timeout(ASK_USAGE, host.engine.usage(self.sandbox)).await;
-        let Ok(Ok(Usage { cpu_ms, memory_bytes, .. })) = asked else { return };
+        let command = tokio::time::timeout(MEASURE_TIMEOUT, host.engine.usage(self.sandbox)).await;
+        let Ok(Ok(Usage { cpu_ms, memory_bytes, .. })) = command else { return };
         let now = host.clock.now();
         if let Some(bytes) = memory_bytes {
             self.memory = mebibytes(bytes);

@@ -1,89 +1,89 @@
-//! When somebody is called, and how.
+//! Settings of alerts, and their conversion to the server's configuration.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use confique::Config;
-use pinfold_alerts::{Alert, Habits, Level, Rule, Rules};
+use pinfold_alerts::{Alert, EscalationLevel, NotificationPolicy, Rule, Rules};
 use pinfold_server::alerts::{
-    AlertsConfig, Channel, Hidden, Perseverance, Receivers, Routes, Smtp, SmtpSecurity, Webhook,
+    AlertsConfig, Channel, DeliveryRetry, Receivers, Redacted, Routes, Smtp, SmtpSecurity, Webhook,
 };
 use serde::{Deserialize, Serialize};
 
 use super::load::{Loaded, SettingsError};
 use super::values::{Secret, Time};
 
-/// When somebody is called, and how. `docs/alerts.md` lists the alerts.
+/// When alerts fire, and where notifications are sent. `docs/alerts.md` lists the alerts.
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct AlertSettings {
-    /// How often figures are looked at.
+    /// Interval between evaluations.
     #[config(default = "15s", env = "PINFOLD_ALERTS_EVERY")]
     pub(crate) every: Time,
-    /// Rates are of what happened in this time.
+    /// Time window of rates.
     #[config(default = "15m", env = "PINFOLD_ALERTS_WINDOW")]
     pub(crate) window: Time,
-    /// The same alert is told once in this time.
+    /// Shortest time between two notifications of the same alert.
     #[config(default = "1h", env = "PINFOLD_ALERTS_COOLDOWN")]
     pub(crate) cooldown: Time,
-    /// A critical alert that nobody acknowledges goes one level further each time this has passed.
+    /// A critical alert that is not acknowledged escalates one level each time this has passed.
     #[config(default = "30m", env = "PINFOLD_ALERTS_ESCALATE_AFTER")]
     pub(crate) escalate_after: Time,
-    /// Where your copy of the runbook is; links in messages begin with it.
+    /// Address of your copy of the runbook; links in notifications begin with it.
     #[config(default = "docs/runbook.md", env = "PINFOLD_ALERTS_RUNBOOK")]
     pub(crate) runbook: String,
-    /// How somebody is told of what is critical, besides the log.
+    /// Channels of critical alerts, besides the log.
     #[config(default = ["webhook", "slack", "email"])]
-    pub(crate) critical: Vec<Way>,
-    /// How somebody is told of a warning, besides the log.
+    pub(crate) critical: Vec<ChannelSetting>,
+    /// Channels of warnings, besides the log.
     #[config(default = ["webhook", "slack"])]
-    pub(crate) warning: Vec<Way>,
-    /// How somebody is told of what is good to know, besides the log.
+    pub(crate) warning: Vec<ChannelSetting>,
+    /// Channels of informational alerts, besides the log.
     #[config(default = [])]
-    pub(crate) info: Vec<Way>,
-    /// An address that messages are posted to as JSON.
+    pub(crate) info: Vec<ChannelSetting>,
+    /// Address to which notifications are posted as JSON.
     #[config(env = "PINFOLD_ALERTS_WEBHOOK_URL")]
     pub(crate) webhook_url: Option<Secret>,
-    /// With it, messages to the webhook are signed: `X-Pinfold-Signature` has the HMAC-SHA-256 of the time in
+    /// Key that signs notifications to the webhook: `X-Pinfold-Signature` is the HMAC-SHA-256 of the time in
     /// `X-Pinfold-Timestamp`, a full stop and the body.
     #[config(env = "PINFOLD_ALERTS_WEBHOOK_SECRET")]
     pub(crate) webhook_secret: Option<Secret>,
-    /// An incoming webhook of Slack, or of what speaks like it.
+    /// Incoming webhook of Slack, or of a compatible service.
     #[config(env = "PINFOLD_ALERTS_SLACK_URL")]
     pub(crate) slack_url: Option<Secret>,
-    /// Who gets mail; with commas between them in the environment.
+    /// Mail recipients; separated by commas in the environment.
     #[config(default = [], env = "PINFOLD_ALERTS_EMAIL_TO", parse_env = confique::env::parse::list_by_comma)]
     pub(crate) email_to: Vec<String>,
-    /// Who mail is from.
+    /// Sender address of mail.
     #[config(env = "PINFOLD_ALERTS_EMAIL_FROM")]
     pub(crate) email_from: Option<String>,
-    /// The server that mail is handed to.
+    /// SMTP server.
     #[config(env = "PINFOLD_ALERTS_SMTP_HOST")]
     pub(crate) smtp_host: Option<String>,
     #[config(default = 587, env = "PINFOLD_ALERTS_SMTP_PORT")]
     pub(crate) smtp_port: NonZeroU16,
-    /// `tls` from the first byte, `starttls` before anything is said, or `none`.
+    /// `tls` (implicit TLS), `starttls`, or `none`.
     #[config(default = "starttls", env = "PINFOLD_ALERTS_SMTP_SECURITY")]
     pub(crate) smtp_security: Security,
     #[config(env = "PINFOLD_ALERTS_SMTP_USERNAME")]
     pub(crate) smtp_username: Option<String>,
     #[config(env = "PINFOLD_ALERTS_SMTP_PASSWORD")]
     pub(crate) smtp_password: Option<Secret>,
-    /// Who else is called at level 2 (infrastructure) and 3 (platform support), such as `[alerts.levels.2]` with
-    /// `slack_url`, `webhook_url`, `webhook_secret` or `email_to`. What a level does not have it leaves to the one
-    /// before; what is set above is level 1 (the agent team).
+    /// Further recipients at level 2 (infrastructure) and 3 (platform support), such as `[alerts.levels.2]` with
+    /// `slack_url`, `webhook_url`, `webhook_secret` or `email_to`. A channel that a level does not set is taken from the
+    /// level before. The settings above are level 1 (the agent team).
     #[config(default = {})]
     pub(crate) levels: BTreeMap<String, LevelSettings>,
-    /// When an alert fires otherwise than is built in, such as `[alerts.rules.sandbox_leak_detected]` with
-    /// `threshold = 40`, `sustained = "10m"` or, for rates, `minimum = 50`. A rate is a share of one.
+    /// Rules that differ from the built-in ones, such as `[alerts.rules.sandbox_leak_detected]` with
+    /// `threshold = 40`, `sustained = "10m"` or, for rates, `minimum = 50`. Rates are fractions from 0 to 1.
     #[config(default = {})]
     pub(crate) rules: BTreeMap<String, RuleSettings>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Way {
+pub(crate) enum ChannelSetting {
     Webhook,
     Slack,
     Email,
@@ -116,22 +116,22 @@ pub(crate) struct RuleSettings {
 }
 
 const DAY_MS: u64 = 86_400_000;
-/// Fewer looks than this within the time that looks may be apart would prove nothing.
-const LOOKS_IN_A_GAP: u64 = 4;
+/// Evaluations that must fit into the longest allowed gap between two of them.
+const MIN_CHECKS_PER_GAP: u64 = 4;
 
 impl Loaded {
     pub(super) fn alerts(&self) -> Result<AlertsConfig, SettingsError> {
         let alerts = &self.settings.alerts;
         self.check_alert_times()?;
-        let usual = Habits::default();
+        let usual = NotificationPolicy::default();
         Ok(AlertsConfig {
             every: Duration::from_millis(alerts.every.0),
             window: Duration::from_millis(alerts.window.0),
             rules: self.alert_rules()?,
-            habits: Habits {
+            habits: NotificationPolicy {
                 cooldown_ms: alerts.cooldown.0,
                 escalate_after_ms: alerts.escalate_after.0,
-                gap_ms: usual.gap_ms.max(alerts.every.0 * LOOKS_IN_A_GAP),
+                gap_ms: usual.gap_ms.max(alerts.every.0 * MIN_CHECKS_PER_GAP),
             },
             runbook: alerts.runbook.clone(),
             routes: Routes {
@@ -141,7 +141,7 @@ impl Loaded {
             },
             receivers: self.receivers()?,
             smtp: self.smtp()?,
-            perseverance: Perseverance::default(),
+            retry: DeliveryRetry::default(),
         })
     }
 
@@ -155,8 +155,8 @@ impl Loaded {
         ];
         for (field, given, least, most) in ranges {
             if !(least..=most).contains(&given.0) {
-                let allowed = format!("allowed is from {} to {}", Time(least), Time(most));
-                return Err(self.refused(field, format!("{given} is not allowed; {allowed}")));
+                let allowed = format!("the range is {} to {}", Time(least), Time(most));
+                return Err(self.invalid(field, format!("{given} is not allowed; {allowed}")));
             }
         }
         Ok(())
@@ -167,21 +167,21 @@ impl Loaded {
         for (name, wanted) in &self.settings.alerts.rules {
             let at = format!("alerts.rules.{name}");
             let alert: Alert = name.parse().map_err(|error: pinfold_alerts::UnknownAlert| {
-                self.refused(&at, format!("{error}; `docs/alerts.md` lists them"))
+                self.invalid(&at, format!("{error}; `docs/alerts.md` lists them"))
             })?;
-            let built_in = rules.of(alert);
-            let threshold = wanted.threshold.unwrap_or(built_in.threshold);
+            let defaults = rules.of(alert);
+            let threshold = wanted.threshold.unwrap_or(defaults.threshold);
             if !threshold.is_finite() || threshold < 0.0 {
-                return Err(self.refused(&format!("{at}.threshold"), "it has to be 0 or more"));
+                return Err(self.invalid(&format!("{at}.threshold"), "must be 0 or more"));
             }
-            let sustained_ms = wanted.sustained.map_or(built_in.sustained_ms, |time| time.0);
-            let minimum = wanted.minimum.unwrap_or(built_in.minimum);
-            rules.put(alert, Rule { threshold, sustained_ms, minimum });
+            let sustained_ms = wanted.sustained.map_or(defaults.sustained_ms, |time| time.0);
+            let minimum = wanted.minimum.unwrap_or(defaults.minimum);
+            rules.set(alert, Rule { threshold, sustained_ms, minimum });
         }
         Ok(rules)
     }
 
-    fn receivers(&self) -> Result<BTreeMap<Level, Receivers>, SettingsError> {
+    fn receivers(&self) -> Result<BTreeMap<EscalationLevel, Receivers>, SettingsError> {
         let alerts = &self.settings.alerts;
         let first = LevelSettings {
             webhook_url: alerts.webhook_url.clone(),
@@ -189,13 +189,13 @@ impl Loaded {
             slack_url: alerts.slack_url.clone(),
             email_to: alerts.email_to.clone(),
         };
-        let mut all = BTreeMap::from([(Level::AgentTeam, self.receivers_of("alerts", &first)?)]);
+        let mut all = BTreeMap::from([(EscalationLevel::AgentTeam, self.receivers_of("alerts", &first)?)]);
         for (number, wanted) in &alerts.levels {
             let at = format!("alerts.levels.{number}");
             let level = match number.as_str() {
-                "2" => Level::Infrastructure,
-                "3" => Level::PlatformSupport,
-                _ => return Err(self.refused(&at, "there are `2` and `3`; `1` is `[alerts]` itself")),
+                "2" => EscalationLevel::Infrastructure,
+                "3" => EscalationLevel::PlatformSupport,
+                _ => return Err(self.invalid(&at, "allowed are `2` and `3`; `1` is `[alerts]` itself")),
             };
             all.insert(level, self.receivers_of(&at, wanted)?);
         }
@@ -205,53 +205,53 @@ impl Loaded {
 
     fn receivers_of(&self, at: &str, wanted: &LevelSettings) -> Result<Receivers, SettingsError> {
         if wanted.webhook_secret.is_some() && wanted.webhook_url.is_none() {
-            return Err(self.refused(&format!("{at}.webhook_secret"), "it goes with a `webhook_url`"));
+            return Err(self.invalid(&format!("{at}.webhook_secret"), "needs `webhook_url` to be set too"));
         }
         for (field, url) in [("webhook_url", &wanted.webhook_url), ("slack_url", &wanted.slack_url)] {
             let is_address = |url: &Secret| url.0.starts_with("https://") || url.0.starts_with("http://");
             if url.as_ref().is_some_and(|url| !is_address(url)) {
-                let why = "it has to begin with `https://` or `http://`; what is there is not repeated here";
-                return Err(self.refused(&format!("{at}.{field}"), why));
+                let why = "must begin with `https://` or `http://` (value not shown)";
+                return Err(self.invalid(&format!("{at}.{field}"), why));
             }
         }
         if !wanted.email_to.is_empty() && self.settings.alerts.smtp_host.is_none() {
-            return Err(self.refused(&format!("{at}.email_to"), "mail needs `alerts.smtp_host`"));
+            return Err(self.invalid(&format!("{at}.email_to"), "mail needs `alerts.smtp_host`"));
         }
-        let secret = wanted.webhook_secret.as_ref().map(hidden);
-        let webhook = wanted.webhook_url.as_ref().map(|url| Webhook { url: hidden(url), secret });
-        let slack = wanted.slack_url.as_ref().map(hidden);
+        let secret = wanted.webhook_secret.as_ref().map(redacted);
+        let webhook = wanted.webhook_url.as_ref().map(|url| Webhook { url: redacted(url), secret });
+        let slack = wanted.slack_url.as_ref().map(redacted);
         Ok(Receivers { webhook, slack, email: wanted.email_to.clone() })
     }
 
     fn smtp(&self) -> Result<Option<Smtp>, SettingsError> {
         let alerts = &self.settings.alerts;
         if alerts.smtp_username.is_some() != alerts.smtp_password.is_some() {
-            let why = "`smtp_username` and `smtp_password` go together; set both or none";
-            return Err(self.refused("alerts.smtp_password", why));
+            let why = "`smtp_username` and `smtp_password` belong together; set both or none";
+            return Err(self.invalid("alerts.smtp_password", why));
         }
         let Some(host) = alerts.smtp_host.clone() else { return Ok(None) };
         let Some(from) = alerts.email_from.clone() else {
-            return Err(self.refused("alerts.email_from", "mail has to be from somebody; set an address"));
+            return Err(self.invalid("alerts.email_from", "must be set to send mail"));
         };
         let security = match alerts.smtp_security {
             Security::Tls => SmtpSecurity::Tls,
             Security::Starttls => SmtpSecurity::StartTls,
             Security::None => SmtpSecurity::None,
         };
-        let login = alerts.smtp_username.clone().zip(alerts.smtp_password.as_ref().map(hidden));
+        let login = alerts.smtp_username.clone().zip(alerts.smtp_password.as_ref().map(redacted));
         Ok(Some(Smtp { host, port: alerts.smtp_port.get(), security, from, login }))
     }
 }
 
-fn hidden(secret: &Secret) -> Hidden {
-    Hidden(secret.0.clone())
+fn redacted(secret: &Secret) -> Redacted {
+    Redacted(secret.0.clone())
 }
 
-fn channels(ways: &[Way]) -> Vec<Channel> {
-    let channel = |way: &Way| match way {
-        Way::Webhook => Channel::Webhook,
-        Way::Slack => Channel::Slack,
-        Way::Email => Channel::Email,
+fn channels(settings: &[ChannelSetting]) -> Vec<Channel> {
+    let channel = |setting: &ChannelSetting| match setting {
+        ChannelSetting::Webhook => Channel::Webhook,
+        ChannelSetting::Slack => Channel::Slack,
+        ChannelSetting::Email => Channel::Email,
     };
-    ways.iter().map(channel).collect()
+    settings.iter().map(channel).collect()
 }

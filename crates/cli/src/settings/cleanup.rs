@@ -1,4 +1,4 @@
-//! What can be decided about the cleanup of sandboxes that are stuck.
+//! Settings of cleanup, and their conversion to the engine's configuration.
 
 use std::num::NonZeroUsize;
 
@@ -9,44 +9,45 @@ use pinfold_lifecycle::{CleanupRules, Threshold};
 use super::load::{Loaded, SettingsError};
 use super::values::Time;
 
-/// When what is stuck is ended, and what counts as stuck. Schedules are written as in a crontab, in UTC.
+/// When cleanup runs, and which sandboxes count as stuck. Schedules use crontab syntax, in UTC.
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct CleanupSettings {
-    /// When what is stuck is looked for, by what is recorded of it and by its signs of life.
+    /// Schedule of the check for stuck sandboxes, by their records and activity.
     #[config(default = "*/5 * * * *", env = "PINFOLD_CLEANUP_SCHEDULE")]
     pub(crate) schedule: String,
-    /// When all that is older than `max_age` has to answer, whatever is recorded of it.
+    /// Schedule on which every sandbox older than `max_age` must answer a probe, whatever its record says.
     #[config(default = "*/15 * * * *", env = "PINFOLD_CLEANUP_SCHEDULE_BY_AGE")]
     pub(crate) schedule_by_age: String,
-    /// When it is measured whether something runs short.
+    /// Schedule of the check for resources that run short.
     #[config(default = "* * * * *", env = "PINFOLD_CLEANUP_SCHEDULE_PRESSURE")]
     pub(crate) schedule_pressure: String,
-    /// When every record is compared with every body. That is done once a minute besides, without being noted.
+    /// Schedule of the comparison of all records with all instances. The engine also compares once a minute, without
+    /// recording a run.
     #[config(default = "0 * * * *", env = "PINFOLD_CLEANUP_SCHEDULE_RECONCILE")]
     pub(crate) schedule_reconcile: String,
-    /// A sandbox that has been starting for so long is ended.
+    /// A sandbox that has been starting for this time is stopped.
     #[config(default = "10m", env = "PINFOLD_CLEANUP_ORPHAN_TIMEOUT")]
     pub(crate) orphan_timeout: Time,
-    /// A sandbox of this age whose work gave no sign of life for so long is ended: no output, no use of it, no time of
-    /// the processor. Work that was allowed a longer silence has that.
+    /// A sandbox of this age whose executions showed no activity for this time is stopped: no output, no requests, no CPU
+    /// use. An execution with a longer inactivity timeout keeps it.
     #[config(default = "30m", env = "PINFOLD_CLEANUP_STUCK_TIMEOUT")]
     pub(crate) stuck_timeout: Time,
-    /// A sandbox of this age is ended if it is unhealthy, or if it has no work and nobody used it for so long. One that
-    /// was allowed to be idle for longer has that.
+    /// A sandbox of this age is stopped if it is unhealthy, or if it had no execution and no request for this time. A
+    /// sandbox with a longer idle timeout keeps it.
     #[config(default = "10m", env = "PINFOLD_CLEANUP_MAX_AGE")]
     pub(crate) max_age: Time,
-    /// A sandbox is ended if one of its own deadlines is past by so much and nobody has seen to it.
+    /// A sandbox is stopped if one of its deadlines passed this long ago without effect.
     #[config(default = "1m", env = "PINFOLD_CLEANUP_OVERDUE")]
     pub(crate) overdue: Time,
-    /// Sandboxes that are ended side by side.
+    /// Sandboxes stopped in parallel.
     #[config(default = 50, env = "PINFOLD_CLEANUP_BATCH")]
     pub(crate) batch: NonZeroUsize,
-    /// How long the end of each may take before it counts as failed. It goes on all the same.
+    /// How long one stop may take before the run counts it as failed. The stop itself continues.
     #[config(default = "60s", env = "PINFOLD_CLEANUP_ITEM_TIMEOUT")]
     pub(crate) item_timeout: Time,
-    /// The share of a resource from which on it runs short: what is past its time goes then, and after it sandboxes
-    /// that do nothing, the oldest first, until it is less.
+    /// Used fraction of a resource above which it runs short. Then data past its retention is deleted, and after that idle
+    /// sandboxes are stopped, oldest first, until the use is below.
     #[config(default = 0.8, env = "PINFOLD_CLEANUP_PRESSURE")]
     pub(crate) pressure: f64,
 }
@@ -55,43 +56,47 @@ const HOUR_MS: u64 = 3_600_000;
 
 impl Loaded {
     pub(super) fn cleanup(&self) -> Result<CleanupConfig, SettingsError> {
-        let asked = &self.settings.cleanup;
+        let command = &self.settings.cleanup;
         let schedule = |field: &str, given: &str| {
             Schedule::parse(given)
-                .map_err(|error| self.refused(&format!("cleanup.{field}"), error.to_string()))
+                .map_err(|error| self.invalid(&format!("cleanup.{field}"), error.to_string()))
         };
         for (field, given) in [
-            ("orphan_timeout", asked.orphan_timeout),
-            ("stuck_timeout", asked.stuck_timeout),
-            ("max_age", asked.max_age),
-            ("overdue", asked.overdue),
-            ("item_timeout", asked.item_timeout),
+            ("orphan_timeout", command.orphan_timeout),
+            ("stuck_timeout", command.stuck_timeout),
+            ("max_age", command.max_age),
+            ("overdue", command.overdue),
+            ("item_timeout", command.item_timeout),
         ] {
             self.check_range(&format!("cleanup.{field}"), given, 1_000, 30 * 24 * HOUR_MS)?;
         }
         Ok(CleanupConfig {
             rules: CleanupRules {
-                orphan_ms: asked.orphan_timeout.0,
-                stuck_ms: asked.stuck_timeout.0,
-                max_age_ms: asked.max_age.0,
-                overdue_ms: asked.overdue.0,
+                orphan_ms: command.orphan_timeout.0,
+                stuck_ms: command.stuck_timeout.0,
+                max_age_ms: command.max_age.0,
+                overdue_ms: command.overdue.0,
             },
-            scheduled: schedule("schedule", &asked.schedule)?,
-            by_age: schedule("schedule_by_age", &asked.schedule_by_age)?,
-            pressure: schedule("schedule_pressure", &asked.schedule_pressure)?,
-            reconcile: schedule("schedule_reconcile", &asked.schedule_reconcile)?,
-            batch: asked.batch.get(),
-            item_ms: asked.item_timeout.0,
-            threshold: self.threshold(asked.pressure)?,
+            scheduled: schedule("schedule", &command.schedule)?,
+            by_age: schedule("schedule_by_age", &command.schedule_by_age)?,
+            pressure: schedule("schedule_pressure", &command.schedule_pressure)?,
+            reconcile: schedule("schedule_reconcile", &command.schedule_reconcile)?,
+            batch: command.batch.get(),
+            item_ms: command.item_timeout.0,
+            threshold: self.threshold(command.pressure)?,
             ..CleanupConfig::default()
         })
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0.1 to 1")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the value is between 0.1 and 1"
+    )]
     fn threshold(&self, share: f64) -> Result<Threshold, SettingsError> {
         if (0.1..=1.0).contains(&share) {
             return Ok(Threshold((share * 1_000.0).round() as u32));
         }
-        Err(self.refused("cleanup.pressure", format!("{share} is not allowed; allowed is from 0.1 to 1")))
+        Err(self.invalid("cleanup.pressure", format!("{share} is not allowed; the range is 0.1 to 1")))
     }
 }

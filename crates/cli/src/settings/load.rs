@@ -1,5 +1,5 @@
-//! Reads what was decided: the file, and over it the environment. What cannot be is refused before anything starts,
-//! with the place and what may stand there.
+//! Loads settings: defaults, then the file, then the environment. Invalid values are refused before anything starts,
+//! with their location and the allowed values.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,28 @@ use super::{FILE, Settings};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    #[error("could not read the settings in `{}`", path.display())]
+    #[error("could not read the configuration file `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}:{line}: {why}; `pinfold config template` shows what can be set", path.display())]
-    Written { path: PathBuf, line: usize, why: String },
+    #[error("{}:{line}: {why}; see `pinfold config template` for all settings", path.display())]
+    Syntax { path: PathBuf, line: usize, why: String },
     #[error("{}", with_causes(source))]
     Environment { source: confique::Error },
     #[error("{field}: {why} ({origin})")]
     Value { field: String, why: String, origin: String },
 }
 
-/// The name of the variable is in the outermost, what is wrong with it in the innermost.
+/// Joins the causes: the outermost error names the variable, the innermost says what is wrong.
 fn with_causes(error: &confique::Error) -> String {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        told = format!("{told}: {cause}");
+        message = format!("{message}: {cause}");
         source = cause.source();
     }
-    told
+    message
 }
 
+/// Validated settings and where they come from.
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// None: there is no file.
@@ -43,7 +44,7 @@ pub(crate) struct Loaded {
 
 type SettingsLayer = <Settings as Config>::Layer;
 
-/// From the file that was named, which then has to be there, or from the data directory's own.
+/// Reads the named file, which must exist, or the data directory's file if there is one.
 pub(crate) fn load(data: &Path, named: Option<&Path>) -> Result<Loaded, SettingsError> {
     let environment = SettingsLayer::from_env().map_err(|source| SettingsError::Environment { source })?;
     let (file, written) = match (named, data.join(FILE)) {
@@ -66,6 +67,6 @@ fn read(path: &Path) -> Result<SettingsLayer, SettingsError> {
     toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
-        SettingsError::Written { path: path.to_owned(), line, why: error.message().replace('\n', " ") }
+        SettingsError::Syntax { path: path.to_owned(), line, why: error.message().replace('\n', " ") }
     })
 }

@@ -1,15 +1,15 @@
-//! What the size of this machine decides, where nobody decided otherwise.
+//! Defaults that depend on the size of this machine.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// An idle sandbox takes a small part of it; one at work takes more.
-const MB_FOR_EACH: u64 = 16;
-/// As many as anybody may have, however small the machine is.
-const LEAST: u64 = 10;
+/// Memory per sandbox. An idle sandbox needs less, a busy one more.
+const MB_PER_SANDBOX: u64 = 16;
+/// Sandboxes on the smallest machine.
+const MIN_SANDBOXES: u64 = 10;
 
-/// Measured once, when what was decided is read.
+/// Measured once, when settings are loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine {
     memory_mb: u64,
@@ -22,12 +22,12 @@ impl Machine {
         Self { memory_mb: u64::try_from(bytes >> 20).unwrap_or(u64::MAX) }
     }
 
-    /// At one time.
+    /// Default limit of simultaneous sandboxes.
     pub(super) fn sandboxes(self) -> u64 {
-        (self.memory_mb / MB_FOR_EACH).max(LEAST)
+        (self.memory_mb / MB_PER_SANDBOX).max(MIN_SANDBOXES)
     }
 
-    /// By key.
+    /// Defaults by key.
     pub(super) fn decided(self) -> BTreeMap<String, Value> {
         BTreeMap::from([("admission.sandboxes".to_owned(), json!(self.sandboxes()))])
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_larger_machine_holds_more_sandboxes_and_the_smallest_holds_ten() {
+    fn default_sandbox_limit_grows_with_memory_and_is_at_least_ten() {
         let of = |memory_mb| Machine { memory_mb }.sandboxes();
 
         assert_eq!([of(0), of(159), of(160), of(175), of(176)], [10, 10, 10, 10, 11]);

@@ -1,16 +1,16 @@
-//! What a type of agent gets otherwise than is built in.
+//! Settings of one agent type, applied over its built-in profile.
 
-use pinfold_lifecycle::profile::{BadLimit, Profile, Wishes};
+use pinfold_lifecycle::profile::{BadLimit, LimitOverrides, Profile};
 use pinfold_lifecycle::{ExecutionLimits, Limits, Policy};
 use serde::{Deserialize, Serialize};
 
 use super::values::Time;
 
-/// What is not said stays as it is.
+/// Values that are not set keep the built-in ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProfileSettings {
-    /// The type that a new one begins from.
+    /// The type that a new type is based on.
     pub(crate) like: Option<String>,
     pub(crate) memory_mb: Option<u64>,
     pub(crate) cpu_millis: Option<u32>,
@@ -46,10 +46,10 @@ impl ProfileSettings {
         }
     }
 
-    /// Refused when it is nonsense, as a wish for a sandbox is.
+    /// Checks the limits as for a create request.
     pub(crate) fn applied_to(&self, profile: &Profile, policy: &Policy) -> Result<Profile, BadLimit> {
         let ms = |time: Option<Time>| time.map(|time| time.0);
-        let wishes = Wishes {
+        let overrides = LimitOverrides {
             limits: Limits {
                 memory_mb: self.memory_mb,
                 cpu_millis: self.cpu_millis,
@@ -63,14 +63,14 @@ impl ProfileSettings {
                 operations: self.operations,
             },
             execution: ExecutionLimits { timeout_ms: ms(self.timeout), inactivity_ms: ms(self.inactivity) },
-            ..Wishes::default()
+            ..LimitOverrides::default()
         };
-        let given = profile.with(&wishes, policy)?;
-        Ok(Profile { limits: given.limits, execution: given.execution, ..*profile })
+        let resolved = profile.with(&overrides, policy)?;
+        Ok(Profile { limits: resolved.limits, execution: resolved.execution, ..*profile })
     }
 }
 
-/// Limits have names of their own where people type them.
+/// The configuration key of a command line option's limit.
 pub(super) fn key_of(typed: &'static str) -> &'static str {
     match typed {
         "memory" => "memory_mb",

@@ -1,4 +1,4 @@
-//! Where each value comes from: what is built in, the size of this machine, the file, or the environment.
+//! The origin of each value: default, machine size, file or environment.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,19 +18,19 @@ type SettingsLayer = <Settings as Config>::Layer;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Origin {
     Default,
-    /// By its size.
+    /// Derived from the machine's size.
     Machine,
     File,
     Environment,
 }
 
-/// One value that holds.
+/// One effective value.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown {
+pub(crate) struct ShownSetting {
     pub(crate) key: String,
     pub(crate) value: Value,
     pub(crate) from: Origin,
-    /// By which it can be set from the environment.
+    /// Environment variable that sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) variable: Option<&'static str>,
 }
@@ -49,52 +49,57 @@ impl Provenance {
         environment: &SettingsLayer,
         file: Option<PathBuf>,
     ) -> Self {
-        Self { file, machine: machine.decided(), written: flat(written), environment: flat(environment) }
+        Self {
+            file,
+            machine: machine.decided(),
+            written: flatten_layer(written),
+            environment: flatten_layer(environment),
+        }
     }
 
-    /// Everything that holds, by key.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
+    /// All effective values, sorted by key.
+    pub(crate) fn shown(&self) -> Vec<ShownSetting> {
         let variables = variables();
         let mut all: BTreeMap<String, (Value, Origin)> =
-            built_in().into_iter().map(|(key, value)| (key, (value, Origin::Default))).collect();
-        for (own, origin) in [
+            defaults().into_iter().map(|(key, value)| (key, (value, Origin::Default))).collect();
+        for (values, origin) in [
             (&self.machine, Origin::Machine),
             (&self.written, Origin::File),
             (&self.environment, Origin::Environment),
         ] {
-            all.extend(own.iter().map(|(key, value)| (as_known(key), (value.clone(), origin))));
+            all.extend(values.iter().map(|(key, value)| (canonical_key(key), (value.clone(), origin))));
         }
         let shown = all.into_iter().map(|(key, (value, from))| {
-            let variable = variable_of(&key, &variables);
-            Shown { key, value, from, variable }
+            let variable = variable_for(&key, &variables);
+            ShownSetting { key, value, from, variable }
         });
         shown.collect()
     }
 
-    /// Whom to ask about a value that is wrong.
-    pub(super) fn told(&self, key: &str) -> String {
+    /// Where an invalid value comes from, for an error message.
+    pub(super) fn origin_text(&self, key: &str) -> String {
         if self.environment.contains_key(key) {
-            let variable = variable_of(key, &variables()).unwrap_or_default();
+            let variable = variable_for(key, &variables()).unwrap_or_default();
             return format!("set by `{variable}` in the environment");
         }
         match &self.file {
             Some(file) if self.written.keys().any(|own| own == key) => format!("set in `{}`", file.display()),
-            Some(_) | None => "built in; another value does not go with it".into(),
+            Some(_) | None => "default; it conflicts with another setting".into(),
         }
     }
 }
 
-/// Types of agents have one spelling.
-fn as_known(key: &str) -> String {
+/// Uses the canonical spelling of agent types.
+fn canonical_key(key: &str) -> String {
     let respelled = key.strip_prefix("profiles.").and_then(|rest| {
         let (name, field) = rest.split_once('.')?;
-        Some(format!("profiles.{}.{field}", Profiles::default().named(name).ok()?.0))
+        Some(format!("profiles.{}.{field}", Profiles::default().get(name).ok()?.0))
     });
     respelled.unwrap_or_else(|| key.to_owned())
 }
 
-pub(super) fn built_in() -> BTreeMap<String, Value> {
-    let mut all = flat(&SettingsLayer::default_values());
+pub(super) fn defaults() -> BTreeMap<String, Value> {
+    let mut all = flatten_layer(&SettingsLayer::default_values());
     for (name, profile) in PROFILES {
         let own = serde_json::to_value(ProfileSettings::of(profile)).unwrap_or_default();
         flatten(&format!("profiles.{name}"), &own, &mut all);
@@ -102,7 +107,7 @@ pub(super) fn built_in() -> BTreeMap<String, Value> {
     all
 }
 
-fn flat(layer: &SettingsLayer) -> BTreeMap<String, Value> {
+fn flatten_layer(layer: &SettingsLayer) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     flatten("", &serde_json::to_value(layer).unwrap_or_default(), &mut all);
     all
@@ -121,15 +126,15 @@ fn flatten(prefix: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The variable of the environment for each key that has one.
+/// Environment variables by key.
 pub(super) fn variables() -> BTreeMap<String, &'static str> {
     let mut all = BTreeMap::new();
     collect(&Settings::META, "", &mut all);
     all
 }
 
-/// One variable may set a whole table.
-fn variable_of(key: &str, variables: &BTreeMap<String, &'static str>) -> Option<&'static str> {
+/// The variable of a key. One variable may set a whole table.
+fn variable_for(key: &str, variables: &BTreeMap<String, &'static str>) -> Option<&'static str> {
     let is_in =
         |table: &str| key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     variables.iter().find(|(known, _)| is_in(known)).map(|(_, variable)| *variable)

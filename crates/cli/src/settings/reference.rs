@@ -1,5 +1,5 @@
-//! `docs/configuration.md`, written from the definitions. A test compares the two; with `PINFOLD_BLESS=1` in the
-//! environment it writes the file anew.
+//! Generates `docs/configuration.md` from the definitions. A test compares the two; with `PINFOLD_BLESS=1` in the
+//! environment it rewrites the file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::{ProfileSettings, Settings};
 const INTRODUCTION: &str = "\
 # Configuration
 
-Written from the program's own definitions; `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference` writes it anew.
+Generated from the program's definitions; regenerate it with `PINFOLD_BLESS=1 cargo test -p pinfold-cli reference`.
 
-`pinfold serve` reads `pinfold.toml` in the data directory, or the file named by `--config`. A variable of the
-environment goes before the file, and an option of the command before both. What is unknown or cannot be is refused
-with its place before anything starts. `pinfold config show` prints what holds and where each value comes from, and
-`pinfold config template` prints a file with everything in it.
+`pinfold serve` reads `pinfold.toml` in the data directory, or the file named by `--config`. Environment variables
+override the file, and command line options override both. Unknown keys and invalid values are refused, with their
+location, before anything starts. `pinfold config show` prints the effective values and where each comes from;
+`pinfold config template` prints a file with every setting.
 
-Commands that work without a server heed the file in the data directory too, except for what keeps sandboxes warm.
+Commands that work without a server read the file in the data directory too, but do not maintain the pool (`[warm]`).
 ";
 
 fn reference() -> String {
@@ -37,7 +37,7 @@ fn reference() -> String {
     let keys: Vec<_> = keys.as_object().unwrap().keys().map(|key| format!("`{key}`")).collect();
     let _ = write!(
         text,
-        "\nKeys of a profile: {}.\nWhat is built in for each type is in [the reference of commands](cli.md#profiles).\n",
+        "\nKeys of a profile: {}.\nThe defaults of each type are in [the reference of commands](cli.md#profiles).\n",
         keys.join(", ")
     );
     text
@@ -64,7 +64,7 @@ fn joined(doc: &[&str]) -> String {
 }
 
 #[test]
-fn the_reference_of_settings_says_what_can_be_set() {
+fn reference_matches_the_settings() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let now = reference();
     if std::env::var_os("PINFOLD_BLESS").is_some() {
@@ -73,11 +73,11 @@ fn the_reference_of_settings_says_what_can_be_set() {
 
     let written = std::fs::read_to_string(&path).unwrap_or_default();
 
-    assert!(written == now, "docs/configuration.md is not what can be set; PINFOLD_BLESS=1 writes it anew");
+    assert!(written == now, "docs/configuration.md is out of date; regenerate it with PINFOLD_BLESS=1");
 }
 
 #[test]
-fn the_template_is_a_file_that_can_be_read() {
+fn template_is_a_valid_configuration_file() {
     let data = tempfile::tempdir().unwrap();
     let template = crate::config::template();
     std::fs::write(data.path().join(super::FILE), &template).unwrap();

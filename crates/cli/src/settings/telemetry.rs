@@ -1,4 +1,4 @@
-//! Where traces and figures are sent, for those who gather them elsewhere.
+//! Settings of telemetry export, and their conversion to the server's configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use pinfold_server::{Collector, TelemetryConfig};
 use super::load::{Loaded, SettingsError};
 use super::values::{Secret, Time};
 
-/// Where traces and figures are sent, in the protocol of OpenTelemetry (OTLP over HTTP, as protobuf). Without an endpoint
-/// nothing is. `docs/metrics.md` tells what is sent.
+/// Export of traces and metrics with OpenTelemetry (OTLP over HTTP, as protobuf). Without an endpoint nothing is sent.
+/// `docs/metrics.md` lists what is sent.
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct TelemetrySettings {
-    /// The address of a collector, such as `http://localhost:4318`; `/v1/traces` and `/v1/metrics` are added to it.
+    /// Address of a collector, such as `http://localhost:4318`; `/v1/traces` and `/v1/metrics` are added to it.
     #[config(env = "PINFOLD_TELEMETRY_ENDPOINT")]
     pub(crate) endpoint: Option<String>,
-    /// Whether requests, and what they lead to, are sent as traces.
+    /// Send traces of requests and their effects.
     #[config(default = true, env = "PINFOLD_TELEMETRY_TRACES")]
     pub(crate) traces: bool,
-    /// Whether the figures of `/metrics` are sent.
+    /// Send the metrics of `/metrics`.
     #[config(default = true, env = "PINFOLD_TELEMETRY_METRICS")]
     pub(crate) metrics: bool,
-    /// How often figures are sent.
+    /// Interval between exports of metrics.
     #[config(default = "60s", env = "PINFOLD_TELEMETRY_INTERVAL")]
     pub(crate) interval: Time,
-    /// What this service is called there.
+    /// Service name in traces and metrics.
     #[config(default = "pinfold", env = "PINFOLD_TELEMETRY_SERVICE_NAME")]
     pub(crate) service_name: String,
-    /// Sent along with everything, such as `{ authorization = "Bearer …" }`; as `NAME=VALUE` with commas between them in
+    /// HTTP headers of every export, such as `{ authorization = "Bearer …" }`; as `NAME=VALUE` separated by commas in
     /// the environment.
     #[config(default = {}, env = "PINFOLD_TELEMETRY_HEADERS", parse_env = pairs)]
     pub(crate) headers: BTreeMap<String, Secret>,
@@ -39,44 +39,44 @@ const LONGEST_NAME: usize = 128;
 const HOUR_MS: u64 = 3_600_000;
 
 #[derive(Debug, thiserror::Error)]
-#[error("NAME=VALUE with commas between them is expected; what is there is not repeated here")]
-pub(crate) struct NoPairs;
+#[error("expected NAME=VALUE pairs separated by commas (value not shown)")]
+pub(crate) struct InvalidPairs;
 
-fn pairs(given: &str) -> Result<BTreeMap<String, Secret>, NoPairs> {
+fn pairs(given: &str) -> Result<BTreeMap<String, Secret>, InvalidPairs> {
     let given = given.split(',').filter(|pair| !pair.trim().is_empty());
     let pair = |pair: &str| {
-        let (name, value) = pair.split_once('=').ok_or(NoPairs)?;
+        let (name, value) = pair.split_once('=').ok_or(InvalidPairs)?;
         Ok((name.trim().to_owned(), Secret(value.trim().to_owned())))
     };
     given.map(pair).collect()
 }
 
 impl Loaded {
-    /// None: nobody wants any.
+    /// None: telemetry is off.
     pub(super) fn telemetry(&self) -> Result<Option<TelemetryConfig>, SettingsError> {
         let wanted = &self.settings.telemetry;
         self.check_range("telemetry.interval", wanted.interval, 1_000, HOUR_MS)?;
         let name = &wanted.service_name;
         if name.trim().is_empty() || name.len() > LONGEST_NAME {
-            let why = format!("it has to be 1 to {LONGEST_NAME} bytes long");
-            return Err(self.refused("telemetry.service_name", why));
+            let why = format!("must be 1 to {LONGEST_NAME} bytes long");
+            return Err(self.invalid("telemetry.service_name", why));
         }
         let Some(endpoint) = &wanted.endpoint else {
             return match wanted.headers.keys().next() {
                 None => Ok(None),
                 Some(name) => {
-                    let why = "it goes with an `endpoint`; set `telemetry.endpoint`, too";
-                    Err(self.refused(&format!("telemetry.headers.{name}"), why))
+                    let why = "needs `telemetry.endpoint` to be set too";
+                    Err(self.invalid(&format!("telemetry.headers.{name}"), why))
                 }
             };
         };
-        let collector = Collector::at(endpoint);
+        let collector = Collector::new(endpoint);
         let mut collector =
-            collector.map_err(|error| self.refused("telemetry.endpoint", error.to_string()))?;
+            collector.map_err(|error| self.invalid("telemetry.endpoint", error.to_string()))?;
         for (name, value) in &wanted.headers {
             let at = format!("telemetry.headers.{name}");
             let with = collector.with_header(name, &value.0);
-            collector = with.map_err(|error| self.refused(&at, error.to_string()))?;
+            collector = with.map_err(|error| self.invalid(&at, error.to_string()))?;
         }
         Ok(Some(TelemetryConfig {
             collector,

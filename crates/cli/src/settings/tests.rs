@@ -1,4 +1,4 @@
-//! What is built in, what a file may change, and what is refused with its place.
+//! Defaults, overrides by a file, and refusals with their location.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use pinfold_engine::Config as EngineConfig;
 use pinfold_lifecycle::profile::Profiles;
 use pinfold_lifecycle::{AdmissionLimits, Policy};
 use pinfold_server::http::ServerConfig;
-use pinfold_server::{ObjectsPlace, Rules};
+use pinfold_server::{ObjectStoreConfig, ServiceConfig};
 use serde_json::json;
 
 use super::*;
@@ -17,7 +17,7 @@ fn loaded(text: &str) -> Result<Loaded, SettingsError> {
     load(data.path(), None)
 }
 
-fn refused(text: &str) -> String {
+fn invalid(text: &str) -> String {
     match loaded(text) {
         Ok(_) => panic!("accepted: {text}"),
         Err(error) => error.to_string(),
@@ -25,7 +25,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
+fn defaults_match_the_defaults_of_the_configured_crates() {
     let loaded = load(Path::new("/nonexistent"), None).unwrap();
 
     let admission =
@@ -34,13 +34,13 @@ fn what_is_built_in_is_what_the_crates_below_do_by_themselves() {
     assert_eq!(format!("{:?}", loaded.engine().unwrap()), format!("{engine:?}"));
     assert_eq!(format!("{:?}", loaded.http()), format!("{:?}", ServerConfig::default()));
     assert_eq!(loaded.policy(), Policy::default());
-    assert_eq!(format!("{:?}", loaded.rules().unwrap()), format!("{:?}", Rules::default()));
-    assert_eq!(loaded.objects(), ObjectsPlace::default());
+    assert_eq!(format!("{:?}", loaded.service_config().unwrap()), format!("{:?}", ServiceConfig::default()));
+    assert_eq!(loaded.objects(), ObjectStoreConfig::default());
     assert_eq!(loaded.file, None);
 }
 
 #[test]
-fn a_file_changes_what_it_says_and_nothing_else() {
+fn file_changes_only_the_values_it_sets() {
     let loaded = loaded(
         "[admission]\nsandboxes = 3\n[cleanup]\nstuck_timeout = \"1h\"\n[sandboxes]\nidle = \"2m\"\n[flags]\nlong_running = \"1m\"\n[warm.sizes]\ndefault = 2\n\
          [profiles.validation]\nmemory_mb = 64\n[logs]\nbucket = \"logs\"\n",
@@ -51,19 +51,19 @@ fn a_file_changes_what_it_says_and_nothing_else() {
     assert_eq!((engine.admission.sandboxes, engine.admission.memory_mb), (Some(3), None));
     assert_eq!((engine.cleanup.rules.stuck_ms, engine.cleanup.rules.orphan_ms), (3_600_000, 600_000));
     assert_eq!((engine.pool.len(), engine.pool[0].size), (1, 2));
-    assert_eq!(loaded.engine_of_command().pool.len(), 0);
-    let rules = loaded.rules().unwrap();
+    assert_eq!(loaded.engine_without_pool().pool.len(), 0);
+    let rules = loaded.service_config().unwrap();
     assert_eq!(rules.policy.idle_ms, Some(120_000));
     assert_eq!((rules.flags.stuck_ms, rules.flags.long_running_ms), (600_000, 60_000));
-    let of = |name| *rules.profiles.named(name).unwrap().1;
+    let of = |name| *rules.profiles.get(name).unwrap().1;
     assert_eq!(of("VALIDATION").limits.memory_mb, Some(64));
     assert_eq!(of("VALIDATION").limits.processes, Some(256));
-    assert_eq!(of("ELICITATION"), *Profiles::default().named("ELICITATION").unwrap().1);
-    assert!(matches!(loaded.objects(), ObjectsPlace::Bucket(place) if place.name == "logs"));
+    assert_eq!(of("ELICITATION"), *Profiles::default().get("ELICITATION").unwrap().1);
+    assert!(matches!(loaded.objects(), ObjectStoreConfig::Bucket(global) if global.name == "logs"));
 }
 
 #[test]
-fn the_machine_says_how_many_sandboxes_there_may_be_unless_somebody_else_does() {
+fn sandbox_limit_defaults_to_machine_size_unless_set() {
     let of = |text: &str| {
         let loaded = loaded(text).unwrap();
         let shown = loaded.provenance.shown().into_iter().find(|it| it.key == "admission.sandboxes").unwrap();
@@ -78,7 +78,7 @@ fn the_machine_says_how_many_sandboxes_there_may_be_unless_somebody_else_does() 
 }
 
 #[test]
-fn quotas_are_by_name_and_a_star_is_for_each_of_the_others() {
+fn quotas_apply_by_name_and_star_to_each_other_name() {
     let text = "[admission]\nkeep_disk_mb = 0\nstale_after = \"1h\"\n[admission.tokens]\nci = 20\n\"*\" = 5\n\
                 [admission.labels.team]\nred = 10\n";
     let loaded = loaded(text).unwrap();
@@ -92,11 +92,11 @@ fn quotas_are_by_name_and_a_star_is_for_each_of_the_others() {
 }
 
 #[test]
-fn a_time_for_all_agents_gives_way_to_the_type_that_has_one_of_its_own() {
+fn profile_timeout_overrides_the_one_for_all_agents() {
     let text = "[agents]\ninactivity = \"5s\"\n[profiles.validation]\ninactivity = \"7s\"\n";
-    let rules = loaded(text).unwrap().rules().unwrap();
+    let rules = loaded(text).unwrap().service_config().unwrap();
 
-    let quiet = |name| rules.profiles.named(name).unwrap().1.execution.inactivity_ms;
+    let quiet = |name| rules.profiles.get(name).unwrap().1.execution.inactivity_ms;
     assert_eq!(
         (quiet("ELICITATION"), quiet("VALIDATION"), quiet("default")),
         (Some(5_000), Some(7_000), None)
@@ -104,16 +104,16 @@ fn a_time_for_all_agents_gives_way_to_the_type_that_has_one_of_its_own() {
 }
 
 #[test]
-fn a_new_type_of_agent_is_like_another_in_all_that_is_not_said() {
+fn new_agent_type_inherits_unset_values_from_its_base() {
     let loaded = loaded("[profiles.POET]\nlike = \"validation\"\nmemory_mb = 64\n").unwrap();
 
-    let rules = loaded.rules().unwrap();
-    let (name, poet) = rules.profiles.of_agent("poet").unwrap();
+    let rules = loaded.service_config().unwrap();
+    let (name, poet) = rules.profiles.get_agent("poet").unwrap();
     assert_eq!((name, poet.limits.memory_mb, poet.limits.processes), ("POET", Some(64), Some(256)));
 }
 
 #[test]
-fn each_value_tells_where_it_comes_from_and_secrets_tell_nothing() {
+fn every_value_shows_its_origin_and_secrets_are_hidden() {
     let text = "[profiles.validation]\nmemory_mb = 64\n[logs]\naccess_key_id = \"id\"\nsecret_access_key = \"hunter2\"";
     let shown = loaded(text).unwrap().provenance.shown();
 
@@ -130,34 +130,34 @@ fn each_value_tells_where_it_comes_from_and_secrets_tell_nothing() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
+fn invalid_value_is_refused_with_its_location_and_allowed_values() {
     for (text, expected) in [
         (
             "[server]\nlisten = \"127.0.0.1:0\"\nlisen = 1\n",
             "pinfold.toml:3: unknown field `lisen`, expected one of `listen`",
         ),
         ("[sever]\n", "pinfold.toml:1: unknown field `sever`"),
-        ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3: `ten` is no time; write seconds as 90"),
+        ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3: `ten` is not a time; write seconds as 90"),
         ("[requests]\nrate = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
         ("[server\n", "pinfold.toml:1: "),
         (
             "[sandboxes]\nidle = \"2d\"\n",
             "sandboxes.idle: 2d is longer than `sandboxes.max_life`, which is 1d",
         ),
-        ("[flags]\nstuck = 0\n", "flags.stuck: 0ms is not allowed; allowed is from 1s to 30d (set in `"),
-        ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; allowed is from 1ms to 10s (set in `"),
-        ("[cleanup]\nschedule = \"often\"\n", "cleanup.schedule: `often` is no schedule; write minute, hour"),
-        ("[cleanup]\nschedule_by_age = \"0 0 30 2 *\"\n", "cleanup.schedule_by_age: `0 0 30 2 *`"),
-        ("[cleanup]\nmax_age = 0\n", "cleanup.max_age: 0ms is not allowed; allowed is from 1s to 30d"),
-        ("[cleanup]\nbatch = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
-        ("[cleanup]\npressure = 1.5\n", "cleanup.pressure: 1.5 is not allowed; allowed is from 0.1 to 1"),
-        ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
+        ("[flags]\nstuck = 0\n", "flags.stuck: 0ms is not allowed; the range is 1s to 30d (set in `"),
+        ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; the range is 1ms to 10s (set in `"),
         (
-            "[profiles.POET]\nmemory_mb = 64\n",
-            "; a new one says which it begins from, as in `like = \"default\"`",
+            "[cleanup]\nschedule = \"often\"\n",
+            "cleanup.schedule: `often` is not a schedule; write minute, hour",
         ),
+        ("[cleanup]\nschedule_by_age = \"0 0 30 2 *\"\n", "cleanup.schedule_by_age: `0 0 30 2 *`"),
+        ("[cleanup]\nmax_age = 0\n", "cleanup.max_age: 0ms is not allowed; the range is 1s to 30d"),
+        ("[cleanup]\nbatch = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        ("[cleanup]\npressure = 1.5\n", "cleanup.pressure: 1.5 is not allowed; the range is 0.1 to 1"),
+        ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
+        ("[profiles.POET]\nmemory_mb = 64\n", "; a new profile names its base, as in `like = \"default\"`"),
         ("[profiles.POET]\nlike = \"PROSE\"\n", "profiles.POET: there is no profile `PROSE`"),
-        ("[profiles.\"a b\"]\nlike = \"default\"\n", "profiles.a b: 1 to 64 letters"),
+        ("[profiles.\"a b\"]\nlike = \"default\"\n", "profiles.a b: a name has 1 to 64 letters"),
         (
             "[profiles.VALIDATION]\nmemory_mb = 1\n",
             "profiles.VALIDATION.memory_mb: 1 MiB is not allowed; allowed is from 4 MiB",
@@ -167,38 +167,35 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
             "profiles.VALIDATION.operations: 0 is not allowed; allowed is from 1 to 1000000000",
         ),
         ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
-        ("[admission]\nstale_after = \"1m\"\n", "what is younger than 20m is never stale"),
+        ("[admission]\nstale_after = \"1m\"\n", "it must be at least 20m"),
         ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),
         ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
         ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),
-        ("[alerts]\nevery = \"1d\"\n", "alerts.every: 1d is not allowed; allowed is from 100ms to 10m"),
-        ("[alerts.rules.nonsense]\nthreshold = 1\n", "alerts.rules.nonsense: there is no alert `nonsense`"),
-        ("[alerts.rules.sandbox_stuck]\nthreshold = -1.0\n", "threshold: it has to be 0 or more"),
-        ("[alerts.levels.1]\nemail_to = []\n", "alerts.levels.1: there are `2` and `3`"),
-        ("[alerts]\nslack_url = \"ftp://4711\"\n", "alerts.slack_url: it has to begin with `https://`"),
-        ("[alerts]\nwebhook_secret = \"4711\"\n", "alerts.webhook_secret: it goes with a `webhook_url`"),
+        ("[alerts]\nevery = \"1d\"\n", "alerts.every: 1d is not allowed; the range is 100ms to 10m"),
+        ("[alerts.rules.nonsense]\nthreshold = 1\n", "alerts.rules.nonsense: unknown alert `nonsense`"),
+        ("[alerts.rules.sandbox_stuck]\nthreshold = -1.0\n", "threshold: must be 0 or more"),
+        ("[alerts.levels.1]\nemail_to = []\n", "alerts.levels.1: allowed are `2` and `3`"),
+        ("[alerts]\nslack_url = \"ftp://4711\"\n", "alerts.slack_url: must begin with `https://`"),
+        ("[alerts]\nwebhook_secret = \"4711\"\n", "alerts.webhook_secret: needs `webhook_url`"),
         ("[alerts]\nemail_to = [\"a@b\"]\n", "alerts.email_to: mail needs `alerts.smtp_host`"),
-        ("[alerts]\nsmtp_host = \"a\"\n", "alerts.email_from: mail has to be from somebody"),
+        ("[alerts]\nsmtp_host = \"a\"\n", "alerts.email_from: must be set to send mail"),
         ("[alerts]\nsmtp_password = \"4711\"\n", "set both or none"),
         ("[alerts]\ncritical = [\"pigeon\"]\n", "unknown variant `pigeon`, expected one of `webhook`"),
-        (
-            "[telemetry]\nendpoint = \"collector:4318\"\n",
-            "telemetry.endpoint: it has to begin with `http://`",
-        ),
+        ("[telemetry]\nendpoint = \"collector:4318\"\n", "telemetry.endpoint: must begin with `http://`"),
         (
             "[telemetry]\nendpoint = \"http://me:4711@host\"\n",
-            "telemetry.endpoint: a name and a password do not",
+            "telemetry.endpoint: must not contain a name or password",
         ),
         ("[telemetry]\nendpoint = \"http://h/v1/traces\"\n", "telemetry.endpoint: leave out `/v1/traces`"),
         (
             "[telemetry]\ninterval = \"10ms\"\n",
-            "telemetry.interval: 10ms is not allowed; allowed is from 1s to 1h",
+            "telemetry.interval: 10ms is not allowed; the range is 1s to 1h",
         ),
-        ("[telemetry]\nservice_name = \"\"\n", "telemetry.service_name: it has to be 1 to 128 bytes long"),
-        ("[telemetry.headers]\na = \"4711\"\n", "telemetry.headers.a: it goes with an `endpoint`"),
+        ("[telemetry]\nservice_name = \"\"\n", "telemetry.service_name: must be 1 to 128 bytes long"),
+        ("[telemetry.headers]\na = \"4711\"\n", "telemetry.headers.a: needs `telemetry.endpoint`"),
         (
             "[telemetry]\nendpoint = \"http://h\"\nheaders = { \"a b\" = \"4711\" }\n",
-            "telemetry.headers.a b: it is no name of a header",
+            "telemetry.headers.a b: not a header name",
         ),
         (
             "[telemetry]\nendpoint = \"http://h\"\nheaders = { a = \"4711\\n\" }\n",
@@ -206,26 +203,26 @@ fn what_is_wrong_is_named_with_its_place_and_what_may_stand_there() {
         ),
         (
             "[telemetry]\nendpoint = \"http://h\"\nheaders = { host = \"4711\" }\n",
-            "telemetry.headers.host: this header is set by the program itself",
+            "telemetry.headers.host: this header is set by Pinfold itself",
         ),
         ("[telemetry]\nendpoints = \"http://h\"\n", "pinfold.toml:2: unknown field `endpoints`"),
-        ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: a text in quotes is expected"),
+        ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: expected a quoted string"),
     ] {
-        let told = refused(text);
-        assert!(told.contains(expected), "{text}\n{told}");
-        assert!(!told.contains("4711"), "{told}");
+        let message = invalid(text);
+        assert!(message.contains(expected), "{text}\n{message}");
+        assert!(!message.contains("4711"), "{message}");
     }
 }
 
 #[test]
-fn a_file_that_was_named_has_to_be_there() {
+fn named_configuration_file_must_exist() {
     let missing = load(Path::new("/nonexistent"), Some(Path::new("/nonexistent/pinfold.toml")));
 
     assert!(matches!(missing, Err(SettingsError::Read { .. })));
 }
 
 #[test]
-fn alerts_are_as_the_file_says_and_their_secrets_are_not_shown() {
+fn alert_settings_are_applied_and_their_secrets_hidden() {
     let loaded = loaded(
         "[alerts]\ncooldown = \"2h\"\nwebhook_url = \"https://a/hunter2\"\nwebhook_secret = \"hunter2\"\n\
          smtp_host = \"a\"\nsmtp_username = \"me\"\nsmtp_password = \"hunter2\"\nemail_from = \"a@b\"\n\
@@ -234,7 +231,7 @@ fn alerts_are_as_the_file_says_and_their_secrets_are_not_shown() {
     )
     .unwrap();
 
-    let alerts = loaded.rules().unwrap().alerts;
+    let alerts = loaded.service_config().unwrap().alerts;
 
     let leak = alerts.rules.of(pinfold_alerts::Alert::SandboxLeakDetected);
     assert_eq!((leak.threshold, leak.sustained_ms, leak.minimum), (40.0, 600_000, 0));
@@ -246,7 +243,7 @@ fn alerts_are_as_the_file_says_and_their_secrets_are_not_shown() {
 }
 
 #[test]
-fn telemetry_is_as_the_file_says_and_its_headers_are_not_shown() {
+fn telemetry_settings_are_applied_and_headers_hidden() {
     let loaded = loaded(
         "[telemetry]\nendpoint = \"https://collector/otlp/\"\ntraces = false\ninterval = \"5s\"\nservice_name = \"fold\"\n\
          [telemetry.headers]\nauthorization = \"Bearer hunter2\"\n",

@@ -1,4 +1,4 @@
-//! Values as they are written in a file and in the environment.
+//! Types of setting values, with their text forms.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use clap::ValueEnum;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::quantities::milliseconds;
+use crate::units::milliseconds;
 
-/// In milliseconds.
+/// A duration in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub(crate) u64);
 
 impl fmt::Display for Time {
-    /// With the largest unit that leaves no rest.
+    /// Uses the largest unit that divides it evenly.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
         match units.iter().find(|(_, ms)| self.0 >= *ms && self.0.is_multiple_of(*ms)) {
@@ -60,13 +60,13 @@ impl Visitor<'_> for TimeVisitor {
     }
 }
 
-/// What becomes of sandboxes when the server ends.
+/// What happens to sandboxes when the server ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Fate {
-    /// The next server or command takes them over
+pub(crate) enum ExitAction {
+    /// The next server or command adopts them
     Keep,
-    /// They are ended, and proven gone
+    /// The server stops them and proves them gone
     Stop,
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Read, and never written anywhere.
+/// A secret value, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(pub(crate) String);
 
@@ -97,10 +97,10 @@ impl Serialize for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The usual message would repeat what was given.
-        String::deserialize(deserializer).map(Self).map_err(|_| {
-            de::Error::custom("a text in quotes is expected; what is there is not repeated here")
-        })
+        // The default error message would include the value.
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| de::Error::custom("expected a quoted string (value not shown)"))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_shown_as_it_may_be_written() {
+    fn time_is_shown_in_a_form_that_parses_back() {
         for text in ["1d", "90m", "30s", "1500ms", "0ms"] {
             assert_eq!(Time(milliseconds(text).unwrap()).to_string(), text);
         }

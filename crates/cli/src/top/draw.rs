@@ -1,4 +1,4 @@
-//! The screen as it is drawn.
+//! Draws the screen.
 
 use pinfold_api::State;
 use ratatui::Frame;
@@ -9,28 +9,28 @@ use ratatui::widgets::{Paragraph, Row as TableRow, Table, TableState};
 
 use super::screen::{Screen, View};
 use super::source::Row;
-use crate::colour::Mood;
-use crate::documents::word;
-use crate::table::{age, harmless};
+use crate::colour::StatusColour;
+use crate::json_output::wire_name;
+use crate::table::{age, escape_control};
 
 pub(super) const TITLES: [&str; 8] = ["ID", "NAME", "STATUS", "TYPE", "CPU", "MEMORY", "AGE", "FLAGS"];
 
-/// The place of the state among them.
+/// Index of the status column.
 pub(super) const STATUS: usize = 2;
 
-/// What a list shows of one sandbox, with nothing in it that a terminal would obey.
+/// The cells of one sandbox, with control characters escaped.
 pub(super) fn cells(row: &Row) -> [String; 8] {
-    let or_dash = |text: Option<&String>| text.map_or_else(|| "-".to_owned(), |text| harmless(text));
-    let cause = row.cause.map(|cause| format!(" ({})", word(&cause))).unwrap_or_default();
+    let or_dash = |text: Option<&String>| text.map_or_else(|| "-".to_owned(), |text| escape_control(text));
+    let cause = row.cause.map(|cause| format!(" ({})", wire_name(&cause))).unwrap_or_default();
     [
-        harmless(&row.id),
+        escape_control(&row.id),
         or_dash(row.name.as_ref()),
-        format!("{}{cause}", word(&row.status)),
+        format!("{}{cause}", wire_name(&row.status)),
         or_dash(row.agent_type.as_ref()),
         row.cpu_percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.0}%")),
         row.memory_mb.map_or_else(|| "-".to_owned(), |mebibytes| format!("{mebibytes:.1}M")),
         row.age_ms.map_or_else(|| "-".to_owned(), age),
-        if row.flags.is_empty() { "-".to_owned() } else { harmless(&row.flags.join(",")) },
+        if row.flags.is_empty() { "-".to_owned() } else { escape_control(&row.flags.join(",")) },
     ]
 }
 
@@ -45,13 +45,15 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Line::styled(headline(screen), bold), head);
     match &screen.view {
-        View::List | View::AskStop(_) => draw_list(frame, body, screen),
+        View::List | View::ConfirmStop(_) => draw_list(frame, body, screen),
         View::Log { lines, back, .. } => draw_log(frame, body, lines, *back),
     }
-    frame.render_widget(Line::raw(harmless(&screen.message)), message);
+    frame.render_widget(Line::raw(escape_control(&screen.message)), message);
     let (keys, style) = match &screen.view {
         View::List => ("↑↓ choose   s stop   l logs   q quit".to_owned(), Style::new().fg(Color::DarkGray)),
-        View::AskStop(id) => (format!("Stop {}? y stops it, any other key does not", harmless(id)), bold),
+        View::ConfirmStop(id) => {
+            (format!("Stop {}? y stops it, any other key does not", escape_control(id)), bold)
+        }
         View::Log { .. } => ("↑↓ scroll   Home End   q back".to_owned(), Style::new().fg(Color::DarkGray)),
     };
     frame.render_widget(Line::styled(keys, style), foot);
@@ -59,8 +61,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
 
 fn headline(screen: &Screen) -> String {
     match (&screen.view, &screen.rows) {
-        (View::Log { id, .. }, _) => format!("pinfold top: log of {}", harmless(id)),
-        (_, None) => "pinfold top: looking …".to_owned(),
+        (View::Log { id, .. }, _) => format!("pinfold top: log of {}", escape_control(id)),
+        (_, None) => "pinfold top: loading …".to_owned(),
         (_, Some(rows)) => {
             let running = rows.iter().filter(|row| row.status == State::Running).count();
             let plural = if rows.len() == 1 { "" } else { "es" };
@@ -87,8 +89,8 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         .header(header)
         .column_spacing(2)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let mut chosen = TableState::new().with_selected(screen.selected());
-    frame.render_stateful_widget(table, area, &mut chosen);
+    let mut selected_id = TableState::new().with_selected(screen.selected());
+    frame.render_stateful_widget(table, area, &mut selected_id);
 }
 
 fn is_stopping(screen: &Screen, row: &Row) -> bool {
@@ -96,15 +98,15 @@ fn is_stopping(screen: &Screen, row: &Row) -> bool {
 }
 
 fn colour(state: State) -> Style {
-    match Mood::from(state) {
-        Mood::Good => Style::new().fg(Color::Green),
-        Mood::Moving => Style::new().fg(Color::Yellow),
-        Mood::Bad => Style::new().fg(Color::Red),
-        Mood::Plain => Style::new(),
+    match StatusColour::from(state) {
+        StatusColour::Good => Style::new().fg(Color::Green),
+        StatusColour::Changing => Style::new().fg(Color::Yellow),
+        StatusColour::Bad => Style::new().fg(Color::Red),
+        StatusColour::Plain => Style::new(),
     }
 }
 
-/// The end of it, unless it was scrolled back.
+/// Draws the end of the log, unless it is scrolled back.
 fn draw_log(frame: &mut Frame<'_>, area: Rect, lines: &[String], back: usize) {
     let end = lines.len().saturating_sub(back).max(usize::from(area.height).min(lines.len()));
     let begin = end.saturating_sub(usize::from(area.height));
@@ -118,7 +120,7 @@ pub(super) mod tests {
     use ratatui::backend::TestBackend;
 
     use super::super::keys::Key;
-    use super::super::screen::News;
+    use super::super::screen::Update;
     use super::*;
 
     pub(in super::super) fn row(id: &str) -> Row {
@@ -144,11 +146,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_row_says_what_a_sandbox_uses_and_nothing_in_it_is_obeyed() {
+    fn row_shows_usage_with_control_characters_escaped() {
         let mut screen = Screen::default();
         let named = Row { name: Some("x\u{1b}[2Jy".into()), ..row("sbx_1") };
 
-        screen.learn(News::Sandboxes(vec![named]));
+        screen.apply(Update::Sandboxes(vec![named]));
         let lines = drawn(&screen);
 
         assert_eq!(lines[0], "pinfold top: 1 sandbox, 1 running");
@@ -159,9 +161,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_question_names_what_would_be_stopped() {
+    fn stop_confirmation_names_the_sandbox() {
         let mut screen = Screen::default();
-        screen.learn(News::Sandboxes(vec![row("sbx_1")]));
+        screen.apply(Update::Sandboxes(vec![row("sbx_1")]));
 
         screen.press(Key::Stop);
 
@@ -169,12 +171,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_log_shows_its_end_until_it_is_scrolled_back() {
+    fn log_shows_its_end_until_scrolled_back() {
         let mut screen = Screen::default();
-        screen.learn(News::Sandboxes(vec![row("sbx_1")]));
+        screen.apply(Update::Sandboxes(vec![row("sbx_1")]));
         screen.press(Key::Log);
-        screen
-            .learn(News::Log { id: "sbx_1".into(), lines: (0..100).map(|n| format!("line {n}")).collect() });
+        screen.apply(Update::Log {
+            id: "sbx_1".into(),
+            lines: (0..100).map(|n| format!("line {n}")).collect(),
+        });
 
         assert_eq!(drawn(&screen)[1..6].join(" "), "line 95 line 96 line 97 line 98 line 99");
         screen.press(Key::First);

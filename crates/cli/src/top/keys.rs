@@ -1,4 +1,4 @@
-//! What is typed, and when the screen changes its size.
+//! Keyboard input and terminal resizes.
 
 use std::time::Duration;
 
@@ -14,31 +14,31 @@ pub(super) enum Key {
     Stop,
     Log,
     Yes,
-    /// Whatever is open is closed.
+    /// Closes what is open.
     Back,
     Quit,
-    /// It means nothing; but it answers a question with no.
+    /// No meaning of its own, but answers a confirmation with no.
     Other,
-    /// The screen has another size.
+    /// The terminal was resized.
     Resized,
 }
 
-/// How soon the thread notices that nobody listens any more.
-const NOTICE: Duration = Duration::from_millis(200);
-const AHEAD: usize = 16;
+/// How soon the thread notices that the receiver was dropped.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const CHANNEL_CAPACITY: usize = 16;
 
-/// By a thread of its own, which ends soon after nobody listens.
+/// Reads keys in a separate thread, which ends soon after the receiver is dropped.
 pub(super) fn keys() -> mpsc::Receiver<Key> {
-    let (pressed, taken) = mpsc::channel(AHEAD);
+    let (pressed, taken) = mpsc::channel(CHANNEL_CAPACITY);
     std::thread::spawn(move || {
         while !pressed.is_closed() {
-            let came = match poll(NOTICE) {
+            let update = match poll(POLL_INTERVAL) {
                 Ok(false) => continue,
                 Ok(true) => read(),
                 Err(_) => return,
             };
-            // A terminal that cannot be read any more is gone.
-            let Ok(event) = came else { return };
+            // A read error means that the terminal is gone.
+            let Ok(event) = update else { return };
             if key(&event).is_some_and(|key| pressed.blocking_send(key).is_err()) {
                 return;
             }
@@ -55,7 +55,7 @@ fn key(event: &Event) -> Option<Key> {
     };
     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
     Some(match pressed.code {
-        // In raw mode it is a key like any other.
+        // In raw mode Ctrl-C is an ordinary key.
         KeyCode::Char('c') if control => Key::Quit,
         KeyCode::Char('q') => Key::Quit,
         KeyCode::Up | KeyCode::Char('k') => Key::Up,

@@ -1,4 +1,4 @@
-//! The last of what a sandbox's commands wrote, as lines that no terminal obeys.
+//! The last lines of a sandbox's output, with control characters escaped.
 
 use std::collections::VecDeque;
 
@@ -6,108 +6,108 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{OutputEvent, OutputPage};
 
-use crate::documents::word;
-use crate::table::harmless;
+use crate::json_output::wire_name;
+use crate::table::escape_control;
 
-/// Lines that are kept, and how much of a line.
-const MOST_LINES: usize = 2_000;
-const LONGEST_LINE: usize = 4_096;
+/// Limits of the lines kept.
+const MAX_LINES: usize = 2_000;
+const MAX_LINE_BYTES: usize = 4_096;
 
 #[derive(Default)]
 pub(super) struct Log {
     lines: VecDeque<String>,
-    read: Vec<Read>,
+    read: Vec<ExecutionLog>,
 }
 
-/// How far one execution was read.
-struct Read {
+/// Read position of one execution.
+struct ExecutionLog {
     execution: String,
     after: u64,
-    is_over: bool,
-    /// A line that has not ended yet.
-    begun: Vec<u8>,
+    is_complete: bool,
+    /// A line without its newline yet.
+    partial_line: Vec<u8>,
 }
 
-/// Which execution is meant.
+/// Index of an execution in the log.
 #[derive(Clone, Copy)]
-pub(super) struct Place(usize);
+pub(super) struct StreamIndex(usize);
 
 impl Log {
-    pub(super) fn begin(&mut self, execution: &str, command: &[String]) -> Place {
-        if let Some(place) = self.read.iter().position(|it| it.execution == execution) {
-            return Place(place);
+    pub(super) fn begin(&mut self, execution: &str, command: &[String]) -> StreamIndex {
+        if let Some(stream) = self.read.iter().position(|it| it.execution == execution) {
+            return StreamIndex(stream);
         }
-        self.push(format!("--- {execution}: {}", harmless(&command.join(" "))));
+        self.push(format!("--- {execution}: {}", escape_control(&command.join(" "))));
         let execution = execution.to_owned();
-        self.read.push(Read { execution, after: 0, is_over: false, begun: Vec::new() });
-        Place(self.read.len() - 1)
+        self.read.push(ExecutionLog { execution, after: 0, is_complete: false, partial_line: Vec::new() });
+        StreamIndex(self.read.len() - 1)
     }
 
-    pub(super) fn after(&self, place: Place) -> u64 {
-        self.read[place.0].after
+    pub(super) fn after(&self, stream: StreamIndex) -> u64 {
+        self.read[stream.0].after
     }
 
-    pub(super) fn add(&mut self, Place(place): Place, page: &OutputPage) {
-        self.read[place].after = page.next;
+    pub(super) fn add(&mut self, StreamIndex(stream): StreamIndex, page: &OutputPage) {
+        self.read[stream].after = page.next;
         for event in &page.events {
             match event {
                 OutputEvent::Stdout { text, base64, .. } | OutputEvent::Stderr { text, base64, .. } => {
-                    self.write(place, &bytes(text.as_deref(), base64.as_deref()));
+                    self.write(stream, &bytes(text.as_deref(), base64.as_deref()));
                 }
-                OutputEvent::Gap { bytes, .. } => self.push(format!("--- {bytes} bytes were not kept")),
+                OutputEvent::Gap { bytes, .. } => self.push(format!("--- {bytes} bytes were dropped")),
                 OutputEvent::Exit { cause, exit_code, .. } => {
-                    self.end_line(place);
+                    self.end_line(stream);
                     let code = exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
-                    self.push(format!("--- ended: {}{code}", word(cause)));
+                    self.push(format!("--- ended: {}{code}", wire_name(cause)));
                 }
-                OutputEvent::Error { message, .. } => self.push(format!("--- {}", harmless(message))),
+                OutputEvent::Error { message, .. } => self.push(format!("--- {}", escape_control(message))),
             }
         }
         if page.ended {
-            self.read[place].is_over = true;
+            self.read[stream].is_complete = true;
         }
     }
 
-    /// Nothing more comes of it.
-    pub(super) fn is_over(&self, place: Place) -> bool {
-        self.read[place.0].is_over
+    /// Whether all output of the execution was read.
+    pub(super) fn is_complete(&self, stream: StreamIndex) -> bool {
+        self.read[stream.0].is_complete
     }
 
-    fn write(&mut self, place: usize, bytes: &[u8]) {
+    fn write(&mut self, stream: usize, bytes: &[u8]) {
         let mut parts = bytes.split(|byte| *byte == b'\n');
         let first = parts.next().unwrap_or_default();
-        self.extend(place, first);
+        self.extend(stream, first);
         for part in parts {
-            self.end_line(place);
-            self.extend(place, part);
+            self.end_line(stream);
+            self.extend(stream, part);
         }
     }
 
-    fn extend(&mut self, place: usize, bytes: &[u8]) {
-        let begun = &mut self.read[place].begun;
-        let room = LONGEST_LINE.saturating_sub(begun.len());
-        begun.extend(&bytes[..bytes.len().min(room)]);
+    fn extend(&mut self, stream: usize, bytes: &[u8]) {
+        let partial_line = &mut self.read[stream].partial_line;
+        let room = MAX_LINE_BYTES.saturating_sub(partial_line.len());
+        partial_line.extend(&bytes[..bytes.len().min(room)]);
     }
 
-    fn end_line(&mut self, place: usize) {
-        let line = std::mem::take(&mut self.read[place].begun);
+    fn end_line(&mut self, stream: usize) {
+        let line = std::mem::take(&mut self.read[stream].partial_line);
         if !line.is_empty() {
-            self.push(harmless(String::from_utf8_lossy(&line).trim_end_matches('\r')));
+            self.push(escape_control(String::from_utf8_lossy(&line).trim_end_matches('\r')));
         }
     }
 
     fn push(&mut self, line: String) {
-        if self.lines.len() == MOST_LINES {
+        if self.lines.len() == MAX_LINES {
             self.lines.pop_front();
         }
         self.lines.push_back(line);
     }
 
-    /// With the lines that have not ended yet.
+    /// All lines, including incomplete ones.
     pub(super) fn lines(&self) -> Vec<String> {
-        let begun = self.read.iter().filter(|it| !it.begun.is_empty());
-        let begun = begun.map(|it| harmless(&String::from_utf8_lossy(&it.begun)));
-        self.lines.iter().cloned().chain(begun).collect()
+        let partial_line = self.read.iter().filter(|it| !it.partial_line.is_empty());
+        let partial_line = partial_line.map(|it| escape_control(&String::from_utf8_lossy(&it.partial_line)));
+        self.lines.iter().cloned().chain(partial_line).collect()
     }
 }
 
@@ -135,25 +135,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_comes_in_pieces_is_one_line_and_obeyed_by_nobody() {
+    fn line_in_several_chunks_is_joined_and_escaped() {
         let mut log = Log::default();
-        let place = log.begin("exe_1", &["sh".into()]);
+        let stream = log.begin("exe_1", &["sh".into()]);
 
-        log.add(place, &page(&["on", "e\ntwo\u{1b}[2J\nthr"]));
+        log.add(stream, &page(&["on", "e\ntwo\u{1b}[2J\nthr"]));
 
         assert_eq!(log.lines(), ["--- exe_1: sh", "one", "two\\u{1b}[2J", "thr"]);
-        assert_eq!(log.after(place), 2);
+        assert_eq!(log.after(stream), 2);
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn number_and_length_of_lines_are_bounded() {
         let mut log = Log::default();
-        let place = log.begin("exe_1", &[]);
-        let much = "x\n".repeat(MOST_LINES * 2) + &"y".repeat(LONGEST_LINE * 3);
+        let stream = log.begin("exe_1", &[]);
+        let much = "x\n".repeat(MAX_LINES * 2) + &"y".repeat(MAX_LINE_BYTES * 3);
 
-        log.add(place, &page(&[&much]));
+        log.add(stream, &page(&[&much]));
 
-        assert_eq!(log.lines().len(), MOST_LINES + 1);
-        assert_eq!(log.lines().last().map(String::len), Some(LONGEST_LINE));
+        assert_eq!(log.lines().len(), MAX_LINES + 1);
+        assert_eq!(log.lines().last().map(String::len), Some(MAX_LINE_BYTES));
     }
 }

@@ -1,16 +1,16 @@
-//! What the screen shows and what keys do to it. It is told everything, and asks for nothing by itself.
+//! State of the screen: updates and keys go in, actions come out. Does no IO.
 
 use super::keys::Key;
 use super::source::Row;
 
 #[derive(Default)]
 pub(super) struct Screen {
-    /// None: nobody has looked yet.
+    /// None: not loaded yet.
     pub(super) rows: Option<Vec<Row>>,
-    /// By id: rows come and go above it.
+    /// By id, since rows above it come and go.
     selected: Option<String>,
     pub(super) view: View,
-    /// The last thing that people should know.
+    /// The last message.
     pub(super) message: String,
     pub(super) stopping: Vec<String>,
 }
@@ -19,8 +19,8 @@ pub(super) struct Screen {
 pub(super) enum View {
     #[default]
     List,
-    /// Whether this one is really to be stopped.
-    AskStop(String),
+    /// Asks whether to stop this sandbox.
+    ConfirmStop(String),
     Log {
         id: String,
         lines: Vec<String>,
@@ -29,43 +29,43 @@ pub(super) enum View {
     },
 }
 
-/// What has come in.
-pub(super) enum News {
+/// Data for the screen.
+pub(super) enum Update {
     Sandboxes(Vec<Row>),
     Log { id: String, lines: Vec<String> },
-    Told(String),
-    Trouble(String),
+    Message(String),
+    Error(String),
 }
 
-/// What a key asks for beyond the screen.
+/// What the caller must do after a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Nothing,
+pub(super) enum Action {
+    None,
     Quit,
     Stop(String),
     OpenLog(String),
     CloseLog,
 }
 
-/// Lines by which a log is scrolled to its beginning: more than there ever are.
-const FAR: usize = 1 << 20;
+/// A scroll offset beyond any log's length.
+const PAST_LOG_START: usize = 1 << 20;
 
 impl Screen {
-    pub(super) fn learn(&mut self, news: News) {
-        match news {
-            News::Sandboxes(rows) => {
+    pub(super) fn apply(&mut self, updates: Update) {
+        match updates {
+            Update::Sandboxes(rows) => {
                 self.stopping.retain(|id| rows.iter().any(|row| row.id == *id));
                 self.rows = Some(rows);
             }
-            // It may have been closed meanwhile.
-            News::Log { id: of, lines: came } => {
+            // The log view may have been closed.
+            Update::Log { id: of, lines: update } => {
                 if let View::Log { id, lines, .. } = &mut self.view
                     && *id == of
                 {
-                    *lines = came;
+                    *lines = update;
                 }
             }
-            News::Told(told) | News::Trouble(told) => self.message = told,
+            Update::Message(message) | Update::Error(message) => self.message = message,
         }
     }
 
@@ -73,82 +73,82 @@ impl Screen {
         self.rows.as_deref().unwrap_or_default()
     }
 
-    /// The row that keys are about: the one that was chosen, or the first where that is gone.
+    /// The selected row, or the first if the selected one is gone.
     pub(super) fn selected(&self) -> Option<usize> {
-        let chosen = self.selected.as_ref();
-        let place = chosen.and_then(|id| self.rows().iter().position(|row| row.id == *id));
-        place.or_else(|| (!self.rows().is_empty()).then_some(0))
+        let selected_id = self.selected.as_ref();
+        let index = selected_id.and_then(|id| self.rows().iter().position(|row| row.id == *id));
+        index.or_else(|| (!self.rows().is_empty()).then_some(0))
     }
 
     fn selected_id(&self) -> Option<String> {
-        self.selected().map(|place| self.rows()[place].id.clone())
+        self.selected().map(|index| self.rows()[index].id.clone())
     }
 
-    pub(super) fn press(&mut self, key: Key) -> Wish {
+    pub(super) fn press(&mut self, key: Key) -> Action {
         match (&mut self.view, key) {
-            (_, Key::Resized) => Wish::Nothing,
-            (View::AskStop(id), Key::Yes) => {
+            (_, Key::Resized) => Action::None,
+            (View::ConfirmStop(id), Key::Yes) => {
                 let id = std::mem::take(id);
                 self.view = View::List;
                 self.message = format!("stopping {id} …");
                 self.stopping.push(id.clone());
-                Wish::Stop(id)
+                Action::Stop(id)
             }
-            // Whatever is not a clear yes is a no.
-            (View::AskStop(_), _) => {
+            // Any key but `y` means no.
+            (View::ConfirmStop(_), _) => {
                 self.view = View::List;
-                Wish::Nothing
+                Action::None
             }
             (View::Log { .. }, Key::Quit | Key::Back | Key::Log) => {
                 self.view = View::List;
-                Wish::CloseLog
+                Action::CloseLog
             }
             (View::Log { back, lines, .. }, key) => {
-                *back = scrolled(*back, lines.len(), key);
-                Wish::Nothing
+                *back = scroll_back(*back, lines.len(), key);
+                Action::None
             }
-            (View::List, Key::Quit) => Wish::Quit,
+            (View::List, Key::Quit) => Action::Quit,
             (View::List, key) => self.press_in_list(key),
         }
     }
 
-    fn press_in_list(&mut self, key: Key) -> Wish {
+    fn press_in_list(&mut self, key: Key) -> Action {
         match key {
-            Key::Up => self.select(|place, _| place.saturating_sub(1)),
-            Key::Down => self.select(|place, last| (place + 1).min(last)),
+            Key::Up => self.select(|index, _| index.saturating_sub(1)),
+            Key::Down => self.select(|index, last| (index + 1).min(last)),
             Key::First => self.select(|_, _| 0),
             Key::Last => self.select(|_, last| last),
             Key::Stop => {
                 if let Some(id) = self.selected_id() {
-                    self.view = View::AskStop(id);
+                    self.view = View::ConfirmStop(id);
                 }
-                Wish::Nothing
+                Action::None
             }
             Key::Log => match self.selected_id() {
                 Some(id) => {
                     self.view = View::Log { id: id.clone(), lines: vec!["…".into()], back: 0 };
-                    Wish::OpenLog(id)
+                    Action::OpenLog(id)
                 }
-                None => Wish::Nothing,
+                None => Action::None,
             },
-            Key::Yes | Key::Back | Key::Other | Key::Quit | Key::Resized => Wish::Nothing,
+            Key::Yes | Key::Back | Key::Other | Key::Quit | Key::Resized => Action::None,
         }
     }
 
-    fn select(&mut self, from: impl Fn(usize, usize) -> usize) -> Wish {
-        if let Some(place) = self.selected() {
+    fn select(&mut self, from: impl Fn(usize, usize) -> usize) -> Action {
+        if let Some(index) = self.selected() {
             let last = self.rows().len() - 1;
-            self.selected = Some(self.rows()[from(place, last)].id.clone());
+            self.selected = Some(self.rows()[from(index, last)].id.clone());
         }
-        Wish::Nothing
+        Action::None
     }
 }
 
-fn scrolled(back: usize, lines: usize, key: Key) -> usize {
+fn scroll_back(back: usize, lines: usize, key: Key) -> usize {
     let back = match key {
         Key::Up => back + 1,
         Key::Down => back.saturating_sub(1),
-        Key::First => FAR,
+        Key::First => PAST_LOG_START,
         Key::Last => 0,
         _ => back,
     };
@@ -162,50 +162,50 @@ mod tests {
 
     fn screen(ids: &[&str]) -> Screen {
         let mut screen = Screen::default();
-        screen.learn(News::Sandboxes(ids.iter().map(|id| row(id)).collect()));
+        screen.apply(Update::Sandboxes(ids.iter().map(|id| row(id)).collect()));
         screen
     }
 
     #[test]
-    fn a_stop_is_asked_for_and_only_a_yes_is_one() {
+    fn stop_needs_confirmation_by_yes() {
         let mut screen = screen(&["a", "b"]);
         screen.press(Key::Down);
 
-        assert_eq!(screen.press(Key::Stop), Wish::Nothing);
-        assert_eq!(screen.press(Key::Other), Wish::Nothing);
-        assert_eq!(screen.press(Key::Yes), Wish::Nothing, "the question was answered with no");
+        assert_eq!(screen.press(Key::Stop), Action::None);
+        assert_eq!(screen.press(Key::Other), Action::None);
+        assert_eq!(screen.press(Key::Yes), Action::None, "the confirmation was answered with no");
         screen.press(Key::Stop);
 
-        assert_eq!(screen.press(Key::Yes), Wish::Stop("b".into()));
+        assert_eq!(screen.press(Key::Yes), Action::Stop("b".into()));
         assert_eq!(screen.view, View::List);
     }
 
     #[test]
-    fn what_was_chosen_stays_chosen_when_others_go() {
+    fn selection_follows_the_sandbox_when_rows_change() {
         let mut screen = screen(&["a", "b", "c"]);
         screen.press(Key::Last);
 
-        screen.learn(News::Sandboxes(vec![row("c"), row("d")]));
+        screen.apply(Update::Sandboxes(vec![row("c"), row("d")]));
         assert_eq!(screen.selected(), Some(0));
-        screen.learn(News::Sandboxes(vec![row("d")]));
+        screen.apply(Update::Sandboxes(vec![row("d")]));
 
-        assert_eq!(screen.selected(), Some(0), "the first, where it is gone itself");
-        screen.learn(News::Sandboxes(Vec::new()));
-        assert_eq!((screen.selected(), screen.press(Key::Stop)), (None, Wish::Nothing));
+        assert_eq!(screen.selected(), Some(0), "the first, since the selected one is gone");
+        screen.apply(Update::Sandboxes(Vec::new()));
+        assert_eq!((screen.selected(), screen.press(Key::Stop)), (None, Action::None));
     }
 
     #[test]
-    fn a_log_is_closed_before_the_screen_is() {
+    fn quit_closes_the_log_before_the_screen() {
         let mut screen = screen(&["a"]);
 
-        assert_eq!(screen.press(Key::Log), Wish::OpenLog("a".into()));
-        screen.learn(News::Log { id: "other".into(), lines: vec!["of another".into()] });
-        screen.learn(News::Log { id: "a".into(), lines: vec!["one".into(), "two".into()] });
+        assert_eq!(screen.press(Key::Log), Action::OpenLog("a".into()));
+        screen.apply(Update::Log { id: "other".into(), lines: vec!["of another".into()] });
+        screen.apply(Update::Log { id: "a".into(), lines: vec!["one".into(), "two".into()] });
         screen.press(Key::First);
         let View::Log { lines, back, .. } = &screen.view else { panic!("it is not open") };
         assert_eq!((lines.len(), *back), (2, 1));
 
-        assert_eq!(screen.press(Key::Quit), Wish::CloseLog);
-        assert_eq!(screen.press(Key::Quit), Wish::Quit);
+        assert_eq!(screen.press(Key::Quit), Action::CloseLog);
+        assert_eq!(screen.press(Key::Quit), Action::Quit);
     }
 }

@@ -1,4 +1,4 @@
-//! Where the screen gets what it shows.
+//! The data source of the screen.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::log::Log;
-use crate::documents::word;
-use crate::plane::{Plane, Wanted};
+use crate::backend::{Backend, SandboxQuery};
+use crate::json_output::wire_name;
 
-/// One sandbox as the screen shows it.
+/// One row of the screen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Row {
     pub(super) id: String,
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) status: State,
     pub(super) cause: Option<Cause>,
     pub(super) agent_type: Option<String>,
-    /// Of one core.
+    /// Percent of one core.
     pub(super) cpu_percent: Option<f64>,
     pub(super) memory_mb: Option<f64>,
     pub(super) age_ms: Option<u64>,
@@ -28,39 +28,39 @@ pub(super) struct Row {
 
 #[async_trait]
 pub(super) trait Source: Send + Sync {
-    /// What has not ended, in the order of its making, and what it uses now.
+    /// Live sandboxes in order of creation, with their current usage.
     async fn sandboxes(&self) -> anyhow::Result<Vec<Row>>;
 
-    /// Ends one, and says what came of it.
+    /// Stops a sandbox and returns a message with the result.
     async fn stop(&self, id: &str) -> anyhow::Result<String>;
 
-    /// Adds to the log what was written since.
-    async fn read_on(&self, id: &str, log: &mut Log) -> anyhow::Result<()>;
+    /// Appends new output to the log.
+    async fn read_more(&self, id: &str, log: &mut Log) -> anyhow::Result<()>;
 }
 
-/// Listed in all.
-const MOST: usize = 2_000;
-/// Measured at each look through a server, so that others with the same token get their turn.
-const MEASURED_REMOTELY: usize = 500;
-/// Measured at the same time.
-const AT_A_TIME: usize = 64;
-/// How long a body is asked what it uses before its row goes without it.
-const ASK_USAGE: Duration = Duration::from_secs(1);
+/// Maximum number of sandboxes listed.
+const MAX_LISTED: usize = 2_000;
+/// Maximum number measured at each refresh through a server, to leave request rate for other users of the token.
+const MAX_MEASURED_REMOTELY: usize = 500;
+/// Measurements in parallel.
+const CONCURRENT_MEASUREMENTS: usize = 64;
+/// Timeout for reading an instance's usage.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(1);
 const STOP_MS: u64 = 30_000;
-/// Of one sandbox, the latest.
-const EXECUTIONS_READ: usize = 5;
+/// Number of executions of one sandbox whose output is shown: the latest.
+const MAX_EXECUTIONS_READ: usize = 5;
 
 #[async_trait]
-impl Source for Plane {
+impl Source for Backend {
     async fn sandboxes(&self) -> anyhow::Result<Vec<Row>> {
-        let mut found = self.list(&Wanted::default()).await?;
-        found.truncate(MOST);
+        let mut found = self.list(&SandboxQuery::default()).await?;
+        found.truncate(MAX_LISTED);
         let most = match self {
-            Self::Server(_) => MEASURED_REMOTELY,
-            Self::Here(_) => MOST,
+            Self::Server(_) => MAX_MEASURED_REMOTELY,
+            Self::Local(_) => MAX_LISTED,
         };
-        let places = Semaphore::new(AT_A_TIME);
-        let measured = found.iter().take(most).map(|it| measure(self, &places, it));
+        let permits = Semaphore::new(CONCURRENT_MEASUREMENTS);
+        let measured = found.iter().take(most).map(|it| measure(self, &permits, it));
         let measured = futures_util::future::join_all(measured).await;
         let measured = measured.into_iter().chain(std::iter::repeat_with(|| None));
         Ok(found.into_iter().zip(measured).map(|(it, used)| row(it, used)).collect())
@@ -70,22 +70,22 @@ impl Source for Plane {
         match Self::stop(self, id, false, STOP_MS).await? {
             Some(receipt) => {
                 let absent = receipt.checks.iter().filter(|check| check.result == Finding::Absent).count();
-                let (cause, all) = (word(&receipt.cause), receipt.checks.len());
-                Ok(format!("{id} is gone: {cause}; {absent} of {all} kinds of things looked for are absent"))
+                let (cause, all) = (wire_name(&receipt.cause), receipt.checks.len());
+                Ok(format!("{id} is gone: {cause}; {absent} of {all} checks found nothing left"))
             }
             None => Ok(format!("{id} is being stopped; it is not proven gone yet")),
         }
     }
 
-    async fn read_on(&self, id: &str, log: &mut Log) -> anyhow::Result<()> {
+    async fn read_more(&self, id: &str, log: &mut Log) -> anyhow::Result<()> {
         let executions = self.executions(id).await?;
-        let latest = executions.len().saturating_sub(EXECUTIONS_READ);
+        let latest = executions.len().saturating_sub(MAX_EXECUTIONS_READ);
         for execution in &executions[latest..] {
-            let place = log.begin(&execution.execution_id, &execution.command);
-            while !log.is_over(place) {
-                let page = self.output(&execution.execution_id, log.after(place)).await?;
+            let stream = log.begin(&execution.execution_id, &execution.command);
+            while !log.is_complete(stream) {
+                let page = self.output(&execution.execution_id, log.after(stream)).await?;
                 let was_empty = page.events.is_empty();
-                log.add(place, &page);
+                log.add(stream, &page);
                 if was_empty {
                     break;
                 }
@@ -95,8 +95,8 @@ impl Source for Plane {
     }
 }
 
-async fn measure(plane: &Plane, places: &Semaphore, it: &SandboxSummary) -> Option<Resources> {
-    let has_body = match it.status {
+async fn measure(backend: &Backend, permits: &Semaphore, it: &SandboxSummary) -> Option<Resources> {
+    let is_alive = match it.status {
         State::Ready | State::Running | State::Unhealthy | State::Unknown => true,
         State::Provisioning
         | State::Terminating
@@ -105,11 +105,11 @@ async fn measure(plane: &Plane, places: &Semaphore, it: &SandboxSummary) -> Opti
         | State::Failed
         | State::Terminated => false,
     };
-    if !has_body {
+    if !is_alive {
         return None;
     }
-    let _place = places.acquire().await.ok()?;
-    tokio::time::timeout(ASK_USAGE, plane.resources(&it.id)).await.ok()?.ok()
+    let _permit = permits.acquire().await.ok()?;
+    tokio::time::timeout(MEASURE_TIMEOUT, backend.resources(&it.id)).await.ok()?.ok()
 }
 
 fn row(it: SandboxSummary, used: Option<Resources>) -> Row {

@@ -1,4 +1,4 @@
-//! `pinfold alert`: what fires, who sees to it, and whether messages arrive.
+//! `pinfold alert`: list, acknowledge, silence and test.
 
 use std::fs;
 use std::net::TcpListener;
@@ -6,58 +6,64 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::ground::{Ground, grounds, text, until};
+use crate::fixture::{Fixture, fixtures, text, until};
 use crate::serve::Server;
 use crate::tls::make_certificate;
 
-fn configure(ground: &Ground, alerts: &str) {
-    fs::write(ground.data().join("pinfold.toml"), format!("[alerts]\n{alerts}")).unwrap();
+fn configure(fixture: &Fixture, alerts: &str) {
+    fs::write(fixture.data().join("pinfold.toml"), format!("[alerts]\n{alerts}")).unwrap();
 }
 
-/// As it is listed, if it fires.
-fn firing(ground: &Ground, name: &str) -> Option<Value> {
-    let listed = ground.document(&["alert", "ls", "--state", "firing", "--json"]);
+/// The alert's list entry, if it fires.
+fn firing(fixture: &Fixture, name: &str) -> Option<Value> {
+    let listed = fixture.document(&["alert", "ls", "--state", "firing", "--json"]);
     listed["alerts"].as_array().unwrap().iter().find(|it| it["name"] == name).cloned()
 }
 
-fn said(ground: &Ground, arguments: &[&str]) -> String {
-    let output = ground.pinfold(arguments);
+fn stdout_of(fixture: &Fixture, arguments: &[&str]) -> String {
+    let output = fixture.pinfold(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout).to_owned()
 }
 
 #[test]
-fn an_alert_is_seen_to_silenced_and_told_of_with_a_server_and_without() {
-    for ground in grounds() {
-        configure(&ground, "every = \"100ms\"\n[alerts.rules.sandbox_active_high]\nthreshold = 0\n");
-        let server = Server::begin(&ground, &[]);
+fn alert_can_be_acknowledged_and_silenced_with_and_without_a_server() {
+    for fixture in fixtures() {
+        configure(&fixture, "every = \"100ms\"\n[alerts.rules.sandbox_active_high]\nthreshold = 0\n");
+        let server = Server::begin(&fixture, &[]);
         server.create();
-        until("it fires", || firing(&ground, "sandbox_active_high").is_some());
+        until("it fires", || firing(&fixture, "sandbox_active_high").is_some());
 
-        let health = said(&ground, &["health"]);
-        let seen_to = said(&ground, &["alert", "ack", "sandbox_active_high"]);
-        let wish = ["alert", "silence", "sandbox_active_high", "--for", "2h", "--reason", "a load test"];
-        said(&ground, &wish);
+        let health = stdout_of(&fixture, &["health"]);
+        let acknowledged = stdout_of(&fixture, &["alert", "ack", "sandbox_active_high"]);
+        let request = ["alert", "silence", "sandbox_active_high", "--for", "2h", "--reason", "a load test"];
+        stdout_of(&fixture, &request);
 
-        let told = health.lines().find(|line| line.contains("sandbox_active_high")).unwrap();
-        assert!(told.starts_with("warning") && told.contains("#1-how-many-are-there"), "{health}");
+        let line_shown = health.lines().find(|line| line.contains("sandbox_active_high")).unwrap();
+        assert!(
+            line_shown.starts_with("warning") && line_shown.contains("#1-how-many-are-there"),
+            "{health}"
+        );
         assert!(
             health.contains("memory left") && health.contains("indicator: degraded, status: ok"),
             "{health}"
         );
-        assert!(seen_to.contains("firing") && seen_to.contains("made at the first start"), "{seen_to}");
-        let log = fs::read_to_string(ground.data().join("serve.log")).unwrap();
+        assert!(
+            acknowledged.contains("firing") && acknowledged.contains("made at the first start"),
+            "{acknowledged}"
+        );
+        let log = fs::read_to_string(fixture.data().join("serve.log")).unwrap();
         let line = log.lines().find(|line| line.contains("alert=\"sandbox_active_high\"")).unwrap();
         assert!(line.contains("WARN") && line.contains("Many Active Sandboxes: 1 (above 0)"), "{line}");
         server.end_with(rustix::process::Signal::TERM);
 
-        let table = said(&ground, &["alert", "ls"]);
+        let table = stdout_of(&fixture, &["alert", "ls"]);
         let row = table.lines().find(|line| line.starts_with("sandbox_active_high")).unwrap();
         assert!(row.contains("firing") && row.contains("warning"), "{table}");
-        let listed = firing(&ground, "sandbox_active_high").unwrap();
+        let listed = firing(&fixture, "sandbox_active_high").unwrap();
         assert_eq!(listed["silence"]["reason"], "a load test");
-        said(&ground, &["alert", "unsilence", "sandbox_active_high"]);
-        let history = said(&ground, &["alert", "history", "sandbox_active_high"]);
+        stdout_of(&fixture, &["alert", "unsilence", "sandbox_active_high"]);
+        let history = stdout_of(&fixture, &["alert", "history", "sandbox_active_high"]);
         let events: Vec<_> =
             history.lines().skip(1).map(|line| line.split_whitespace().nth(2).unwrap()).collect();
         assert_eq!(events, ["unsilenced", "silenced", "acknowledged", "fired"], "{history}");
@@ -65,34 +71,34 @@ fn an_alert_is_seen_to_silenced_and_told_of_with_a_server_and_without() {
 }
 
 #[test]
-fn what_is_no_alert_or_does_not_fire_is_refused() {
-    for ground in grounds() {
-        let unknown = ground.pinfold(&["alert", "ack", "nonsense"]);
-        let quiet = ground.pinfold(&["alert", "ack", "sandbox_stuck"]);
-        let endless = ground.pinfold(&["alert", "silence", "sandbox_stuck", "--reason", "x"]);
+fn unknown_or_inactive_alert_cannot_be_acknowledged() {
+    for fixture in fixtures() {
+        let unknown = fixture.pinfold(&["alert", "ack", "nonsense"]);
+        let quiet = fixture.pinfold(&["alert", "ack", "sandbox_stuck"]);
+        let endless = fixture.pinfold(&["alert", "silence", "sandbox_stuck", "--reason", "x"]);
 
-        assert!(text(&unknown.stderr).contains("there is no alert `nonsense`"), "{unknown:?}");
+        assert!(text(&unknown.stderr).contains("unknown alert `nonsense`"), "{unknown:?}");
         assert!(text(&quiet.stderr).contains("the alert does not fire"), "{quiet:?}");
         assert_eq!(endless.status.code(), Some(2), "{endless:?}");
     }
 }
 
-/// A mail server that speaks to nobody who does not encrypt.
-struct Post(Child);
+/// A mail server that requires TLS.
+struct MailServer(Child);
 
-impl Post {
-    fn begin(ground: &Ground, port: u16) -> Option<Self> {
-        let (certificate, key) = make_certificate(ground);
+impl MailServer {
+    fn begin(fixture: &Fixture, port: u16) -> Option<Self> {
+        let (certificate, key) = make_certificate(fixture);
         let mut command = Command::new("aiosmtpd");
         command.args(["-n", "-l", &format!("localhost:{port}"), "-c", "aiosmtpd.handlers.Mailbox"]);
         command.arg("--tlscert").arg(certificate).arg("--tlskey").arg(key);
-        command.arg(ground.place("mail").join("box"));
+        command.arg(fixture.directory("mail").join("box"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Some(Self(command.spawn().ok()?))
     }
 }
 
-impl Drop for Post {
+impl Drop for MailServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -107,26 +113,23 @@ fn skip(test: &str, why: &str) {
 }
 
 #[test]
-fn mail_goes_out_encrypted_to_a_server_whose_authority_is_known() {
-    let Some(ground) = grounds().into_iter().next() else { return };
+fn mail_is_sent_encrypted_only_to_a_trusted_server() {
+    let Some(fixture) = fixtures().into_iter().next() else { return };
     let port = TcpListener::bind("localhost:0").unwrap().local_addr().unwrap().port();
-    let Some(_post) = Post::begin(&ground, port) else {
-        return skip(
-            "mail_goes_out_encrypted_to_a_server_whose_authority_is_known",
-            "aiosmtpd is not installed",
-        );
+    let Some(_post) = MailServer::begin(&fixture, port) else {
+        return skip("mail_is_sent_encrypted_only_to_a_trusted_server", "aiosmtpd is not installed");
     };
     until("the mail server begins", || std::net::TcpStream::connect(("localhost", port)).is_ok());
     configure(
-        &ground,
+        &fixture,
         &format!(
             "smtp_host = \"localhost\"\nsmtp_port = {port}\nemail_from = \"a@example.org\"\n\
              email_to = [\"b@example.org\"]\n"
         ),
     );
     let test = |authority: Option<&str>| {
-        let mut command = ground.command(&["alert", "test", "--local", "--json"]);
-        let authority = authority.map(|name| ground.place("tls").join(name));
+        let mut command = fixture.command(&["alert", "test", "--local", "--json"]);
+        let authority = authority.map(|name| fixture.directory("tls").join(name));
         let output = command.envs(authority.map(|path| ("SSL_CERT_FILE", path))).output().unwrap();
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         (output.status.success(), document["results"][1].clone())
@@ -137,7 +140,7 @@ fn mail_goes_out_encrypted_to_a_server_whose_authority_is_known() {
 
     assert!(trusted && sent["delivered"] == true, "{sent}");
     assert!(!doubted && unsent["delivered"] == false, "{unsent}");
-    let mails: Vec<_> = fs::read_dir(ground.place("mail").join("box/new")).unwrap().collect();
+    let mails: Vec<_> = fs::read_dir(fixture.directory("mail").join("box/new")).unwrap().collect();
     assert_eq!(mails.len(), 1);
     let mail = fs::read_to_string(mails[0].as_ref().unwrap().path()).unwrap();
     assert!(mail.contains("Subject: [INFO] Test Of Alerts"), "{mail}");

@@ -1,4 +1,4 @@
-//! `-i` and `-t`: what is piped or typed here is read inside.
+//! `-i` and `-t`: standard input and terminals.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::ground::{Ground, grounds, text, until};
+use crate::fixture::{Fixture, fixtures, text, until};
 
-/// Somebody's terminal: what is typed into it, and all that was shown on it.
+/// A pseudo-terminal with the text shown on it.
 struct Terminal {
     keys: File,
-    /// Held for a look at its settings.
+    /// Kept open to read the terminal's settings.
     there: OwnedFd,
     shown: Arc<Mutex<Vec<u8>>>,
     screen: JoinHandle<()>,
@@ -45,9 +45,9 @@ impl Terminal {
         tcsetwinsize(&self.keys, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     }
 
-    fn run(&self, ground: &Ground, arguments: &[&str]) -> Child {
+    fn run(&self, fixture: &Fixture, arguments: &[&str]) -> Child {
         let end = || Stdio::from(self.there.try_clone().unwrap());
-        ground.command_in_session(arguments).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
+        fixture.command_in_session(arguments).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
     }
 
     fn type_in(&self, keys: &str) {
@@ -79,11 +79,11 @@ fn same(one: &Termios, other: &Termios) -> bool {
 }
 
 #[test]
-fn a_shell_on_a_terminal_is_as_large_as_it_and_leaves_it_as_it_was() {
-    for ground in grounds() {
+fn shell_gets_the_terminals_size_and_restores_its_settings() {
+    for fixture in fixtures() {
         let terminal = Terminal::open(101, 33);
         let before = terminal.settings();
-        let mut caller = terminal.run(&ground, &["run", "-it", "--", "sh"]);
+        let mut caller = terminal.run(&fixture, &["run", "-it", "--", "sh"]);
         until("the shell has the terminal", || terminal.is_raw());
 
         terminal.type_in("stty size; echo $((40 + 2))\n");
@@ -93,7 +93,7 @@ fn a_shell_on_a_terminal_is_as_large_as_it_and_leaves_it_as_it_was() {
             terminal.type_in("stty size\n");
             terminal.shows("44 77")
         });
-        // As a key it is for whoever has the terminal, and no signal to the program here.
+        // In raw mode Ctrl-C goes to the sandbox and is not a signal to this program.
         terminal.type_in("echo now $((6 + 1)); sleep 100\n");
         until("it sleeps", || terminal.shows("now 7"));
         terminal.type_in("\u{3}");
@@ -105,51 +105,55 @@ fn a_shell_on_a_terminal_is_as_large_as_it_and_leaves_it_as_it_was() {
 
         assert_eq!(caller.wait().unwrap().code(), Some(3));
         assert!(same(&terminal.settings(), &before));
-        assert!(ground.is_clean());
+        assert!(fixture.is_clean());
         terminal.close();
     }
 }
 
 #[test]
-fn a_signal_ends_it_and_the_terminal_is_as_it_was() {
+fn signal_ends_exec_and_restores_the_terminal() {
     use rustix::process::{Pid, Signal, kill_process};
 
-    for (ground, signal) in grounds().into_iter().zip([Signal::TERM, Signal::QUIT]) {
+    for (fixture, signal) in fixtures().into_iter().zip([Signal::TERM, Signal::QUIT]) {
         let terminal = Terminal::open(80, 24);
         let before = terminal.settings();
-        let id = ground.create(&[]);
-        let mut caller = terminal.run(&ground, &["exec", "-i", "-t", &id, "--", "sleep", "100"]);
+        let id = fixture.create(&[]);
+        let mut caller = terminal.run(&fixture, &["exec", "-i", "-t", &id, "--", "sleep", "100"]);
         until("it has the terminal", || terminal.is_raw());
 
         kill_process(Pid::from_child(&caller), signal).unwrap();
 
         assert_eq!(caller.wait().unwrap().code(), Some(130));
         assert!(same(&terminal.settings(), &before));
-        assert_eq!(ground.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
+        assert_eq!(fixture.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
         terminal.close();
     }
 }
 
 #[test]
-fn a_terminal_is_refused_where_there_is_none() {
-    for ground in grounds() {
-        let output = ground.pinfold(&["run", "-t", "--", "true"]);
-        let document = ground.document(&["run", "--json", "-t", "--", "true"]);
+fn tty_without_a_terminal_is_refused() {
+    for fixture in fixtures() {
+        let output = fixture.pinfold(&["run", "-t", "--", "true"]);
+        let document = fixture.document(&["run", "--json", "-t", "--", "true"]);
 
         assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains("standard input is no terminal"), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("standard input is not a terminal"),
+            "{}",
+            text(&output.stderr)
+        );
         assert_eq!(document["error"]["code"], "bad_input");
-        assert!(!ground.data().join("linux").exists(), "something was made before it was refused");
+        assert!(!fixture.data().join("linux").exists(), "something was made before it was refused");
     }
 }
 
-fn with_input(ground: &Ground, arguments: &[&str], input: &[u8]) -> std::process::Output {
-    let mut command = ground.command(arguments);
+fn with_input(fixture: &Fixture, arguments: &[&str], input: &[u8]) -> std::process::Output {
+    let mut command = fixture.command(arguments);
     let mut caller =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = caller.stdin.take().unwrap();
     let input = input.to_vec();
-    // Who does not read all of it breaks the pipe.
+    // A program that does not read everything breaks the pipe.
     let writer = std::thread::spawn(move || pipe.write_all(&input).is_ok());
     let output = caller.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -157,14 +161,14 @@ fn with_input(ground: &Ground, arguments: &[&str], input: &[u8]) -> std::process
 }
 
 #[test]
-fn what_is_piped_in_arrives_whole_and_with_its_end() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
+fn piped_input_arrives_complete_and_ends() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
         let much: Vec<u8> = (0u32..250_000).flat_map(u32::to_le_bytes).collect();
 
-        let run = with_input(&ground, &["run", "-i", "--", "cat"], &much);
-        let exec = with_input(&ground, &["exec", "-i", &id, "--", "wc", "-c"], &much);
-        let none = with_input(&ground, &["exec", &id, "--", "wc", "-c"], b"not asked for");
+        let run = with_input(&fixture, &["run", "-i", "--", "cat"], &much);
+        let exec = with_input(&fixture, &["exec", "-i", &id, "--", "wc", "-c"], &much);
+        let none = with_input(&fixture, &["exec", &id, "--", "wc", "-c"], b"not asked for");
 
         assert!(run.status.success() && run.stdout == much, "{} bytes", run.stdout.len());
         assert_eq!(text(&exec.stdout).trim(), "1000000", "{}", text(&exec.stderr));
@@ -173,11 +177,11 @@ fn what_is_piped_in_arrives_whole_and_with_its_end() {
 }
 
 #[test]
-fn a_command_that_does_not_read_ends_all_the_same() {
-    for ground in grounds() {
+fn command_that_reads_no_input_still_ends() {
+    for fixture in fixtures() {
         let much = vec![b'x'; 1 << 20];
 
-        let output = with_input(&ground, &["run", "-i", "--", "sh", "-c", "head -c 3; exit 5"], &much);
+        let output = with_input(&fixture, &["run", "-i", "--", "sh", "-c", "head -c 3; exit 5"], &much);
 
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(5), "xxx".into()));
     }

@@ -1,4 +1,4 @@
-//! `pinfold cp`: what goes in and comes out again is the same, and nothing lands elsewhere.
+//! `pinfold cp`: round trips, and confinement to the destination.
 
 use std::fs;
 use std::io::Write;
@@ -6,15 +6,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::ground::{Ground, grounds, text};
+use crate::fixture::{Fixture, fixtures, text};
 
-fn cp(ground: &Ground, from: &str, to: &str) {
-    let output = ground.pinfold(&["cp", from, to]);
+fn cp(fixture: &Fixture, from: &str, to: &str) {
+    let output = fixture.pinfold(&["cp", from, to]);
     assert!(output.status.success(), "{from} {to}: {}", text(&output.stderr));
 }
 
-fn inside(ground: &Ground, id: &str, script: &str) -> String {
-    let output = ground.pinfold(&["exec", id, "--", "sh", "-c", script]);
+fn inside(fixture: &Fixture, id: &str, script: &str) -> String {
+    let output = fixture.pinfold(&["exec", id, "--", "sh", "-c", script]);
     assert!(output.status.success(), "{script}: {}", text(&output.stderr));
     text(&output.stdout)
 }
@@ -28,10 +28,10 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
-fn a_tree_that_goes_in_comes_out_the_same() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
-        let here = ground.place("here");
+fn directory_copied_in_and_out_is_identical() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
+        let here = fixture.directory("here");
         let tree = here.join("tree");
         fs::create_dir_all(tree.join("deep/er")).unwrap();
         let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
@@ -41,17 +41,17 @@ fn a_tree_that_goes_in_comes_out_the_same() {
         fs::set_permissions(tree.join("deep/er/much"), fs::Permissions::from_mode(0o754)).unwrap();
         fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o715)).unwrap();
 
-        cp(&ground, path(&tree), &format!("{id}:/workspace/in"));
+        cp(&fixture, path(&tree), &format!("{id}:/workspace/in"));
         assert_eq!(
-            inside(&ground, &id, "cd in; stat -c %a deep deep/er/much; readlink link"),
+            inside(&fixture, &id, "cd in; stat -c %a deep deep/er/much; readlink link"),
             "715\n754\ndeep/er/much\n"
         );
-        // Now there is a directory: it gets it under its own name.
-        cp(&ground, path(&tree), &format!("{id}:in"));
-        assert_eq!(inside(&ground, &id, "wc -c < in/tree/link"), "2000000\n");
-        let out = ground.place("out");
-        cp(&ground, &format!("{id}:in/tree"), path(&out.join("copy")));
-        cp(&ground, &format!("{id}:/workspace/in/tree/"), path(&out));
+        // The destination exists now, so the copy goes into it under its own name.
+        cp(&fixture, path(&tree), &format!("{id}:in"));
+        assert_eq!(inside(&fixture, &id, "wc -c < in/tree/link"), "2000000\n");
+        let out = fixture.directory("out");
+        cp(&fixture, &format!("{id}:in/tree"), path(&out.join("copy")));
+        cp(&fixture, &format!("{id}:/workspace/in/tree/"), path(&out));
 
         for copy in [out.join("copy"), out.join("tree")] {
             assert!(fs::read(copy.join("deep/er/much")).unwrap() == much);
@@ -63,73 +63,73 @@ fn a_tree_that_goes_in_comes_out_the_same() {
 }
 
 #[test]
-fn one_file_goes_through_a_pipe() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
+fn file_can_be_copied_through_a_pipe() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
         let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
-        let mut command = ground.command(&["cp", "-", &format!("{id}:piped")]);
+        let mut command = fixture.command(&["cp", "-", &format!("{id}:piped")]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
 
         child.stdin.take().unwrap().write_all(&much).unwrap();
         assert!(child.wait().unwrap().success());
-        let back = ground.pinfold(&["cp", &format!("{id}:piped"), "-"]);
+        let back = fixture.pinfold(&["cp", &format!("{id}:piped"), "-"]);
 
         assert!(back.status.success() && back.stdout == much, "{}", text(&back.stderr));
     }
 }
 
 #[test]
-fn what_comes_out_lands_where_it_was_wanted_and_has_no_power_there() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
-        let out = ground.place("out");
+fn copied_out_files_stay_in_the_destination_without_setuid() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
+        let out = fixture.directory("out");
         let script = "mkdir d; cd d; echo x > file; chmod 4755 file; ln -s /etc etc; ln -s ../../.. up; mkfifo pipe; \
                       touch \"$(printf '\\377')\"";
-        inside(&ground, &id, script);
+        inside(&fixture, &id, script);
 
-        let copied = ground.document(&["cp", "--json", &format!("{id}:d"), path(&out)]);
+        let copied = fixture.document(&["cp", "--json", &format!("{id}:d"), path(&out)]);
 
-        assert_eq!(mode(&out.join("d/file")), 0o755, "it would run as somebody else");
+        assert_eq!(mode(&out.join("d/file")), 0o755, "the setuid bit must be dropped");
         assert_eq!(fs::read_link(out.join("d/etc")).unwrap(), Path::new("/etc"), "it is not followed");
         assert_eq!((&copied["files"], &copied["links"]), (&2.into(), &2.into()), "{copied}");
         assert_eq!(copied["left_out"], serde_json::json!(["d/pipe"]));
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
-        // In a second copy, what the first one made is in the way of a directory: it leads elsewhere.
-        inside(&ground, &id, "cd d; rm etc; mkdir etc; echo evil > etc/pinfold-was-here");
-        assert_eq!(ground.pinfold(&["cp", &format!("{id}:d"), path(&out)]).status.code(), Some(1));
+        // In the second copy a link from the first one stands where a directory must go.
+        inside(&fixture, &id, "cd d; rm etc; mkdir etc; echo evil > etc/pinfold-was-here");
+        assert_eq!(fixture.pinfold(&["cp", &format!("{id}:d"), path(&out)]).status.code(), Some(1));
         assert!(!Path::new("/etc/pinfold-was-here").exists());
     }
 }
 
 #[test]
-fn a_name_that_an_error_quotes_from_inside_moves_no_cursor() {
-    let ground = grounds().pop().unwrap();
-    let id = ground.create(&[]);
-    let out = ground.place("out");
+fn control_characters_in_a_quoted_file_name_are_escaped() {
+    let fixture = fixtures().pop().unwrap();
+    let id = fixture.create(&[]);
+    let out = fixture.directory("out");
 
-    let output = ground.pinfold(&["cp", &format!("{id}:a\u{1b}[2Jb"), path(&out)]);
+    let output = fixture.pinfold(&["cp", &format!("{id}:a\u{1b}[2Jb"), path(&out)]);
 
     let why = text(&output.stderr);
     assert!(why.contains("not found: `/workspace/a\\x1b[2Jb`") && !why.contains('\u{1b}'), "{why}");
 }
 
 #[test]
-fn what_cannot_be_copied_is_told_and_leaves_nothing() {
-    let ground = grounds().pop().unwrap();
-    let id = ground.create(&[]);
-    let out = ground.place("out");
+fn failed_copy_is_reported_and_leaves_no_file() {
+    let fixture = fixtures().pop().unwrap();
+    let id = fixture.create(&[]);
+    let out = fixture.directory("out");
     let failed = |from: &str, to: &str| {
-        let output = ground.pinfold(&["cp", from, to]);
+        let output = fixture.pinfold(&["cp", from, to]);
         (output.status.code(), text(&output.stderr))
     };
 
     let (code, why) = failed("here", "there");
-    assert!(code == Some(2) && why.contains("neither side is in a sandbox"), "{why}");
+    assert!(code == Some(2) && why.contains("neither path is in a sandbox"), "{why}");
     let (code, why) = failed(&format!("{id}:/no/such/file"), path(&out));
     assert!(code == Some(1) && why.contains("not found"), "{why}");
     let (code, why) = failed("/no/such/file", &format!("{id}:x"));
     assert!(code == Some(1) && why.contains("No such file"), "{why}");
-    let (code, why) = failed("nobody:x", path(&out));
-    assert!(code == Some(1) && why.contains("there is no sandbox `nobody`"), "{why}");
+    let (code, why) = failed("unknown:x", path(&out));
+    assert!(code == Some(1) && why.contains("there is no sandbox `unknown`"), "{why}");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
 }

@@ -1,14 +1,14 @@
-//! `pinfold doctor`: the machine, and one sandbox.
+//! `pinfold doctor` for the machine and for one sandbox.
 
 use serde_json::Value;
 
-use crate::ground::{grounds, keeper_of, text, until};
+use crate::fixture::{fixtures, keeper_of, text, until};
 
 #[test]
-fn it_says_what_this_machine_can_enforce_and_how_to_get_the_rest() {
-    for ground in grounds() {
-        let output = ground.pinfold(&["doctor"]);
-        let document = ground.document(&["doctor", "--json"]);
+fn doctor_lists_what_the_machine_can_enforce_with_advice() {
+    for fixture in fixtures() {
+        let output = fixture.pinfold(&["doctor"]);
+        let document = fixture.document(&["doctor", "--json"]);
 
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
         assert_eq!(document["can_run"], true);
@@ -23,15 +23,15 @@ fn it_says_what_this_machine_can_enforce_and_how_to_get_the_rest() {
             assert!(text(&output.stdout).contains(name));
         }
         let memory = abilities.iter().find(|it| it["ability"] == "memory limit").unwrap();
-        assert_eq!(memory["standing"] == "enforced", ground.has_groups(), "{memory}");
+        assert_eq!(memory["standing"] == "enforced", fixture.has_groups(), "{memory}");
     }
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_used_is_named_with_what_to_do() {
-    let ground = grounds().pop().unwrap();
+fn doctor_names_an_unusable_data_directory_with_advice() {
+    let fixture = fixtures().pop().unwrap();
 
-    let output = ground.pinfold(&["doctor", "--json", "--data-dir", "/proc/pinfold"]);
+    let output = fixture.pinfold(&["doctor", "--json", "--data-dir", "/proc/pinfold"]);
 
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &document["can_run"]), (Some(1), &false.into()));
@@ -41,11 +41,11 @@ fn a_data_directory_that_cannot_be_used_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_sandbox_that_works_passes_every_probe() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
-        let empty = ground.document(&["doctor", "--json", &id]);
-        ground.pinfold(&[
+fn healthy_sandbox_passes_every_probe() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
+        let empty = fixture.document(&["doctor", "--json", &id]);
+        fixture.pinfold(&[
             "exec",
             &id,
             "--",
@@ -54,39 +54,39 @@ fn a_sandbox_that_works_passes_every_probe() {
             "echo 12345 > note; for i in 1 2 3 4 5 6 7 8; do : > $i; done",
         ]);
 
-        let document = ground.document(&["doctor", "--json", &id]);
+        let document = fixture.document(&["doctor", "--json", &id]);
 
         let listed = |document: &Value| {
             let probes = document["probes"].as_array().unwrap();
             let probe = probes.iter().find(|probe| probe["probe"] == "files of /workspace").unwrap();
             probe["answer"].as_str().unwrap().to_owned()
         };
-        assert_eq!(listed(&empty), "nothing is in it");
+        assert_eq!(listed(&empty), "the directory is empty");
         assert!(listed(&document).ends_with("and more"), "{document}");
-        assert!(listed(&document).contains("(File, 0 bytes, 644)"), "{document}");
+        assert!(listed(&document).contains("(file, 0 bytes, 644)"), "{document}");
         let probes = document["probes"].as_array().unwrap();
         assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{document}");
         assert!(probes.iter().all(|probe| probe["took_ms"].is_f64()), "{document}");
         assert!(document["due"].as_array().unwrap().len() >= 2, "{document}");
-        assert_eq!(ground.pinfold(&["doctor", &id]).status.code(), Some(0));
+        assert_eq!(fixture.pinfold(&["doctor", &id]).status.code(), Some(0));
     }
 }
 
 #[test]
-fn a_sandbox_whose_keeper_is_gone_is_said_to_be_broken() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
-        let keeper = i32::try_from(keeper_of(&ground.data()).unwrap()).unwrap();
+fn sandbox_without_its_keeper_is_diagnosed_as_broken() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
+        let keeper = i32::try_from(keeper_of(&fixture.data()).unwrap()).unwrap();
         let pid = rustix::process::Pid::from_raw(keeper).unwrap();
 
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 
         until("it is known to have ended", || {
-            let document = ground.document(&["doctor", "--json", &id]);
+            let document = fixture.document(&["doctor", "--json", &id]);
             let failed = document["probes"].as_array().unwrap().iter().any(|probe| probe["passed"] == false);
             failed || document["status"]["state"] == "failed"
         });
-        let last = ground.document(&["doctor", "--json", &id]);
-        assert_ne!(last["verdict"], "all that was tried works", "{last}");
+        let last = fixture.document(&["doctor", "--json", &id]);
+        assert_ne!(last["verdict"], "all probes passed", "{last}");
     }
 }

@@ -1,5 +1,5 @@
-//! The commands of `docs/api.md` and `docs/operating.md`, run in their order against a real server, so that they cannot
-//! rot; and the unit that the latter speaks of.
+//! Runs the commands of `docs/api.md` and `docs/operating.md` in order against a real server, and checks the systemd
+//! unit.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::process::{Command, Output, Stdio};
 
 use pinfold_client::ServerFile;
 
-use crate::ground::{Ground, commands_in, grounds, text, until};
+use crate::fixture::{Fixture, commands_in, fixtures, text, until};
 
-/// A server on the ground answers meanwhile, and its address and token are in the environment.
-fn run_all_of(document: &str, ground: &Ground) -> Output {
-    let log = fs::File::create(ground.data().join("serve.log")).unwrap();
-    let mut serve = ground.command(&["serve", "--listen", "127.0.0.1:0", "--on-exit", "stop"]);
+/// Runs all commands of a document with a server, whose address and token are in the environment.
+fn run_all_of(document: &str, fixture: &Fixture) -> Output {
+    let log = fs::File::create(fixture.data().join("serve.log")).unwrap();
+    let mut serve = fixture.command(&["serve", "--listen", "127.0.0.1:0", "--on-exit", "stop"]);
     let mut server = serve.stdout(Stdio::null()).stderr(log).spawn().unwrap();
     until("the server says where it is", || {
-        ServerFile::read(&ground.data()).is_ok_and(|said| said.is_some())
+        ServerFile::read(&fixture.data()).is_ok_and(|server_file| server_file.is_some())
     });
-    let said = ServerFile::read(&ground.data()).unwrap().unwrap();
-    let token = fs::read_to_string(ground.data().join("admin.token")).unwrap();
+    let server_file = ServerFile::read(&fixture.data()).unwrap().unwrap();
+    let token = fs::read_to_string(fixture.data().join("admin.token")).unwrap();
 
-    let ran = ground
+    let ran = fixture
         .program("timeout", &["120", "sh", "-eux", "-c", &commands_in(document)])
-        .env("PINFOLD_URL", &said.address)
+        .env("PINFOLD_URL", &server_file.address)
         .env("PINFOLD_TOKEN", token.trim())
         .output();
 
@@ -36,28 +36,28 @@ fn run_all_of(document: &str, ground: &Ground) -> Output {
 
 #[test]
 fn every_example_of_the_api_guide_works() {
-    let ran = run_all_of("api.md", &grounds().remove(0));
+    let ran = run_all_of("api.md", &fixtures().remove(0));
 
     assert!(ran.status.success(), "{}\n{}", text(&ran.stdout), text(&ran.stderr));
 }
 
 #[test]
 fn every_command_of_the_operating_guide_works() {
-    let ground = grounds().remove(0);
+    let fixture = fixtures().remove(0);
 
-    let ran = run_all_of("operating.md", &ground);
+    let ran = run_all_of("operating.md", &fixture);
 
-    let said = text(&ran.stdout);
-    assert!(ran.status.success(), "{said}\n{}", text(&ran.stderr));
+    let output = text(&ran.stdout);
+    assert!(ran.status.success(), "{output}\n{}", text(&ran.stderr));
     for expected in ["busy", "is gone: stopped_by_user", "absent", "scheduled", "pinfold_sandboxes"] {
-        assert!(said.contains(expected), "no `{expected}` in {said}");
+        assert!(output.contains(expected), "no `{expected}` in {output}");
     }
-    assert!(ground.is_clean());
+    assert!(fixture.is_clean());
 }
 
-/// As the service manager itself reads it, with a program that is there.
+/// Checked by `systemd-analyze`, with an existing program.
 #[test]
-fn the_unit_of_the_service_is_understood() {
+fn systemd_unit_is_valid() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/systemd/pinfold.service");
     let here = tempfile::tempdir().unwrap();
     let copy = here.path().join("pinfold.service");
@@ -66,6 +66,6 @@ fn the_unit_of_the_service_is_understood() {
 
     let verified = Command::new("systemd-analyze").arg("verify").arg(&copy).output().unwrap();
 
-    let said = text(&verified.stderr);
-    assert!(verified.status.success() && !said.contains("pinfold.service"), "{said}");
+    let output = text(&verified.stderr);
+    assert!(verified.status.success() && !output.contains("pinfold.service"), "{output}");
 }

@@ -1,4 +1,4 @@
-//! `pinfold image`: import, list, remove, and sandboxes made from images.
+//! `pinfold image`: import, list, remove, and sandboxes from images.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,44 +8,44 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::ground::{Ground, grounds, text};
+use crate::fixture::{Fixture, fixtures, text};
 
 #[test]
 fn a_directory_is_imported_listed_and_removed() {
-    for ground in grounds() {
+    for fixture in fixtures() {
         let source = directory();
         fs::write(source.path().join("hello"), "hello").unwrap();
         let path = source.path().to_str().unwrap();
 
-        let imported = ground.document(&["image", "import", "--json", path, "small"]);
-        let listed = ground.document(&["image", "ls", "--json"]);
-        let table = text(&ground.pinfold(&["image", "ls"]).stdout);
-        let removed = ground.document(&["image", "rm", "--json", "small"]);
+        let imported = fixture.document(&["image", "import", "--json", path, "small"]);
+        let listed = fixture.document(&["image", "ls", "--json"]);
+        let table = text(&fixture.pinfold(&["image", "ls"]).stdout);
+        let removed = fixture.document(&["image", "rm", "--json", "small"]);
 
         assert!(imported["id"].as_str().unwrap().starts_with("sha256:"), "{imported}");
         assert_eq!((&listed[0]["name"], &listed[0]["id"]), (&"small".into(), &imported["id"]));
         assert!(table.contains("small") && table.lines().count() == 2, "{table}");
         assert_eq!(removed[0]["id"], imported["id"]);
-        assert_eq!(ground.document(&["image", "ls", "--json"]).as_array().unwrap().len(), 0);
-        assert_eq!(ground.pinfold(&["image", "rm", "small"]).status.code(), Some(1));
+        assert_eq!(fixture.document(&["image", "ls", "--json"]).as_array().unwrap().len(), 0);
+        assert_eq!(fixture.pinfold(&["image", "rm", "small"]).status.code(), Some(1));
     }
 }
 
-/// A whole system of one file.
+/// The static busybox binary.
 fn busybox() -> PathBuf {
     let found =
         ["/usr/bin/busybox", "/bin/busybox"].map(PathBuf::from).into_iter().find(|path| path.exists());
     found.expect("busybox-static is not installed; `cargo xtask test` installs it")
 }
 
-/// A directory that anybody can read.
+/// A world-readable directory.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     directory
 }
 
-/// The least that a shell needs.
+/// Creates the minimal file system of a shell.
 fn lay_out_system(root: &Path) {
     fs::create_dir(root.join("bin")).unwrap();
     fs::copy(busybox(), root.join("bin/busybox")).unwrap();
@@ -64,7 +64,7 @@ fn digest(file: &Path) -> String {
     text(&output.stdout).split_whitespace().next().unwrap().to_owned()
 }
 
-/// What `docker save` would write of an image with two layers, of which the upper takes something away.
+/// An archive as from `docker save`, with two layers of which the upper deletes a file.
 fn saved_by_docker(user: &str) -> TempDir {
     let (lower, upper, saved) = (directory(), directory(), directory());
     lay_out_system(lower.path());
@@ -96,21 +96,21 @@ fn saved_by_docker(user: &str) -> TempDir {
     archived
 }
 
-fn import(ground: &Ground, source: &Path, name: &str) {
-    let output = ground.pinfold(&["image", "import", source.to_str().unwrap(), name]);
+fn import(fixture: &Fixture, source: &Path, name: &str) {
+    let output = fixture.pinfold(&["image", "import", source.to_str().unwrap(), name]);
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
-fn a_sandbox_of_a_directory_has_its_files_and_not_the_hosts() {
-    for ground in grounds() {
+fn sandbox_from_a_directory_image_sees_only_the_images_files() {
+    for fixture in fixtures() {
         let source = directory();
         lay_out_system(source.path());
-        import(&ground, source.path(), "small");
+        import(&fixture, source.path(), "small");
 
         let script = "echo /bin/*; ls /usr/bin; echo written > /bin/own && cat /bin/own; id -u; pwd";
-        let output = ground.pinfold(&["run", "--image", "small", "--", "sh", "-c", script]);
-        let again = ground.pinfold(&["run", "--image", "small", "--", "cat", "/bin/own"]);
+        let output = fixture.pinfold(&["run", "--image", "small", "--", "sh", "-c", script]);
+        let again = fixture.pinfold(&["run", "--image", "small", "--", "cat", "/bin/own"]);
 
         let expected = "/bin/busybox /bin/cat /bin/id /bin/ls /bin/sh /bin/sleep /bin/true\n";
         assert!(
@@ -125,37 +125,40 @@ fn a_sandbox_of_a_directory_has_its_files_and_not_the_hosts() {
 }
 
 #[test]
-fn what_upper_layers_take_away_is_gone_and_what_the_image_sets_holds() {
-    for ground in grounds() {
+fn whiteouts_and_image_settings_are_applied() {
+    for fixture in fixtures() {
         let saved = saved_by_docker("app");
-        import(&ground, &saved.path().join("saved.tar"), "app");
+        import(&fixture, &saved.path().join("saved.tar"), "app");
 
         let script = "echo *; echo old/*; echo $GREETING $B; pwd; id -u";
         let run = |more: &[&str]| {
             let arguments = [&["run", "--image", "app"], more, &["--", "sh", "-c", script]].concat();
-            ground.pinfold(&arguments)
+            fixture.pinfold(&arguments)
         };
         let (plain, other) = (run(&[]), run(&["--env", "B=mine", "--workdir", "/bin"]));
 
         assert_eq!(text(&plain.stdout), "kept old\nold/new\nhello there image\n/srv\n0\n");
-        let said = text(&plain.stderr);
-        assert!(said.contains("`app` wants to run as `app`; it runs as root of its own sandbox"), "{said}");
+        let output = text(&plain.stderr);
+        assert!(
+            output.contains("image `app` sets the user `app`; it runs as root of its own sandbox"),
+            "{output}"
+        );
         assert!(text(&other.stdout).ends_with("hello there mine\n/bin\n0\n"), "{}", text(&other.stdout));
     }
 }
 
 #[test]
-fn an_image_that_is_used_cannot_be_removed_until_it_is_not() {
-    for ground in grounds() {
+fn image_in_use_cannot_be_removed() {
+    for fixture in fixtures() {
         let source = directory();
         lay_out_system(source.path());
-        import(&ground, source.path(), "used");
-        let id = ground.create(&["--image", "used"]);
+        import(&fixture, source.path(), "used");
+        let id = fixture.create(&["--image", "used"]);
 
-        let refused = ground.pinfold(&["image", "rm", "used"]);
-        let works = ground.pinfold(&["exec", &id, "--", "true"]);
-        ground.pinfold(&["stop", "--force", &id]);
-        let removed = ground.pinfold(&["image", "rm", "used"]);
+        let refused = fixture.pinfold(&["image", "rm", "used"]);
+        let works = fixture.pinfold(&["exec", &id, "--", "true"]);
+        fixture.pinfold(&["stop", "--force", &id]);
+        let removed = fixture.pinfold(&["image", "rm", "used"]);
 
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains(&id), "{}", text(&refused.stderr));
@@ -166,13 +169,13 @@ fn an_image_that_is_used_cannot_be_removed_until_it_is_not() {
 
 #[test]
 fn an_image_that_is_not_there_is_named() {
-    for ground in grounds() {
-        let output = ground.pinfold(&["run", "--image", "nowhere", "--", "true"]);
-        let document = ground.document(&["run", "--json", "--image", "nowhere", "--", "true"]);
+    for fixture in fixtures() {
+        let output = fixture.pinfold(&["run", "--image", "nowhere", "--", "true"]);
+        let document = fixture.document(&["run", "--json", "--image", "nowhere", "--", "true"]);
 
         assert_eq!(output.status.code(), Some(2));
         assert!(
-            text(&output.stderr).contains("there is no `nowhere` on this host"),
+            text(&output.stderr).contains("there is no image `nowhere` on this host"),
             "{}",
             text(&output.stderr)
         );

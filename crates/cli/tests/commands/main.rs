@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod alert;
+mod backends;
+mod bad_input;
 mod cleanup;
 mod config;
 mod console;
@@ -10,13 +12,12 @@ mod cp;
 mod create;
 mod demo;
 mod doctor;
-mod ground;
+mod doctor_diagnosis;
+mod fixture;
 mod guides;
 mod image;
-mod input;
+mod inspection;
 mod limits;
-mod looks;
-mod planes;
 mod ps;
 mod queue;
 mod quick_start;
@@ -24,9 +25,8 @@ mod remote;
 mod run;
 mod screen;
 mod serve;
+mod server_restart;
 mod stop;
-mod takeover;
 mod telemetry;
 mod tls;
-mod together;
-mod troubles;
+mod two_servers;

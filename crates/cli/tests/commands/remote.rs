@@ -1,4 +1,4 @@
-//! From another host: whoever has nothing but the address of a server and a token for it.
+//! Commands from another host, with only a server's address and a token.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,23 +7,23 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::ground::{Ground, grounds, text, until};
+use crate::fixture::{Fixture, fixtures, text, until};
 use crate::serve::Server;
 
-/// Somebody elsewhere. Nothing is ever made in the data directory there.
-struct Elsewhere<'a> {
-    ground: &'a Ground,
+/// A remote user. Commands must create nothing in its data directory.
+struct RemoteUser<'a> {
+    fixture: &'a Fixture,
     server: &'a Server,
     data: PathBuf,
 }
 
-impl<'a> Elsewhere<'a> {
-    fn of(ground: &'a Ground, server: &'a Server) -> Self {
-        Self { ground, server, data: ground.place("elsewhere") }
+impl<'a> RemoteUser<'a> {
+    fn of(fixture: &'a Fixture, server: &'a Server) -> Self {
+        Self { fixture, server, data: fixture.directory("elsewhere") }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.ground.command(arguments);
+        let mut command = self.fixture.command(arguments);
         command.env("PINFOLD_URL", self.server.address()).env("PINFOLD_TOKEN", self.server.token());
         command.env("PINFOLD_DATA_DIR", &self.data);
         command
@@ -41,14 +41,14 @@ impl<'a> Elsewhere<'a> {
         read.unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
     }
 
-    fn done(&self, arguments: &[&str]) -> String {
+    fn stdout_of(&self, arguments: &[&str]) -> String {
         let output = self.pinfold(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
     fn inside(&self, id: &str, script: &str) -> String {
-        self.done(&["exec", id, "--", "sh", "-c", script])
+        self.stdout_of(&["exec", id, "--", "sh", "-c", script])
     }
 }
 
@@ -61,12 +61,12 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_tree_that_goes_in_through_a_server_comes_out_the_same() {
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let there = Elsewhere::of(&ground, &server);
-        let id = there.done(&["create", "--name", "box"]).trim().to_owned();
-        let tree = ground.place("here").join("tree");
+fn directory_copied_through_a_server_is_identical() {
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let remote = RemoteUser::of(&fixture, &server);
+        let id = remote.stdout_of(&["create", "--name", "box"]).trim().to_owned();
+        let tree = fixture.directory("here").join("tree");
         fs::create_dir_all(tree.join("deep/er")).unwrap();
         let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
         fs::write(tree.join("deep/er/much"), &much).unwrap();
@@ -75,20 +75,20 @@ fn a_tree_that_goes_in_through_a_server_comes_out_the_same() {
         fs::set_permissions(tree.join("deep/er/much"), fs::Permissions::from_mode(0o754)).unwrap();
         fs::set_permissions(tree.join("deep"), fs::Permissions::from_mode(0o715)).unwrap();
 
-        there.done(&["cp", path(&tree), "box:/workspace/in"]);
-        there.done(&["cp", path(&tree), "box:in"]);
+        remote.stdout_of(&["cp", path(&tree), "box:/workspace/in"]);
+        remote.stdout_of(&["cp", path(&tree), "box:in"]);
         assert_eq!(
-            there.inside(&id, "cd in; stat -c %a deep deep/er/much; readlink link; wc -c < tree/link"),
+            remote.inside(&id, "cd in; stat -c %a deep deep/er/much; readlink link; wc -c < tree/link"),
             "715\n754\ndeep/er/much\n2000000\n"
         );
-        // Again, over what is there now.
-        there.done(&["cp", path(&tree), "box:in"]);
-        there.inside(
+        // Copy again over the existing files.
+        remote.stdout_of(&["cp", path(&tree), "box:in"]);
+        remote.inside(
             &id,
             "cd in/tree; : > \"$(printf '\\377')\"; ln -s \"$(printf '\\376')\" nowhere; mkfifo pipe",
         );
-        let out = ground.place("out");
-        let copied = there.document(&["cp", "--json", "box:in/tree", path(&out)]);
+        let out = fixture.directory("out");
+        let copied = remote.document(&["cp", "--json", "box:in/tree", path(&out)]);
 
         let copy = out.join("tree");
         assert!(fs::read(copy.join("deep/er/much")).unwrap() == much);
@@ -105,107 +105,107 @@ fn a_tree_that_goes_in_through_a_server_comes_out_the_same() {
 }
 
 #[test]
-fn one_file_goes_through_a_server_and_a_pipe_or_not_at_all() {
+fn file_copied_through_a_server_is_complete_or_absent() {
     use std::io::Write;
 
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let there = Elsewhere::of(&ground, &server);
-        let id = there.done(&["create"]).trim().to_owned();
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let remote = RemoteUser::of(&fixture, &server);
+        let id = remote.stdout_of(&["create"]).trim().to_owned();
         let much: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
         let to = format!("{id}:piped");
-        let begin = || there.command(&["cp", "-", &to]).stdin(Stdio::piped()).spawn().unwrap();
+        let begin = || remote.command(&["cp", "-", &to]).stdin(Stdio::piped()).spawn().unwrap();
 
         let mut child = begin();
         child.stdin.take().unwrap().write_all(&much).unwrap();
         assert!(child.wait().unwrap().success());
-        let back = there.pinfold(&["cp", &to, "-"]);
+        let back = remote.pinfold(&["cp", &to, "-"]);
         assert!(back.status.success() && back.stdout == much, "{}", text(&back.stderr));
 
-        // What is given up half-way is not there, and what was there stays.
+        // An interrupted copy leaves no new file and keeps an existing one.
         let mut child = begin();
-        // Held open: the end of the input would make it whole.
+        // Keep the input open: its end would complete the file.
         let mut input = child.stdin.take().unwrap();
         input.write_all(&much[..1_000_000]).unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
             .unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
         drop(input);
-        until("nothing of it is left", || there.inside(&id, "ls -A") == "piped\n");
-        assert_eq!(there.inside(&id, "wc -c < piped"), "2000000\n");
-        let refused = there.pinfold(&["cp", &format!("{id}:/no/such/file"), "-"]);
+        until("nothing of it is left", || remote.inside(&id, "ls -A") == "piped\n");
+        assert_eq!(remote.inside(&id, "wc -c < piped"), "2000000\n");
+        let refused = remote.pinfold(&["cp", &format!("{id}:/no/such/file"), "-"]);
         assert!(text(&refused.stderr).contains("not found"), "{}", text(&refused.stderr));
     }
 }
 
 #[test]
 fn one_frame_of_top_comes_from_the_server() {
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let there = Elsewhere::of(&ground, &server);
-        there.done(&["create", "--name", "calm"]);
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let remote = RemoteUser::of(&fixture, &server);
+        remote.stdout_of(&["create", "--name", "calm"]);
 
-        let document = there.document(&["top", "--json"]);
+        let document = remote.document(&["top", "--json"]);
 
         assert_eq!((&document[0]["name"], &document[0]["status"]), (&"calm".into(), &"ready".into()));
-        until("it is measured", || there.document(&["top", "--json"])[0]["cpu_percent"].is_number());
+        until("it is measured", || remote.document(&["top", "--json"])[0]["cpu_percent"].is_number());
     }
 }
 
 #[test]
-fn what_is_over_is_forgotten_and_what_is_wrong_is_repaired_through_a_server() {
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let there = Elsewhere::of(&ground, &server);
-        let id = there.done(&["create", "--name", "box"]).trim().to_owned();
+fn rm_doctor_and_reconcile_work_through_a_server() {
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let remote = RemoteUser::of(&fixture, &server);
+        let id = remote.stdout_of(&["create", "--name", "box"]).trim().to_owned();
 
-        let examined = there.document(&["doctor", "--json", "box"]);
+        let examined = remote.document(&["doctor", "--json", "box"]);
         let probes = examined["probes"].as_array().unwrap();
         assert!(probes.len() >= 5 && probes.iter().all(|probe| probe["passed"] == true), "{examined}");
         assert!(examined["due"].as_array().unwrap().len() >= 2, "{examined}");
-        let told = there.done(&["doctor", "box"]);
-        assert!(told.contains("all that was tried works"), "{told}");
-        let repaired = there.document(&["reconcile", "--json"]);
-        assert_eq!((&repaired["unsettled"], &repaired["bodies"]), (&0.into(), &1.into()), "{repaired}");
-        assert_eq!(repaired["stats"], there.document(&["stats", "--json"]));
-        let told = there.done(&["reconcile"]);
-        assert!(told.contains("Reconciliation complete: 1 active, 0 provisioning"), "{told}");
-        let only_told = there.document(&["reconcile", "--json", "--dry-run"]);
+        let output = remote.stdout_of(&["doctor", "box"]);
+        assert!(output.contains("all probes passed"), "{output}");
+        let repaired = remote.document(&["reconcile", "--json"]);
+        assert_eq!((&repaired["unsettled"], &repaired["instances"]), (&0.into(), &1.into()), "{repaired}");
+        assert_eq!(repaired["stats"], remote.document(&["stats", "--json"]));
+        let output = remote.stdout_of(&["reconcile"]);
+        assert!(output.contains("Reconciliation complete: 1 active, 0 provisioning"), "{output}");
+        let only_told = remote.document(&["reconcile", "--json", "--dry-run"]);
         assert_eq!((&only_told["dry_run"], only_told.get("unsettled")), (&true.into(), None), "{only_told}");
-        let word = there.document(&["stop", "--json", "--attest", "--reason", "I & nobody else", &id]);
+        let word = remote.document(&["stop", "--json", "--attest", "--reason", "I & I alone", &id]);
         assert_eq!(word[0]["error"]["code"], "wrong_state", "{word}");
-        let refused = there.document(&["rm", "--json", "box"]);
+        let refused = remote.document(&["rm", "--json", "box"]);
         assert_eq!(refused["error"]["code"], "wrong_state", "{refused}");
-        there.done(&["stop", "--force", "box"]);
-        let forgotten = there.document(&["rm", "--json", "box"]);
+        remote.stdout_of(&["stop", "--force", "box"]);
+        let forgotten = remote.document(&["rm", "--json", "box"]);
         assert_eq!(forgotten["forgotten"][0], id.as_str(), "{forgotten}");
-        assert_eq!(there.document(&["ps", "--all", "--json"]), serde_json::json!([]));
+        assert_eq!(remote.document(&["ps", "--all", "--json"]), serde_json::json!([]));
     }
 }
 
 #[test]
-fn an_archive_that_is_sent_to_a_server_is_an_image_there() {
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let there = Elsewhere::of(&ground, &server);
-        let root = ground.place("root");
+fn archive_uploaded_to_a_server_becomes_an_image() {
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let remote = RemoteUser::of(&fixture, &server);
+        let root = fixture.directory("root");
         fs::write(root.join("note"), "hello").unwrap();
-        let archive = ground.place("archives").join("image.tar");
+        let archive = fixture.directory("archives").join("image.tar");
         let packed = Command::new("tar").args(["-C", path(&root), "-cf", path(&archive), "."]).status();
         assert!(packed.unwrap().success());
 
-        let sent = there.document(&["image", "import", "--json", path(&archive), "team/app:1.2"]);
-        let directory = there.pinfold(&["image", "import", path(&root), "other"]);
-        let listed = there.document(&["image", "ls", "--json"]);
-        let here = ground.document(&["image", "ls", "--json", "--local"]);
+        let sent = remote.document(&["image", "import", "--json", path(&archive), "team/app:1.2"]);
+        let directory = remote.pinfold(&["image", "import", path(&root), "other"]);
+        let listed = remote.document(&["image", "ls", "--json"]);
+        let here = fixture.document(&["image", "ls", "--json", "--local"]);
 
         assert_eq!((&listed[0]["name"], &listed[0]["id"]), (&"team/app:1.2".into(), &sent["id"]), "{listed}");
         assert_eq!(listed, here);
         let why = text(&directory.stderr);
         assert!(directory.status.code() == Some(2) && why.contains("tar -C"), "{why}");
-        let removed = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        let removed = remote.document(&["image", "rm", "--json", "team/app:1.2"]);
         assert_eq!((&removed[0]["id"], &removed[0]["last_name"]), (&sent["id"], &true.into()), "{removed}");
-        let unknown = there.document(&["image", "rm", "--json", "team/app:1.2"]);
+        let unknown = remote.document(&["image", "rm", "--json", "team/app:1.2"]);
         assert_eq!(unknown["error"]["code"], "unknown_image", "{unknown}");
     }
 }

@@ -1,4 +1,4 @@
-//! `top`, `shell`, `logs -f`, colours and Ctrl-C in a real terminal, with somebody in front of it.
+//! `top`, `shell`, `logs -f`, colours and Ctrl-C in a real terminal.
 
 mod tmux;
 
@@ -7,31 +7,33 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::tmux::Tmux;
-use crate::ground::{Ground, grounds, is_alive, keeper_of, text, until};
+use crate::fixture::{Fixture, fixtures, is_alive, keeper_of, text, until};
 use crate::serve::Server;
 
-/// A sandbox that is busy as long as it is there.
-fn busy(ground: &Ground) -> (String, std::process::Child) {
-    let id = ground.create(&["--name", "busy"]);
+/// A sandbox with a busy loop.
+fn busy(fixture: &Fixture) -> (String, std::process::Child) {
+    let id = fixture.create(&["--name", "busy"]);
     let script = "echo hello from inside; printf '\\033[2Jwiped\\n'; while :; do :; done";
-    let mut command = ground.command(&["exec", &id, "--", "sh", "-c", script]);
+    let mut command = fixture.command(&["exec", &id, "--", "sh", "-c", script]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     (id, child)
 }
 
-/// Of one core, as the row of this sandbox says.
+/// The CPU percentage in the row of a sandbox.
 fn cpu_percent(screen: &str, name: &str) -> Option<u64> {
     let row = screen.lines().find(|line| line.contains(name) && line.contains("running"))?;
     row.split_whitespace().find_map(|cell| cell.strip_suffix('%'))?.parse().ok()
 }
 
-/// Each with everything at hand, and again through a server.
-fn here_and_elsewhere() -> impl Iterator<Item = (Ground, bool)> {
-    [false, true].into_iter().flat_map(|is_elsewhere| grounds().into_iter().map(move |it| (it, is_elsewhere)))
+/// Each fixture twice: local, and through a remote server.
+fn local_and_remote() -> impl Iterator<Item = (Fixture, bool)> {
+    [false, true]
+        .into_iter()
+        .flat_map(|is_elsewhere| fixtures().into_iter().map(move |it| (it, is_elsewhere)))
 }
 
-/// From here on the shell there has nothing but the address of a server and a token for it.
-fn move_elsewhere(tmux: &Tmux<'_>, server: &Server) {
+/// Leaves the shell with only the address and token of a server.
+fn use_remote_server(tmux: &Tmux<'_>, server: &Server) {
     let (url, token) = (server.address(), server.token());
     tmux.type_in(&format!(
         "export PINFOLD_URL={url} PINFOLD_TOKEN={token} PINFOLD_DATA_DIR=/proc/none; clear\n"
@@ -41,11 +43,11 @@ fn move_elsewhere(tmux: &Tmux<'_>, server: &Server) {
 
 #[test]
 fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
-    for (ground, is_elsewhere) in here_and_elsewhere() {
-        let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
-        server.iter().for_each(|server| move_elsewhere(&tmux, server));
-        let (id, mut child) = busy(&ground);
+    for (fixture, is_elsewhere) in local_and_remote() {
+        let Some(tmux) = Tmux::start(&fixture, 110, 20) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        server.iter().for_each(|server| use_remote_server(&tmux, server));
+        let (id, mut child) = busy(&fixture);
         let before = tmux.settings();
 
         tmux.type_in("pinfold top\n");
@@ -60,7 +62,7 @@ fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
         tmux.type_in("s");
         until("it asks", || tmux.shows(&format!("Stop {id}?")));
         tmux.type_in("n");
-        until("it was told no", || tmux.shows("s stop"));
+        until("the confirmation is answered with no", || tmux.shows("s stop"));
         tmux.type_in("s");
         until("it asks again", || tmux.shows(&format!("Stop {id}?")));
         tmux.type_in("y");
@@ -68,20 +70,20 @@ fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
         until("it is gone", || tmux.shows(&format!("{id} is gone: stopped_by_user")));
         until("nothing is listed", || tmux.shows("0 sandboxes"));
         tmux.type_in("q");
-        // What is typed before it has left is for it, and not for the shell.
+        // Keys typed before `top` has ended go to `top`, not to the shell.
         until("it has left", || tmux.running().is_none());
         tmux.type_in("echo code $?.\n");
         until("it has ended", || tmux.shows("code 0."));
         assert_eq!(tmux.settings(), before);
         child.wait().unwrap();
-        assert!(ground.is_clean());
+        assert!(fixture.is_clean());
     }
 }
 
 #[test]
-fn a_signal_ends_top_and_the_terminal_is_as_it_was() {
-    for ground in grounds() {
-        let Some(tmux) = Tmux::start(&ground, 110, 20) else { return };
+fn signal_ends_top_and_restores_the_terminal() {
+    for fixture in fixtures() {
+        let Some(tmux) = Tmux::start(&fixture, 110, 20) else { return };
         let before = tmux.settings();
         tmux.type_in("pinfold top\n");
         until("it is shown", || tmux.shows("0 sandboxes"));
@@ -96,29 +98,29 @@ fn a_signal_ends_top_and_the_terminal_is_as_it_was() {
 
 #[test]
 fn one_frame_of_top_is_a_table() {
-    for ground in grounds() {
-        let id = ground.create(&["--name", "calm"]);
+    for fixture in fixtures() {
+        let id = fixture.create(&["--name", "calm"]);
 
-        let output = ground.pinfold(&["top", "--once"]);
-        let document = ground.document(&["top", "--json"]);
-        let refused = ground.pinfold(&["top"]);
+        let output = fixture.pinfold(&["top", "--once"]);
+        let document = fixture.document(&["top", "--json"]);
+        let refused = fixture.pinfold(&["top"]);
 
         assert!(text(&output.stdout).starts_with("ID"), "{}{}", text(&output.stdout), text(&output.stderr));
         assert!(text(&output.stdout).contains(&id));
         assert_eq!((&document[0]["name"], &document[0]["status"]), (&"calm".into(), &"ready".into()));
-        // A machine that is very busy may not answer in time.
-        until("it is measured", || ground.document(&["top", "--json"])[0]["cpu_percent"].is_number());
+        // A very busy machine may not answer in time.
+        until("it is measured", || fixture.document(&["top", "--json"])[0]["cpu_percent"].is_number());
         assert_eq!(refused.status.code(), Some(2), "there is no terminal");
     }
 }
 
 #[test]
-fn a_shell_has_a_terminal_that_grows_with_the_one_here() {
-    for (ground, is_elsewhere) in here_and_elsewhere() {
-        let Some(tmux) = Tmux::start(&ground, 100, 30) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
-        server.iter().for_each(|server| move_elsewhere(&tmux, server));
-        let id = ground.create(&[]);
+fn shell_terminal_follows_resizes() {
+    for (fixture, is_elsewhere) in local_and_remote() {
+        let Some(tmux) = Tmux::start(&fixture, 100, 30) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        server.iter().for_each(|server| use_remote_server(&tmux, server));
+        let id = fixture.create(&[]);
         let before = tmux.settings();
 
         tmux.type_in(&format!("pinfold shell {id}\n"));
@@ -146,10 +148,10 @@ fn a_shell_has_a_terminal_that_grows_with_the_one_here() {
 
 #[test]
 fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
-    for ground in grounds() {
-        let Some(tmux) = Tmux::start(&ground, 110, 30) else { return };
+    for fixture in fixtures() {
+        let Some(tmux) = Tmux::start(&fixture, 110, 30) else { return };
         tmux.type_in("pinfold run -- sleep 100\n");
-        until("the sandbox runs", || keeper_of(&ground.data()).is_some_and(is_alive));
+        until("the sandbox runs", || keeper_of(&fixture.data()).is_some_and(is_alive));
 
         tmux.press("C-c");
 
@@ -158,37 +160,37 @@ fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
         tmux.type_in("echo code $?.\n");
         until("it has ended", || tmux.shows("code 130."));
         assert!(!tmux.shows("present") && !tmux.shows("unknown"), "{}", tmux.screen());
-        assert!(ground.is_clean());
+        assert!(fixture.is_clean());
     }
 }
 
 #[test]
-fn a_log_is_followed_line_by_line_until_it_is_over_or_somebody_has_seen_enough() {
-    for (ground, is_elsewhere) in here_and_elsewhere() {
-        let Some(tmux) = Tmux::start(&ground, 110, 30) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&ground, &[]));
-        server.iter().for_each(|server| move_elsewhere(&tmux, server));
-        let id = ground.create(&[]);
+fn logs_follow_ends_with_the_sandbox_or_by_interrupt() {
+    for (fixture, is_elsewhere) in local_and_remote() {
+        let Some(tmux) = Tmux::start(&fixture, 110, 30) else { return };
+        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        server.iter().for_each(|server| use_remote_server(&tmux, server));
+        let id = fixture.create(&[]);
         let script = "echo first line; while [ ! -e go ]; do sleep 0.05; done; echo second line; sleep 100";
-        let mut writer = ground.command(&["exec", &id, "--", "sh", "-c", script]);
+        let mut writer = fixture.command(&["exec", &id, "--", "sh", "-c", script]);
         let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
 
         tmux.type_in(&format!("pinfold logs -f --output-only {id}\n"));
         until("what was written is shown", || tmux.shows("first line"));
         assert!(!tmux.shows("second line"));
-        ground.pinfold(&["exec", &id, "--", "touch", "/workspace/go"]);
+        fixture.pinfold(&["exec", &id, "--", "touch", "/workspace/go"]);
         until("what is written is shown", || tmux.shows("second line"));
         tmux.press("C-c");
         until("it has ended", || tmux.running().is_none());
         tmux.type_in("echo code $?.\n");
         until("its code is shown", || tmux.shows("code 130."));
-        let listed = ground.document(&["ps", "--json"]);
-        assert_eq!(listed[0]["status"], "running", "what was read goes on: {listed}");
+        let listed = fixture.document(&["ps", "--json"]);
+        assert_eq!(listed[0]["status"], "running", "the sandbox still runs: {listed}");
 
         tmux.type_in(&format!("clear; pinfold logs -f --output-only {id}\n"));
         until("all of it is shown again", || tmux.shows("second line"));
         assert!(tmux.running().is_some());
-        ground.pinfold(&["stop", "--force", &id]);
+        fixture.pinfold(&["stop", "--force", &id]);
         until("it ends by itself", || tmux.running().is_none());
         tmux.type_in("echo code $?.\n");
         until("its code is shown", || tmux.shows("code 0."));
@@ -198,9 +200,9 @@ fn a_log_is_followed_line_by_line_until_it_is_over_or_somebody_has_seen_enough()
 
 #[test]
 fn states_are_coloured_on_a_terminal_and_nowhere_else() {
-    let ground = grounds().remove(0);
-    let Some(tmux) = Tmux::start(&ground, 140, 30) else { return };
-    let id = ground.create(&[]);
+    let fixture = fixtures().remove(0);
+    let Some(tmux) = Tmux::start(&fixture, 140, 30) else { return };
+    let id = fixture.create(&[]);
     let green = |what: &str| tmux.coloured().contains(&format!("\u{1b}[32m{what}"));
 
     for command in ["ps", "top --once", "inspect", "ps --json"] {
@@ -212,11 +214,11 @@ fn states_are_coloured_on_a_terminal_and_nowhere_else() {
         until("it is shown again", || tmux.shows("over3") && tmux.shows("ready"));
         assert!(!green("ready"), "{command}: {}", tmux.coloured());
         let words: Vec<_> = command.split(' ').collect();
-        assert!(!text(&ground.pinfold(&words).stdout).contains('\u{1b}'), "{command} in a pipe");
+        assert!(!text(&fixture.pinfold(&words).stdout).contains('\u{1b}'), "{command} in a pipe");
     }
     tmux.type_in(&format!("clear; pinfold stop --force {id}\n"));
     until("the receipt is shown", || tmux.shows("directories"));
     assert!(green("absent"), "{}", tmux.coloured());
-    let again = text(&ground.pinfold(&["stop", &id]).stdout);
+    let again = text(&fixture.pinfold(&["stop", &id]).stdout);
     assert!(again.contains("absent") && !again.contains('\u{1b}'), "{again}");
 }

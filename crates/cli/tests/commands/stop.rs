@@ -1,14 +1,14 @@
-//! `pinfold stop`: receipts for what is gone, and a plain word for what is not known.
+//! `pinfold stop`: receipts, unknown sandboxes and attestation.
 
-use crate::ground::{all_absent, grounds, text};
+use crate::fixture::{all_absent, fixtures, text};
 
 #[test]
-fn what_is_gone_gives_the_same_receipt_again() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
+fn repeated_stop_returns_the_same_receipt() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
 
-        let first = ground.document(&["stop", "--json", &id]);
-        let again = ground.document(&["stop", "--json", &id]);
+        let first = fixture.document(&["stop", "--json", &id]);
+        let again = fixture.document(&["stop", "--json", &id]);
 
         assert!(all_absent(&first[0]), "{first}");
         assert_eq!(first, again);
@@ -16,30 +16,30 @@ fn what_is_gone_gives_the_same_receipt_again() {
 }
 
 #[test]
-fn one_that_is_not_known_does_not_keep_the_others_alive() {
-    for ground in grounds() {
-        let (one, two) = (ground.create(&[]), ground.create(&[]));
+fn unknown_sandbox_does_not_prevent_stopping_the_others() {
+    for fixture in fixtures() {
+        let (one, two) = (fixture.create(&[]), fixture.create(&[]));
 
-        let output = ground.pinfold(&["stop", "--force", &one, "nobody", &two]);
+        let output = fixture.pinfold(&["stop", "--force", &one, "unknown", &two]);
 
         assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains("there is no sandbox `nobody`"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("there is no sandbox `unknown`"), "{}", text(&output.stderr));
         assert_eq!(text(&output.stdout).matches("is gone: stopped_by_user").count(), 2);
         assert!(text(&output.stdout).contains("processes"), "{}", text(&output.stdout));
-        assert!(ground.is_clean());
+        assert!(fixture.is_clean());
     }
 }
 
 #[test]
-fn a_word_is_taken_only_for_what_is_quarantined() {
-    for ground in grounds() {
-        let id = ground.create(&[]);
+fn attestation_is_accepted_only_for_quarantined_sandboxes() {
+    for fixture in fixtures() {
+        let id = fixture.create(&[]);
 
-        let attested = ground.document(&["stop", "--json", "--attest", "--reason", "I unplugged it", &id]);
-        let without_reason = ground.pinfold(&["stop", "--attest", &id]);
+        let attested = fixture.document(&["stop", "--json", "--attest", "--reason", "I unplugged it", &id]);
+        let without_reason = fixture.pinfold(&["stop", "--attest", &id]);
 
         assert_eq!(attested[0]["error"]["code"], "wrong_state", "{attested}");
         assert_eq!(without_reason.status.code(), Some(2));
-        assert_eq!(ground.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
+        assert_eq!(fixture.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! `[telemetry]`: who is sent something, and who never is.
+//! `[telemetry]`: what is sent, and that nothing is sent without it.
 
 use std::cell::RefCell;
 use std::fs;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use pinfold_client::ServerFile;
 
-use crate::ground::{Ground, grounds, text, until};
+use crate::fixture::{Fixture, fixtures, text, until};
 use crate::serve::Server;
 
-/// Somebody who listens, and sees who comes.
-struct Doorway(TcpListener);
+/// A listener that accepts telemetry requests.
+struct FakeCollector(TcpListener);
 
-impl Doorway {
+impl FakeCollector {
     fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -34,7 +34,7 @@ impl Doorway {
     }
 }
 
-/// The head of a request, which is then told that all is well.
+/// Reads the head of a request and answers with success.
 fn head_of(mut stream: TcpStream) -> String {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -47,15 +47,15 @@ fn head_of(mut stream: TcpStream) -> String {
     text(&head).to_lowercase()
 }
 
-fn write(ground: &Ground, settings: &str) {
-    fs::write(ground.data().join("pinfold.toml"), settings).unwrap();
+fn write(fixture: &Fixture, settings: &str) {
+    fs::write(fixture.data().join("pinfold.toml"), settings).unwrap();
 }
 
-/// Waits for a message to this path. What comes to another is taken, too.
-fn taken_at(doorway: &Doorway, path: &str) -> String {
+/// Waits for a request to this path; requests to other paths are answered too.
+fn wait_for_request(collector: &FakeCollector, path: &str) -> String {
     let taken = RefCell::new(String::new());
     until(path, || {
-        let Some(head) = doorway.next().map(head_of) else { return false };
+        let Some(head) = collector.next().map(head_of) else { return false };
         let is_it = head.starts_with(&format!("post {path} "));
         taken.replace(head);
         is_it
@@ -63,7 +63,7 @@ fn taken_at(doorway: &Doorway, path: &str) -> String {
     taken.into_inner()
 }
 
-/// The connections of a process that do not lead to where it serves.
+/// Connections of a process, except those to its own listening address.
 fn connections(pid: u32, served: &str) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let sockets: Vec<_> = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
@@ -78,32 +78,32 @@ fn connections(pid: u32, served: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_server_sends_what_it_was_told_to_with_the_headers_it_was_given() {
-    for ground in grounds() {
-        let doorway = Doorway::open();
-        write(&ground, &doorway.settings("headers = { authorization = \"Bearer hunter2\" }\n"));
-        let server = Server::begin(&ground, &[]);
+fn telemetry_is_sent_with_the_configured_headers() {
+    for fixture in fixtures() {
+        let collector = FakeCollector::open();
+        write(&fixture, &collector.settings("headers = { authorization = \"Bearer hunter2\" }\n"));
+        let server = Server::begin(&fixture, &[]);
 
-        let figures = taken_at(&doorway, "/v1/metrics");
+        let figures = wait_for_request(&collector, "/v1/metrics");
         server.create();
-        let traces = taken_at(&doorway, "/v1/traces");
+        let traces = wait_for_request(&collector, "/v1/traces");
 
         for head in [figures, traces] {
             assert!(head.contains("authorization: bearer hunter2\r\n"), "{head}");
             assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
         }
-        drop(doorway);
+        drop(collector);
         assert_eq!(server.end_with(rustix::process::Signal::TERM), Some(0));
-        let log = fs::read_to_string(ground.data().join("serve.log")).unwrap();
+        let log = fs::read_to_string(fixture.data().join("serve.log")).unwrap();
         assert!(!log.contains("hunter2"), "{log}");
     }
 }
 
 #[test]
-fn a_server_that_was_told_of_no_collector_connects_to_nobody() {
-    for ground in grounds() {
-        let server = Server::begin(&ground, &[]);
-        let pid = ServerFile::read(&ground.data()).unwrap().unwrap().pid;
+fn server_without_a_collector_opens_no_connections() {
+    for fixture in fixtures() {
+        let server = Server::begin(&fixture, &[]);
+        let pid = ServerFile::read(&fixture.data()).unwrap().unwrap().pid;
         let id = server.create();
 
         for _ in 0..20 {
@@ -114,28 +114,28 @@ fn a_server_that_was_told_of_no_collector_connects_to_nobody() {
 }
 
 #[test]
-fn where_neither_is_wanted_and_by_commands_without_a_server_nothing_is_sent() {
-    for ground in grounds() {
-        let doorway = Doorway::open();
-        write(&ground, &doorway.settings(""));
-        assert!(ground.pinfold(&["run", "--", "true"]).status.success());
-        ground.create(&[]);
-        write(&ground, &doorway.settings("traces = false\nmetrics = false\n"));
+fn disabled_telemetry_and_local_commands_send_nothing() {
+    for fixture in fixtures() {
+        let collector = FakeCollector::open();
+        write(&fixture, &collector.settings(""));
+        assert!(fixture.pinfold(&["run", "--", "true"]).status.success());
+        fixture.create(&[]);
+        write(&fixture, &collector.settings("traces = false\nmetrics = false\n"));
 
-        let server = Server::begin(&ground, &[]);
+        let server = Server::begin(&fixture, &[]);
         server.create();
         assert_eq!(server.end_with(rustix::process::Signal::TERM), Some(0));
 
-        assert!(doorway.next().is_none(), "somebody came");
+        assert!(collector.next().is_none(), "the collector got a connection");
     }
 }
 
 #[test]
-fn headers_from_the_environment_are_shown_nowhere_right_or_wrong() {
-    for ground in grounds() {
-        write(&ground, "[telemetry]\nendpoint = \"http://127.0.0.1:1\"\n");
+fn telemetry_headers_are_never_shown() {
+    for fixture in fixtures() {
+        write(&fixture, "[telemetry]\nendpoint = \"http://127.0.0.1:1\"\n");
         let with = |headers: &str| {
-            ground.command(&["config", "show"]).env("PINFOLD_TELEMETRY_HEADERS", headers).output().unwrap()
+            fixture.command(&["config", "show"]).env("PINFOLD_TELEMETRY_HEADERS", headers).output().unwrap()
         };
 
         let right = with("authorization=Bearer hunter2, x-team=hunter2");
@@ -148,12 +148,12 @@ fn headers_from_the_environment_are_shown_nowhere_right_or_wrong() {
             "{shown}"
         );
         for (output, expected) in [
-            (&wrong, "NAME=VALUE with commas"),
-            (&refused, "telemetry.headers.host: this header is set by the program itself"),
+            (&wrong, "NAME=VALUE pairs"),
+            (&refused, "telemetry.headers.host: this header is set by Pinfold itself"),
         ] {
-            let told = text(&output.stderr);
-            assert!(!output.status.success() && told.contains(expected), "{told}");
-            assert!(told.contains("PINFOLD_TELEMETRY_HEADERS"), "{told}");
+            let stderr = text(&output.stderr);
+            assert!(!output.status.success() && stderr.contains(expected), "{stderr}");
+            assert!(stderr.contains("PINFOLD_TELEMETRY_HEADERS"), "{stderr}");
         }
         for output in [right, wrong, refused] {
             assert!(!text(&output.stdout).contains("hunter2") && !text(&output.stderr).contains("hunter2"));

@@ -1,30 +1,30 @@
-//! What a cleanup has seen and done, for whoever asked, for the log and for the store.
+//! The report of a cleanup run, for the caller, the log and the store.
 
 use std::collections::BTreeMap;
 
-use pinfold_lifecycle::{Cause, Level, Receipt, Resource, SandboxId, Stuck, Timestamp};
-use pinfold_store::{Figures, IDS_NAMED, ItemFailed};
+use pinfold_lifecycle::{Cause, Receipt, Resource, ResourceLevel, SandboxId, Stuck, Timestamp};
+use pinfold_store::{ItemFailure, MAX_IDS_PER_RUN, RunReport};
 
-use crate::{Disagreement, How, ReconcileReport};
+use crate::{CleanupMode, ReconcileReport, StatusMismatch};
 
-/// The ways to clean up. Each finds by other means than the others, so that none of them has to be right alone.
+/// The layers of cleanup. Each finds sandboxes by different means, so none has to be right alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Layer {
-    /// What is recorded, and whether what is at work gives a sign of life.
+pub enum CleanupLayer {
+    /// By recorded state, and by activity for busy sandboxes.
     Scheduled,
-    /// The same for all that is old, and its body has to answer, whatever is recorded of it.
+    /// Like `Scheduled` for old sandboxes, whose instances must also pass a probe.
     ByAge,
-    /// Where something runs short: what is past its time, and then what does nothing, the oldest first.
+    /// When a resource is scarce: stale data, then idle sandboxes, oldest first.
     Pressure,
-    /// Every record against every body, and how each fares against what is recorded of it.
+    /// Compares all records with all instances, and recorded with probed health.
     Reconcile,
-    /// Everything that is not critical. Only where somebody asks for it.
+    /// Every sandbox that is not critical. Only on request.
     Emergency,
 }
 
-impl Layer {
-    /// Those that have their times.
-    pub const IN_TURN: [Self; 4] = [Self::Scheduled, Self::ByAge, Self::Pressure, Self::Reconcile];
+impl CleanupLayer {
+    /// The layers that run on a schedule.
+    pub const SCHEDULED_LAYERS: [Self; 4] = [Self::Scheduled, Self::ByAge, Self::Pressure, Self::Reconcile];
 
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -37,9 +37,9 @@ impl Layer {
         }
     }
 
-    /// What the store knows it by.
+    /// The job name in the store.
     #[must_use]
-    pub fn chore(self) -> &'static str {
+    pub fn job_name(self) -> &'static str {
         match self {
             Self::Scheduled => "cleanup.scheduled",
             Self::ByAge => "cleanup.by_age",
@@ -52,47 +52,47 @@ impl Layer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CleanupReport {
-    pub layer: Layer,
-    pub how: How,
+    pub layer: CleanupLayer,
+    pub mode: CleanupMode,
     pub began_at: Timestamp,
     pub took_ms: u64,
     pub scanned: u64,
-    pub found: Vec<Found>,
-    /// Proven gone.
-    pub ended: Vec<Ended>,
-    pub failed: Vec<Failed>,
-    pub kept: Vec<Kept>,
-    /// Records, logs and artifacts that were past their time. In a dry run, that are.
+    pub found: Vec<FoundSandbox>,
+    /// Sandboxes proven gone.
+    pub ended: Vec<EndedSandbox>,
+    pub failed: Vec<FailedSandbox>,
+    pub kept: Vec<KeptSandbox>,
+    /// Records, logs and artifacts deleted because they were past retention; in a dry run, those that would be.
     pub pruned: u64,
-    /// What of that was logs and artifacts took so much. What records take is not known.
+    /// Size of the deleted logs and artifacts. The size of records is not measured.
     pub pruned_bytes: u64,
-    /// Under pressure: how much was taken of what, at last.
-    pub levels: Vec<Level>,
+    /// Utilisation measured last, in the pressure layer.
+    pub levels: Vec<ResourceLevel>,
     pub not_measured: Vec<Resource>,
-    /// It had something to do, and the log tells of it.
-    pub(super) begun: bool,
+    /// `log_start` was called, so the end is logged too.
+    pub(super) logged_start: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundSandbox {
     pub id: SandboxId,
-    pub why: Why,
+    pub why: CleanupReason,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum CleanupReason {
     Stuck(Stuck),
-    /// Something runs short, and this one does nothing.
+    /// A resource is scarce and this sandbox is idle.
     Idle,
     Emergency,
-    BodyWithoutRecord,
-    RecordWithoutBody,
+    InstanceWithoutRecord,
+    RecordWithoutInstance,
     UnreadableRecord,
-    /// It does not fare as is recorded of it.
+    /// The recorded status contradicts a probe.
     StatusDisagrees,
 }
 
-impl Why {
+impl CleanupReason {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -102,20 +102,20 @@ impl Why {
             Self::Stuck(Stuck::Silent { .. }) => "silent",
             Self::Idle => "idle",
             Self::Emergency => "emergency",
-            Self::BodyWithoutRecord => "body_without_record",
-            Self::RecordWithoutBody => "record_without_body",
+            Self::InstanceWithoutRecord => "instance_without_record",
+            Self::RecordWithoutInstance => "record_without_instance",
             Self::UnreadableRecord => "unreadable_record",
             Self::StatusDisagrees => "status_disagrees",
         }
     }
 
-    /// What it is ended for. None: reconciling decides.
+    /// The cause recorded for the stop. None: reconciliation decides.
     pub(super) fn cause(&self) -> Option<Cause> {
         match self {
             Self::Stuck(stuck) => Some(stuck.cause()),
             Self::Idle | Self::Emergency => Some(Cause::EvictedEmergency),
-            Self::BodyWithoutRecord
-            | Self::RecordWithoutBody
+            Self::InstanceWithoutRecord
+            | Self::RecordWithoutInstance
             | Self::UnreadableRecord
             | Self::StatusDisagrees => None,
         }
@@ -123,45 +123,45 @@ impl Why {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedSandbox {
     pub id: SandboxId,
-    /// None: not even its record is there any more.
+    /// None: the record is gone too.
     pub proof: Option<(Cause, Box<Receipt>)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedSandbox {
     pub id: SandboxId,
     pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptSandbox {
     pub id: SandboxId,
-    pub why: Spared,
+    pub why: KeepReason,
 }
 
-/// Why one was not ended.
+/// Why a sandbox was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Spared {
+pub enum KeepReason {
     Critical,
-    /// Nobody could look, and what is not known is not taken for dead.
+    /// It could not be observed. Unknown is never taken for dead.
     NotMeasured {
         why: String,
     },
-    /// Between the look and the end it was well again.
+    /// It recovered between the sweep and its end.
     Recovered,
-    /// It is being ended already, by its own deadlines.
+    /// It is already ending by its own deadlines.
     Ending,
-    /// Its body could not be proven gone: it is looked at again and again.
+    /// Its instance could not be proven gone; quarantine keeps observing it.
     Quarantined,
-    /// It waits in the pool, and is nobody's sandbox.
+    /// It is in the warm pool, unclaimed.
     Pooled,
-    /// Its record cannot be read. Reconciling puts it into quarantine.
+    /// Its record cannot be read. Reconciliation quarantines it.
     Unreadable,
 }
 
-impl Spared {
+impl KeepReason {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -177,10 +177,10 @@ impl Spared {
 }
 
 impl CleanupReport {
-    pub(super) fn begin(layer: Layer, how: How, began_at: Timestamp) -> Self {
+    pub(super) fn begin(layer: CleanupLayer, mode: CleanupMode, began_at: Timestamp) -> Self {
         Self {
             layer,
-            how,
+            mode,
             began_at,
             took_ms: 0,
             scanned: 0,
@@ -192,91 +192,92 @@ impl CleanupReport {
             pruned_bytes: 0,
             levels: Vec::new(),
             not_measured: Vec::new(),
-            begun: false,
+            logged_start: false,
         }
     }
 
     pub(super) fn acts(&self) -> bool {
-        self.how == How::Act
+        self.mode == CleanupMode::Act
     }
 
-    pub(super) fn find(&mut self, id: SandboxId, why: Why) {
-        self.found.push(Found { id, why });
+    pub(super) fn find(&mut self, id: SandboxId, why: CleanupReason) {
+        self.found.push(FoundSandbox { id, why });
     }
 
-    pub(super) fn keep(&mut self, id: SandboxId, why: Spared) {
-        self.kept.push(Kept { id, why });
+    pub(super) fn keep(&mut self, id: SandboxId, why: KeepReason) {
+        self.kept.push(KeptSandbox { id, why });
     }
 
-    /// What reconciling has found. What follows from it goes on by itself.
-    pub(super) fn take_in(&mut self, compared: &ReconcileReport) {
+    /// Adds the findings of a reconciliation, which handles them itself.
+    pub(super) fn add_reconcile_report(&mut self, compared: &ReconcileReport) {
         self.scanned = compared.records as u64;
-        for body in &compared.bodies_without_record {
-            self.find(body.sandbox, Why::BodyWithoutRecord);
+        for instance in &compared.instances_without_record {
+            self.find(instance.sandbox, CleanupReason::InstanceWithoutRecord);
         }
-        for id in &compared.records_without_body {
-            self.find(*id, Why::RecordWithoutBody);
+        for id in &compared.records_without_instance {
+            self.find(*id, CleanupReason::RecordWithoutInstance);
         }
         for id in &compared.unreadable_records {
-            self.find(*id, Why::UnreadableRecord);
+            self.find(*id, CleanupReason::UnreadableRecord);
         }
     }
 
-    /// A body that is not there fails its probe too, and was told of already.
-    pub(super) fn take_in_disagreements(&mut self, disagreements: &[Disagreement]) {
-        for Disagreement { sandbox, .. } in disagreements {
+    /// Adds status mismatches. A missing instance also fails its probe and was already added.
+    pub(super) fn add_status_mismatches(&mut self, disagreements: &[StatusMismatch]) {
+        for StatusMismatch { sandbox, .. } in disagreements {
             if self.found.iter().all(|found| found.id != *sandbox) {
-                self.find(*sandbox, Why::StatusDisagrees);
+                self.find(*sandbox, CleanupReason::StatusDisagrees);
             }
         }
     }
 
-    pub(super) fn tell_beginning(&mut self) {
-        self.begun = true;
+    pub(super) fn log_start(&mut self) {
+        self.logged_start = true;
         tracing::info!(layer = self.layer.word(), dry_run = !self.acts(), "Sandbox cleanup started");
     }
 
-    pub(super) fn tell_found(&self) {
+    pub(super) fn log_found(&self) {
         let (layer, found) = (self.layer.word(), self.found.len());
         tracing::info!(layer, scanned = self.scanned, found, "Found {found} sandboxes to cleanup");
     }
 
-    /// Where nothing ran short there is nothing to tell, minute after minute.
-    pub(super) fn tell_end(&self) {
+    /// Logs the end only if the start was logged: the pressure layer runs every minute and mostly finds
+    /// nothing.
+    pub(super) fn log_end(&self) {
         let Self { layer, took_ms, pruned, pruned_bytes, .. } = self;
         let (layer, cleaned, failed, kept) =
             (layer.word(), self.ended.len(), self.failed.len(), self.kept.len());
-        if self.begun {
+        if self.logged_start {
             tracing::info!(layer, cleaned, failed, kept, pruned, pruned_bytes, took_ms, "Cleanup completed");
         }
     }
 
-    pub(super) fn figures(&self) -> Figures {
+    pub(super) fn run_report(&self) -> RunReport {
         let why: BTreeMap<_, _> = self.found.iter().map(|found| (found.id, found.why.word())).collect();
         let ended = self.ended.iter().filter_map(|ended| why.get(&ended.id).copied());
-        let failure = |failed: &Failed| ItemFailed { sandbox: failed.id, why: failed.why.clone() };
-        Figures {
+        let failure = |failed: &FailedSandbox| ItemFailure { sandbox: failed.id, error: failed.why.clone() };
+        RunReport {
             scanned: self.scanned,
             found: self.found.len() as u64,
             ended: self.ended.len() as u64,
             failed: self.failed.len() as u64,
             kept: self.kept.len() as u64,
             pruned: self.pruned,
-            reasons: counted(self.found.iter().map(|found| found.why.word())),
-            ended_reasons: counted(ended),
-            found_ids: self.found.iter().map(|found| found.id).take(IDS_NAMED).collect(),
-            ended_ids: self.ended.iter().map(|ended| ended.id).take(IDS_NAMED).collect(),
-            failures: self.failed.iter().map(failure).take(IDS_NAMED).collect(),
+            reasons: count_reasons(self.found.iter().map(|found| found.why.word())),
+            ended_reasons: count_reasons(ended),
+            found_ids: self.found.iter().map(|found| found.id).take(MAX_IDS_PER_RUN).collect(),
+            ended_ids: self.ended.iter().map(|ended| ended.id).take(MAX_IDS_PER_RUN).collect(),
+            failures: self.failed.iter().map(failure).take(MAX_IDS_PER_RUN).collect(),
         }
     }
 }
 
-fn counted(reasons: impl Iterator<Item = &'static str>) -> BTreeMap<String, u64> {
-    let mut counted = BTreeMap::new();
+fn count_reasons(reasons: impl Iterator<Item = &'static str>) -> BTreeMap<String, u64> {
+    let mut count_reasons = BTreeMap::new();
     for reason in reasons {
-        *counted.entry(reason.to_owned()).or_default() += 1;
+        *count_reasons.entry(reason.to_owned()).or_default() += 1;
     }
-    counted
+    count_reasons
 }
 
 #[cfg(test)]
@@ -284,19 +285,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_each_reason_it_is_told_how_many_were_found_and_ended() {
-        let mut report = CleanupReport::begin(Layer::Scheduled, How::Act, Timestamp(0));
-        let never_ready = Why::Stuck(Stuck::NeverReady { since: Timestamp(0) });
-        let whys = [never_ready, never_ready, Why::Idle, Why::Emergency];
+    fn run_report_counts_found_and_ended_per_reason() {
+        let mut report = CleanupReport::begin(CleanupLayer::Scheduled, CleanupMode::Act, Timestamp(0));
+        let never_ready = CleanupReason::Stuck(Stuck::NeverReady { since: Timestamp(0) });
+        let whys = [never_ready, never_ready, CleanupReason::Idle, CleanupReason::Emergency];
         for (number, why) in whys.into_iter().enumerate() {
             report.find(SandboxId(number as u128), why);
         }
 
-        report.ended = [1, 2].map(|number| Ended { id: SandboxId(number), proof: None }).to_vec();
+        report.ended = [1, 2].map(|number| EndedSandbox { id: SandboxId(number), proof: None }).to_vec();
 
-        let figures = report.figures();
+        let run_report = report.run_report();
         let of = |counts: &[(&str, u64)]| counts.iter().map(|(why, it)| ((*why).to_owned(), *it)).collect();
-        assert_eq!(figures.reasons, of(&[("never_ready", 2), ("idle", 1), ("emergency", 1)]));
-        assert_eq!(figures.ended_reasons, of(&[("never_ready", 1), ("idle", 1)]));
+        assert_eq!(run_report.reasons, of(&[("never_ready", 2), ("idle", 1), ("emergency", 1)]));
+        assert_eq!(run_report.ended_reasons, of(&[("never_ready", 1), ("idle", 1)]));
     }
 }

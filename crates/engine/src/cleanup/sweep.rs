@@ -1,63 +1,64 @@
-//! Goes through all sandboxes, page by page to the end, and finds those that are stuck. Nothing is ended here, so a dry
-//! run finds the same.
+//! Goes through all sandboxes page by page and finds stuck ones. Ends nothing, so a dry run finds the same.
 
 use futures_util::{StreamExt, stream};
-use pinfold_lifecycle::{Activity, Lease, Life, Probed, SandboxId, Stuck, Subject, is_told_by_a_look, stuck};
-use pinfold_store::{Filter, Row, StoreError, Stored};
+use pinfold_lifecycle::{
+    Activity, CleanupCandidate, Lease, Life, ProbeResult, SandboxId, Stuck, needs_observation, stuck,
+};
+use pinfold_store::{Row, SandboxFilter, StoreError, StoredSandbox};
 
-use super::activity::{Looked, body_of};
-use super::{Cleaner, CleanupReport, Layer, Spared, Why};
+use super::activity::{LastActivity, instance_of};
+use super::{Cleaner, CleanupLayer, CleanupReason, CleanupReport, KeepReason};
 use crate::engine::PAGE;
 
-/// So many are looked at side by side; the engine's own bound on questions holds besides.
-const LOOKS: usize = 256;
-/// So often somebody tries to look at one before it counts as not measured.
-const TRIES: usize = 3;
+/// Sandboxes observed concurrently, within the engine's own concurrency limits.
+const CONCURRENT_OBSERVATIONS: usize = 256;
+/// Attempts to observe a sandbox before it counts as not measured.
+const ATTEMPTS: usize = 3;
 
-/// What becomes of one.
-enum Judged {
+/// The verdict on one sandbox.
+enum Verdict {
     Fine,
-    Found(Why),
-    Kept(Spared),
+    Found(CleanupReason),
+    Kept(KeepReason),
 }
 
 impl Cleaner {
     pub(super) async fn sweep(&self, report: &mut CleanupReport) -> Result<(), StoreError> {
         let layer = report.layer;
         let mut after = None;
-        while let Some(page) = self.page(Filter::Present, &mut after, report).await? {
-            let judged = stream::iter(page)
-                .map(|row| async move { (row.id(), self.judge_patiently(&row, layer).await) });
-            let judged: Vec<_> = judged.buffered(LOOKS).collect().await;
-            for (id, judged) in judged {
-                match judged {
-                    Judged::Fine => {}
-                    Judged::Found(why) => report.find(id, why),
-                    Judged::Kept(why) => report.keep(id, why),
+        while let Some(page) = self.page(SandboxFilter::Present, &mut after, report).await? {
+            let verdict = stream::iter(page)
+                .map(|row| async move { (row.id(), self.judge_with_retries(&row, layer).await) });
+            let verdict: Vec<_> = verdict.buffered(CONCURRENT_OBSERVATIONS).collect().await;
+            for (id, verdict) in verdict {
+                match verdict {
+                    Verdict::Fine => {}
+                    Verdict::Found(why) => report.find(id, why),
+                    Verdict::Kept(why) => report.keep(id, why),
                 }
             }
         }
         Ok(())
     }
 
-    /// Everything whose body is not proven gone, but for what is critical or needs no end.
+    /// Finds every leased sandbox, except critical ones and those that need no stop.
     pub(super) async fn sweep_all(&self, report: &mut CleanupReport) -> Result<(), StoreError> {
         let mut after = None;
-        while let Some(page) = self.page(Filter::Leased, &mut after, report).await? {
+        while let Some(page) = self.page(SandboxFilter::Leased, &mut after, report).await? {
             for row in page {
-                match spared_in_emergency(&row) {
+                match keep_reason_in_emergency(&row) {
                     Some(why) => report.keep(row.id(), why),
-                    None => report.find(row.id(), Why::Emergency),
+                    None => report.find(row.id(), CleanupReason::Emergency),
                 }
             }
         }
         Ok(())
     }
 
-    /// The next page. None: that was the last one.
+    /// The next page of rows. None: no more.
     pub(super) async fn page(
         &self,
-        filter: Filter,
+        filter: SandboxFilter,
         after: &mut Option<SandboxId>,
         report: &mut CleanupReport,
     ) -> Result<Option<Vec<Row>>, StoreError> {
@@ -68,64 +69,73 @@ impl Cleaner {
         Ok(Some(page))
     }
 
-    /// On a busy host a body may answer too late once, and in time after that.
-    async fn judge_patiently(&self, row: &Row, layer: Layer) -> Judged {
-        let mut judged = self.judge(row, layer).await;
-        for _ in 1..TRIES {
-            if !matches!(judged, Judged::Kept(Spared::NotMeasured { .. })) {
+    /// Retries observations that failed: on a busy host an answer may be late once.
+    async fn judge_with_retries(&self, row: &Row, layer: CleanupLayer) -> Verdict {
+        let mut verdict = self.judge(row, layer).await;
+        for _ in 1..ATTEMPTS {
+            if !matches!(verdict, Verdict::Kept(KeepReason::NotMeasured { .. })) {
                 break;
             }
-            judged = self.judge(row, layer).await;
+            verdict = self.judge(row, layer).await;
         }
-        judged
+        verdict
     }
 
-    async fn judge(&self, row: &Row, layer: Layer) -> Judged {
+    async fn judge(&self, row: &Row, layer: CleanupLayer) -> Verdict {
         let stored = match row {
             Row::Readable(stored) => stored,
-            Row::Unreadable(_) => return Judged::Kept(Spared::Unreadable),
+            Row::Unreadable(_) => return Verdict::Kept(KeepReason::Unreadable),
         };
-        let found = match self.look_and_judge(stored, layer).await {
+        let found = match self.observe_and_judge(stored, layer).await {
             Ok(found) => found,
-            Err(why) => return Judged::Kept(Spared::NotMeasured { why }),
+            Err(why) => return Verdict::Kept(KeepReason::NotMeasured { why }),
         };
         match found {
-            None => Judged::Fine,
-            Some(_) if stored.spec.critical => Judged::Kept(Spared::Critical),
-            Some(stuck) => Judged::Found(Why::Stuck(stuck)),
+            None => Verdict::Fine,
+            Some(_) if stored.spec.critical => Verdict::Kept(KeepReason::Critical),
+            Some(stuck) => Verdict::Found(CleanupReason::Stuck(stuck)),
         }
     }
 
-    /// An error: nobody could look.
-    async fn look_and_judge(&self, stored: &Stored, layer: Layer) -> Result<Option<Stuck>, String> {
-        if layer == Layer::ByAge
-            && let Some(failed) = self.fails_when_asked(stored).await?
+    /// An error: the sandbox could not be observed.
+    async fn observe_and_judge(
+        &self,
+        stored: &StoredSandbox,
+        layer: CleanupLayer,
+    ) -> Result<Option<Stuck>, String> {
+        if layer == CleanupLayer::ByAge
+            && let Some(failed) = self.fails_probe(stored).await?
         {
             return Ok(Some(failed));
         }
         let rules = &self.inner.config.cleanup.rules;
         let unseen = self.subject(stored, Activity::Unknown);
-        if !is_told_by_a_look(&unseen, rules, self.inner.clock.now()) {
+        if !needs_observation(&unseen, rules, self.inner.clock.now()) {
             return Ok(stuck(&unseen, rules, self.inner.clock.now()));
         }
-        let last = match self.last_sign(stored).await {
-            Looked::Last(last) => last,
-            Looked::Blind { why } => return Err(why),
+        let last = match self.last_activity(stored).await {
+            LastActivity::Last(last) => last,
+            LastActivity::Unknown { why } => return Err(why),
         };
         let silent = stuck(&self.subject(stored, Activity::LastSeen(last)), rules, self.inner.clock.now());
-        // Whoever computes says nothing for a long time, and is at work all the same.
-        if silent.is_some() && self.uses_processor(stored).await? {
+        // A silent computation is still activity.
+        if silent.is_some() && self.uses_cpu(stored).await? {
             return Ok(None);
         }
         Ok(silent)
     }
 
-    pub(super) fn subject<'a>(&self, stored: &'a Stored, activity: Activity) -> Subject<'a> {
-        Subject { sandbox: &stored.sandbox, policy: &stored.policy, activity, watched_since: self.began_at }
+    pub(super) fn subject<'a>(&self, stored: &'a StoredSandbox, activity: Activity) -> CleanupCandidate<'a> {
+        CleanupCandidate {
+            sandbox: &stored.sandbox,
+            policy: &stored.policy,
+            activity,
+            monitored_since: self.began_at,
+        }
     }
 
-    /// An old body has to work, whatever is recorded of its health.
-    async fn fails_when_asked(&self, stored: &Stored) -> Result<Option<Stuck>, String> {
+    /// An old instance must pass a probe, whatever its recorded health.
+    async fn fails_probe(&self, stored: &StoredSandbox) -> Result<Option<Stuck>, String> {
         let sandbox = &stored.sandbox;
         let now = self.inner.clock.now();
         let is_old = now.ms_since(sandbox.created_at) >= self.inner.config.cleanup.rules.max_age_ms;
@@ -133,26 +143,26 @@ impl Cleaner {
         if !is_old || !is_live {
             return Ok(None);
         }
-        let body = body_of(stored);
-        match self.in_time(stored, self.inner.provider.probe(body)).await {
-            Some(Probed::Passed) => Ok(None),
-            Some(Probed::Failed(_)) => Ok(Some(Stuck::Failed { since: now })),
-            Some(Probed::Unknown { why }) => Err(why),
-            None => Err("it does not answer in time".into()),
+        let instance = instance_of(stored);
+        match self.with_probe_timeout(stored, self.inner.provider.probe(instance)).await {
+            Some(ProbeResult::Passed) => Ok(None),
+            Some(ProbeResult::Failed(_)) => Ok(Some(Stuck::Failed { since: now })),
+            Some(ProbeResult::Unknown { why }) => Err(why),
+            None => Err("no answer in time".into()),
         }
     }
 }
 
-fn spared_in_emergency(row: &Row) -> Option<Spared> {
+fn keep_reason_in_emergency(row: &Row) -> Option<KeepReason> {
     let stored = match row {
         Row::Readable(stored) => stored,
-        Row::Unreadable(_) => return Some(Spared::Unreadable),
+        Row::Unreadable(_) => return Some(KeepReason::Unreadable),
     };
     match (&stored.sandbox.lease, &stored.sandbox.life) {
-        _ if stored.sandbox.pooled.is_some() => Some(Spared::Pooled),
-        (Lease::Quarantined { .. }, _) => Some(Spared::Quarantined),
-        (_, Life::Ending { .. } | Life::Ended { .. }) => Some(Spared::Ending),
-        (_, Life::Wanted) if stored.spec.critical => Some(Spared::Critical),
+        _ if stored.sandbox.pooled.is_some() => Some(KeepReason::Pooled),
+        (Lease::Quarantined { .. }, _) => Some(KeepReason::Quarantined),
+        (_, Life::Ending { .. } | Life::Ended { .. }) => Some(KeepReason::Ending),
+        (_, Life::Wanted) if stored.spec.critical => Some(KeepReason::Critical),
         (_, Life::Wanted) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Imports and unpacks, as a program of its own for the tests of this crate. `pinfold` does both by itself.
+//! Test program that imports and unpacks images. The `pinfold` program does both itself.
 //!
 //! `pinfold-images import DIRECTORY SOURCE NAME`, `pinfold-images unpack REQUEST`
 

@@ -1,4 +1,4 @@
-//! The configuration of an image: what it is for, what it consists of, and what it wants to be run with.
+//! The configuration of an image: its platform, the digests of its layers and its run settings.
 
 use serde::Deserialize;
 
@@ -36,7 +36,7 @@ const LONGEST: usize = 64 << 10;
 const MOST: usize = 1_000;
 
 impl Config {
-    /// The digests of the layers' contents, as many as the manifest lists.
+    /// The digests of the decompressed layers. Their count must match the manifest's.
     pub(super) fn contents(&self, listed: usize) -> Result<Vec<Digest>, BundleError> {
         let named = self.rootfs.diff_ids.len();
         if named != listed {
@@ -49,7 +49,7 @@ impl Config {
     }
 
     pub(super) fn refuse_other_platforms(&self) -> Result<(), BundleError> {
-        // Very old images say nothing about it.
+        // Very old images name no platform.
         let same = |said: &str, ours: &str| said.is_empty() || said == ours;
         if same(&self.os, OS) && same(&self.architecture, architecture()) {
             return Ok(());
@@ -87,13 +87,13 @@ fn check(settings: &Settings) -> Result<(), BundleError> {
             return refuse(field, "it is too long");
         }
         if list.iter().any(|text| text.contains('\0')) {
-            return refuse(field, "it has a NUL in it");
+            return refuse(field, "it contains a NUL");
         }
     }
     let named =
         |text: &String| text.split_once('=').is_some_and(|(name, _)| is_plain(name) && !name.is_empty());
     if !settings.env.iter().all(named) {
-        return refuse("Env", "it must be names, each with `=` and a value");
+        return refuse("Env", "each entry must be `NAME=value`");
     }
     if let Some(directory) = &settings.working_directory {
         let climbs = directory.split('/').any(|part| part == "..");
@@ -113,7 +113,7 @@ fn is_plain(text: &str) -> bool {
 
 pub(super) const OS: &str = "linux";
 
-/// This machine, as images call it.
+/// This machine's architecture by its OCI name.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,30 +1,30 @@
-//! What `docker save` writes: a `manifest.json` that names the configuration and the layers by their paths.
+//! The format of `docker save`: a `manifest.json` that names the configuration and the layers by path.
 
 use serde::Deserialize;
 
 use super::config::Config;
-use super::{Bundle, BundleError, Confines, LayerFile, parse, verify};
+use super::{Bundle, BundleDirectory, BundleError, LayerFile, parse, verify};
 use crate::Digest;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Saved {
+struct SavedImage {
     config: String,
     layers: Vec<String>,
 }
 
 const MANIFEST: &str = "manifest.json";
 
-pub(super) fn read(confines: &Confines) -> Result<Option<Bundle>, BundleError> {
-    let Some(text) = confines.text_if_there(MANIFEST)? else { return Ok(None) };
-    // Any directory may have a file of that name.
-    let Ok(saved) = serde_json::from_slice::<Vec<Saved>>(&text) else { return Ok(None) };
+pub(super) fn read(bundle_directory: &BundleDirectory) -> Result<Option<Bundle>, BundleError> {
+    let Some(text) = bundle_directory.text_if_present(MANIFEST)? else { return Ok(None) };
+    // A plain directory may have a file of that name too.
+    let Ok(saved) = serde_json::from_slice::<Vec<SavedImage>>(&text) else { return Ok(None) };
     let saved = match saved.as_slice() {
         [] => return Err(BundleError::Empty),
         [saved] => saved,
         several => return Err(BundleError::Several { count: several.len() }),
     };
-    let text = confines.text(&saved.config)?;
+    let text = bundle_directory.text(&saved.config)?;
     let file = saved.config.rsplit('/').next().unwrap_or_default();
     if let Some(wanted) = Digest::from_hex(file.strip_suffix(".json").unwrap_or(file)) {
         verify(&saved.config, &text, &wanted)?;

@@ -1,9 +1,9 @@
-//! An OCI layout: `index.json` leads to a manifest, and that to the configuration and the layers, all by digest.
+//! An OCI layout: `index.json` names a manifest, which names the configuration and the layers, all by digest.
 
 use serde::Deserialize;
 
 use super::config::{Config, OS, architecture, platform};
-use super::{Bundle, BundleError, Confines, LayerFile, parse, verify};
+use super::{Bundle, BundleDirectory, BundleError, LayerFile, parse, verify};
 use crate::Digest;
 
 #[derive(Debug, Deserialize)]
@@ -37,30 +37,30 @@ struct Manifest {
 
 const LAYOUT: &str = "oci-layout";
 const INDEX: &str = "index.json";
-/// An index of one image for many platforms, within the index of the layout, within one more.
+/// The layout's index, in it an index over platforms, and one more level.
 const DEEPEST: usize = 3;
 const INDEX_TYPES: [&str; 2] =
     ["application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"];
 
-pub(super) fn read(confines: &Confines) -> Result<Option<Bundle>, BundleError> {
-    if confines.text_if_there(LAYOUT)?.is_none() {
+pub(super) fn read(bundle_directory: &BundleDirectory) -> Result<Option<Bundle>, BundleError> {
+    if bundle_directory.text_if_present(LAYOUT)?.is_none() {
         return Ok(None);
     }
-    let Some(text) = confines.text_if_there(INDEX)? else { return Ok(None) };
+    let Some(text) = bundle_directory.text_if_present(INDEX)? else { return Ok(None) };
     let mut index: Index = parse(INDEX, &text)?;
     for _ in 0..DEEPEST {
         let chosen = choose(&index)?;
-        let (path, text) = blob(confines, &chosen)?;
+        let (path, text) = blob(bundle_directory, &chosen)?;
         if INDEX_TYPES.contains(&chosen.media_type.as_str()) {
             index = parse(&path, &text)?;
         } else {
-            return follow(confines, &parse(&path, &text)?).map(Some);
+            return follow(bundle_directory, &parse(&path, &text)?).map(Some);
         }
     }
     Err(BundleError::Nested { most: DEEPEST })
 }
 
-/// The one for this machine. Who says nothing about machines has to be the only one.
+/// Chooses the manifest for this machine. A manifest without a platform must be the only candidate.
 fn choose(index: &Index) -> Result<Descriptor, BundleError> {
     let ours = |platform: &Platform| platform.os == OS && platform.architecture == architecture();
     let fitting: Vec<&Descriptor> =
@@ -70,8 +70,8 @@ fn choose(index: &Index) -> Result<Descriptor, BundleError> {
         [] if index.manifests.is_empty() => Err(BundleError::Empty),
         [] => {
             let platforms = index.manifests.iter().filter_map(|manifest| manifest.platform.as_ref());
-            let known = platforms.filter(|platform| platform.os != "unknown").take(20);
-            let found: Vec<String> = known
+            let record = platforms.filter(|platform| platform.os != "unknown").take(20);
+            let found: Vec<String> = record
                 .map(|one| format!("{}/{}", one.os.escape_debug(), one.architecture.escape_debug()))
                 .collect();
             Err(BundleError::OtherPlatform { wanted: platform(), found: found.join(", ") })
@@ -80,8 +80,8 @@ fn choose(index: &Index) -> Result<Descriptor, BundleError> {
     }
 }
 
-fn follow(confines: &Confines, manifest: &Manifest) -> Result<Bundle, BundleError> {
-    let (path, text) = blob(confines, &manifest.config)?;
+fn follow(bundle_directory: &BundleDirectory, manifest: &Manifest) -> Result<Bundle, BundleError> {
+    let (path, text) = blob(bundle_directory, &manifest.config)?;
     let config: Config = parse(&path, &text)?;
     config.refuse_other_platforms()?;
     let contents = config.contents(manifest.layers.len())?;
@@ -99,10 +99,13 @@ fn follow(confines: &Confines, manifest: &Manifest) -> Result<Bundle, BundleErro
     })
 }
 
-/// A small blob, verified.
-fn blob(confines: &Confines, descriptor: &Descriptor) -> Result<(String, Vec<u8>), BundleError> {
+/// Reads a small blob and verifies its size and digest.
+fn blob(
+    bundle_directory: &BundleDirectory,
+    descriptor: &Descriptor,
+) -> Result<(String, Vec<u8>), BundleError> {
     let path = path_of(&descriptor.digest);
-    let text = confines.text(&path)?;
+    let text = bundle_directory.text(&path)?;
     let found = text.len() as u64;
     if found != descriptor.size {
         return Err(BundleError::Size { path, wanted: descriptor.size, found });

@@ -1,4 +1,4 @@
-//! From the bytes that come in to the bytes of the archive: decompressed, counted, hashed and bounded.
+//! Decompresses the input, counts and hashes the result, and enforces the size limits.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -10,12 +10,12 @@ use sha2::{Digest as _, Sha256};
 use super::refusal::Refusal;
 use crate::{Digest, Limits};
 
-/// The largest window that the reference decoder takes without being told to.
+/// Default window limit of the reference zstd decoder.
 const ZSTD_WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 128 * 1024;
 const LONGEST_MAGIC: u64 = 6;
 
-pub(super) struct Decoded<'a> {
+pub(super) struct DecodedArchive<'a> {
     decoder: Box<dyn Read + 'a>,
     raw: Rc<Cell<u64>>,
     hasher: Sha256,
@@ -23,12 +23,12 @@ pub(super) struct Decoded<'a> {
     limits: &'a Limits,
 }
 
-struct Counted<R> {
+struct CountingReader<R> {
     inner: R,
     count: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.count.set(self.count.get() + read as u64);
@@ -36,10 +36,10 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-impl<'a> Decoded<'a> {
+impl<'a> DecodedArchive<'a> {
     pub(super) fn new(input: impl Read + 'a, limits: &'a Limits) -> Result<Self, Refusal> {
         let raw = Rc::new(Cell::new(0));
-        let mut input = BufReader::with_capacity(BUFFER, Counted { inner: input, count: raw.clone() });
+        let mut input = BufReader::with_capacity(BUFFER, CountingReader { inner: input, count: raw.clone() });
         let mut magic = Vec::new();
         input.by_ref().take(LONGEST_MAGIC).read_to_end(&mut magic).map_err(|error| damaged(&error))?;
         let kind = Compression::of(&magic)?;
@@ -47,13 +47,13 @@ impl<'a> Decoded<'a> {
         Ok(Self { decoder: kind.decoder(whole)?, raw, hasher: Sha256::new(), bytes: 0, limits })
     }
 
-    /// Reads what is left, and says what all of it was called.
+    /// Reads to the end and returns the digest and size of the decompressed archive.
     pub(super) fn finish(mut self) -> Result<(Digest, u64), Refusal> {
-        io::copy(&mut self, &mut io::sink()).map_err(refusal_in)?;
+        io::copy(&mut self, &mut io::sink()).map_err(refusal_from)?;
         Ok((Digest::finish(self.hasher), self.bytes))
     }
 
-    fn bound(&self) -> Result<(), Refusal> {
+    fn check_limits(&self) -> Result<(), Refusal> {
         let limits = self.limits;
         if self.bytes > limits.total_bytes {
             return Err(Refusal::TooManyBytes { most: limits.total_bytes });
@@ -66,7 +66,7 @@ impl<'a> Decoded<'a> {
     }
 }
 
-impl Read for Decoded<'_> {
+impl Read for DecodedArchive<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self.decoder.read(buffer) {
             Ok(read) => read,
@@ -75,13 +75,13 @@ impl Read for Decoded<'_> {
         };
         self.hasher.update(&buffer[..read]);
         self.bytes += read as u64;
-        self.bound().map_err(io::Error::other)?;
+        self.check_limits().map_err(io::Error::other)?;
         Ok(read)
     }
 }
 
-/// What a failed read was about. Reads of this module carry their refusal with them.
-pub(super) fn refusal_in(error: io::Error) -> Refusal {
+/// Extracts the refusal that a read of this module wrapped in an `io::Error`.
+pub(super) fn refusal_from(error: io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Refusal::CutShort;
     }

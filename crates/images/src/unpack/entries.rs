@@ -1,18 +1,18 @@
-//! The entries of a tar archive, one after the other: ustar, with PAX and GNU extensions.
-//! Wherever two readers could see two different archives in the same bytes, it is refused.
+//! Parses the entries of a tar archive: ustar with PAX and GNU extensions.
+//! Input that two tar readers could interpret differently is refused.
 
 use std::io::{self, Read};
 
 use tar::{EntryType, Header};
 
-use super::decode::refusal_in;
+use super::decode::refusal_from;
 use super::refusal::{Refusal, shown};
 
 const BLOCK: usize = 512;
-/// Long names and attributes of one entry.
+/// Size limit of one extension header.
 const LONGEST_EXTENSION: u64 = 1 << 20;
 
-/// What one entry is to become.
+/// One entry of the archive.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) path: Vec<u8>,
@@ -41,14 +41,14 @@ pub(super) enum Kind {
 
 pub(super) struct Entries<R> {
     input: R,
-    /// Where the next byte of `input` is.
+    /// Offset of the next byte of `input`.
     at: u64,
-    /// Of the contents of the last entry, and what pads them.
+    /// Unread content bytes of the current entry, and the padding after them.
     left: u64,
     padding: u64,
 }
 
-/// What the extensions before an entry say about it.
+/// Fields set by the extension headers before an entry.
 #[derive(Default)]
 struct Extension {
     any: bool,
@@ -70,7 +70,7 @@ impl<R: Read> Entries<R> {
         self.input
     }
 
-    /// The next one, or none after the archive's end mark.
+    /// The next entry. `None` at the end-of-archive block.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Refusal> {
         let mut extension = Extension::default();
         loop {
@@ -80,7 +80,7 @@ impl<R: Read> Entries<R> {
                 return if extension.any { Err(Refusal::CutShort) } else { Ok(None) };
             };
             let bad = |why: &str| Refusal::BadHeader { at, why: why.to_owned() };
-            let size = header.entry_size().map_err(|_| bad("its size is not a number"))?;
+            let size = header.entry_size().map_err(|_| bad("the size is not a number"))?;
             self.left = size;
             self.padding = size.wrapping_neg() % BLOCK as u64;
             match header.entry_type() {
@@ -90,12 +90,12 @@ impl<R: Read> Entries<R> {
                 EntryType::XGlobalHeader => refuse_global(&self.extension(at)?, at)?,
                 _ => return self.entry(&header, extension, at).map(Some),
             }
-            // A global one concerns no entry by itself.
+            // A global header belongs to no single entry.
             extension.any |= header.entry_type() != EntryType::XGlobalHeader;
         }
     }
 
-    /// The contents of the entry that came last, as much as its size says.
+    /// Reads contents of the current entry, up to its size.
     pub(super) fn read_contents(&mut self, buffer: &mut [u8]) -> Result<usize, Refusal> {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         if most == 0 {
@@ -104,7 +104,7 @@ impl<R: Read> Entries<R> {
         let read = loop {
             match self.input.read(&mut buffer[..most]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.map_err(refusal_in)?,
+                other => break other.map_err(refusal_from)?,
             }
         };
         if read == 0 {
@@ -130,9 +130,9 @@ impl<R: Read> Entries<R> {
         if extension.sparse || header.entry_type() == EntryType::GNUSparse {
             return Err(Refusal::Sparse { path: shown(&path) });
         }
-        let target = || link.clone().ok_or_else(|| bad("a link without a target"));
+        let target = || link.clone().ok_or_else(|| bad("the link has no target"));
         let kind = match header.entry_type() {
-            // From before directories had a kind of their own.
+            // Pre-POSIX archives mark directories by a trailing slash.
             EntryType::Regular if path.ends_with(b"/") => Kind::Directory,
             EntryType::Regular | EntryType::Continuous => Kind::File { bytes: self.left },
             EntryType::Directory => Kind::Directory,
@@ -149,21 +149,21 @@ impl<R: Read> Entries<R> {
         Ok(Entry {
             path,
             kind,
-            mode: header.mode().map_err(|_| bad("its mode is not a number"))?,
+            mode: header.mode().map_err(|_| bad("the mode is not a number"))?,
             uid: extension
                 .uid
                 .map_or_else(|| header.uid(), Ok)
-                .map_err(|_| bad("its owner is not a number"))?,
+                .map_err(|_| bad("the owner is not a number"))?,
             gid: extension
                 .gid
                 .map_or_else(|| header.gid(), Ok)
-                .map_err(|_| bad("its group is not a number"))?,
-            // Some archives leave the time out; nothing depends on it.
+                .map_err(|_| bad("the group is not a number"))?,
+            // Some archives omit the time; nothing depends on it.
             modified: extension.modified.or_else(|| header.mtime().ok()).unwrap_or(0),
         })
     }
 
-    /// A block that is a header, or none at the end mark, which is a block of zeros.
+    /// Reads a header block. `None` at the end-of-archive block, which is all zeros.
     fn header(&mut self) -> Result<Option<Header>, Refusal> {
         let at = self.at;
         let mut header = Header::new_old();
@@ -172,13 +172,13 @@ impl<R: Read> Entries<R> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        // The sum is over the header with blanks in the sum's own place.
+        // The checksum covers the header with its checksum field filled with spaces.
         let around = bytes[..148].iter().chain(&bytes[156..]);
         let sum = around.map(|byte| u32::from(*byte)).sum::<u32>() + 8 * u32::from(b' ');
         match header.cksum() {
             Ok(noted) if noted == sum => Ok(Some(header)),
             _ if at == 0 => Err(Refusal::NotAnArchive),
-            _ => Err(Refusal::BadHeader { at, why: "its checksum is wrong".to_owned() }),
+            _ => Err(Refusal::BadHeader { at, why: "the checksum is wrong".to_owned() }),
         }
     }
 
@@ -202,7 +202,7 @@ impl<R: Read> Entries<R> {
 
     fn skip(&mut self) -> Result<(), Refusal> {
         let rest = self.left + self.padding;
-        let skipped = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink()).map_err(refusal_in)?;
+        let skipped = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink()).map_err(refusal_from)?;
         self.at += skipped;
         (self.left, self.padding) = (0, 0);
         if skipped == rest { Ok(()) } else { Err(Refusal::CutShort) }
@@ -211,7 +211,7 @@ impl<R: Read> Entries<R> {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Refusal> {
         self.input.read_exact(buffer).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof if self.at == 0 => Refusal::NotAnArchive,
-            _ => refusal_in(error),
+            _ => refusal_from(error),
         })?;
         self.at += buffer.len() as u64;
         Ok(())
@@ -227,12 +227,12 @@ impl Extension {
                 b"size" => self.size = Some(number(&value, at)?),
                 b"uid" => self.uid = Some(number(&value, at)?),
                 b"gid" => self.gid = Some(number(&value, at)?),
-                // Of a fraction the whole seconds, of a time before 1970 nothing.
+                // Fractions are truncated; times before 1970 are dropped.
                 b"mtime" => {
                     self.modified = value.split(|b| *b == b'.').next().and_then(|v| number(v, at).ok())
                 }
                 key if key.starts_with(b"GNU.sparse.") => self.sparse = true,
-                // Attributes are left out, capabilities and the overlay's own marks above all.
+                // Extended attributes are dropped: file capabilities and overlayfs attributes must not come from an archive.
                 _ => {}
             }
         }
@@ -240,7 +240,7 @@ impl Extension {
     }
 }
 
-/// Comments are welcome. What would change every entry after it is not: few readers agree on it.
+/// Allows comments, and refuses keys that would change every later entry: tar readers disagree on these.
 fn refuse_global(records: &[u8], at: u64) -> Result<(), Refusal> {
     const CHANGING: [&[u8]; 3] = [b"path", b"linkpath", b"size"];
     let changing = pax(records, at)?.into_iter().find(|(key, _)| CHANGING.contains(&key.as_slice()));
@@ -252,9 +252,9 @@ fn refuse_global(records: &[u8], at: u64) -> Result<(), Refusal> {
 /// A key and its value.
 type Record = (Vec<u8>, Vec<u8>);
 
-/// Records of the form `length key=value`, told apart by their length alone: a value may hold anything.
+/// Parses `length key=value` records. Only the length delimits them: a value may hold any byte.
 fn pax(mut records: &[u8], at: u64) -> Result<Vec<Record>, Refusal> {
-    let bad = || Refusal::BadHeader { at, why: "its extension cannot be read".to_owned() };
+    let bad = || Refusal::BadHeader { at, why: "the PAX extension is malformed".to_owned() };
     let mut read = Vec::new();
     while !records.is_empty() {
         let blank = records.iter().position(|byte| *byte == b' ').ok_or_else(bad)?;

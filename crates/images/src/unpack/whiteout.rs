@@ -1,4 +1,4 @@
-//! The names by which a layer says what is no longer there of the layers below it.
+//! OCI whiteouts: file names by which a layer hides files of the layers below it.
 
 use super::refusal::{Refusal, shown};
 
@@ -8,14 +8,14 @@ const ALL_BELOW: &[u8] = b".wh..wh..opq";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whiteout<'a> {
-    /// Nothing of the layers below is in this directory.
-    AllBelow,
-    Of(&'a [u8]),
-    /// Notes of the program that made the layer.
+    /// Hides everything that lower layers have in this directory.
+    Opaque,
+    Entry(&'a [u8]),
+    /// Bookkeeping of the tool that built the layer.
     Ignored,
 }
 
-/// What an entry in the directory `above` is, if it is a whiteout.
+/// Parses the name of an entry in the directory `above`. `None`: not a whiteout.
 pub(super) fn read<'a>(
     above: &[&[u8]],
     name: &'a [u8],
@@ -29,11 +29,11 @@ pub(super) fn read<'a>(
     }
     match name.strip_prefix(PREFIX) {
         None => Ok(None),
-        Some(_) if name == ALL_BELOW => Ok(Some(Whiteout::AllBelow)),
+        Some(_) if name == ALL_BELOW => Ok(Some(Whiteout::Opaque)),
         Some(_) if name.starts_with(OWN_PREFIX) => Ok(Some(Whiteout::Ignored)),
         Some(b"" | b".") => Err(Refusal::NoName { path: shown(path) }),
         Some(b"..") => Err(Refusal::LeadsOutside { path: shown(path) }),
-        Some(hidden) => Ok(Some(Whiteout::Of(hidden))),
+        Some(hidden) => Ok(Some(Whiteout::Entry(hidden))),
     }
 }
 
@@ -42,17 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whiteouts_are_told_from_files() {
+    fn whiteouts_are_distinguished_from_files() {
         let read = |name: &'static [u8]| read(&[b"d"], name, name);
 
         assert_eq!(read(b"x"), Ok(None));
-        assert_eq!(read(b".wh.x"), Ok(Some(Whiteout::Of(b"x"))));
-        assert_eq!(read(b".wh..wh..opq"), Ok(Some(Whiteout::AllBelow)));
+        assert_eq!(read(b".wh.x"), Ok(Some(Whiteout::Entry(b"x"))));
+        assert_eq!(read(b".wh..wh..opq"), Ok(Some(Whiteout::Opaque)));
         assert_eq!(read(b".wh..wh.plnk"), Ok(Some(Whiteout::Ignored)));
     }
 
     #[test]
-    fn a_whiteout_of_the_directory_above_is_refused() {
+    fn a_whiteout_of_the_parent_directory_is_refused() {
         assert!(matches!(read(&[], b".wh...", b".wh..."), Err(Refusal::LeadsOutside { .. })));
         assert!(matches!(read(&[], b".wh..", b".wh.."), Err(Refusal::NoName { .. })));
         assert!(matches!(read(&[], b".wh.", b".wh."), Err(Refusal::NoName { .. })));

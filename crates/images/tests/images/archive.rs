@@ -1,16 +1,16 @@
-//! Archives written byte by byte, so that they can hold what no honest program would write.
+//! Writes tar archives byte by byte, including malformed ones that no tar program writes.
 
 use std::io::Write;
 
 use pinfold_images::Digest;
 
-/// A tar archive in the making.
+/// Builder of a tar archive.
 #[derive(Default, Clone)]
 pub(crate) struct Archive {
     bytes: Vec<u8>,
 }
 
-/// One header of an archive. What is not set is as in an ordinary file.
+/// One entry. Defaults are those of a regular file.
 pub(crate) struct Entry<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) kind: u8,
@@ -18,7 +18,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) mode: u32,
     pub(crate) owner: u32,
     pub(crate) contents: &'a [u8],
-    /// What the header says, if not the truth.
+    /// Size in the header, if it is to be wrong.
     pub(crate) size: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Archive {
         self.entry(&Entry { path: path.as_bytes(), kind, ..Entry::default() })
     }
 
-    /// An extension for the entry that comes next.
+    /// A PAX extension for the next entry.
     pub(crate) fn pax(self, records: &[(&str, &[u8])]) -> Self {
         self.extension(b'x', &pax_records(records))
     }
@@ -84,7 +84,7 @@ impl Archive {
         self
     }
 
-    /// With its end mark.
+    /// Ends the archive with its end-of-archive blocks.
     pub(crate) fn done(mut self) -> Vec<u8> {
         self.bytes.extend([0; 1024]);
         self.bytes

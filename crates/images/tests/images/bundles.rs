@@ -1,4 +1,4 @@
-//! Images as other programs write them, made by hand: OCI layouts and what `docker save` wrote, old and new.
+//! Hand-made OCI layouts and `docker save` archives in the old and the current format.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use pinfold_images::{Image, ImportError};
 use serde_json::{Value, json};
 
 use super::archive::{Archive, gzip, hex, zstd};
-use super::stage::{Stage, chain};
+use super::fixture::{Fixture, chain};
 
-/// Files with their paths, to be written as a directory or as an archive.
+/// Files by path, to be written as a directory or as an archive.
 #[derive(Default, Clone)]
 pub(crate) struct Files(Vec<(String, Vec<u8>)>);
 
@@ -18,7 +18,7 @@ impl Files {
         self.0.push((path.to_owned(), bytes.into()));
     }
 
-    /// Adds a blob, and gives its descriptor.
+    /// Adds a blob and returns its descriptor.
     fn blob(&mut self, kind: &str, bytes: &[u8]) -> Value {
         self.add(&format!("blobs/sha256/{}", hex(bytes)), bytes);
         json!({ "mediaType": kind, "digest": format!("sha256:{}", hex(bytes)), "size": bytes.len() })
@@ -73,7 +73,7 @@ fn two_layers() -> [Vec<u8>; 2] {
     ]
 }
 
-/// The manifest's descriptor of an image with these layers, each compressed as it is asked.
+/// Adds an image with these layers and returns its manifest's descriptor.
 fn manifest(files: &mut Files, config: &Value, layers: &[Vec<u8>], compress: fn(&[u8]) -> Vec<u8>) -> Value {
     let config = files.blob(CONFIG, config.to_string().as_bytes());
     let layers: Vec<Value> = layers.iter().map(|layer| files.blob(LAYER, &compress(layer))).collect();
@@ -107,8 +107,8 @@ fn docker(layers: &[Vec<u8>]) -> Files {
     files
 }
 
-fn assert_is_two_layers(stage: &Stage, image: &Image) {
-    let roots = stage.images.layers(&image.id).unwrap();
+fn assert_is_two_layers(fixture: &Fixture, image: &Image) {
+    let roots = fixture.images.layers(&image.id).unwrap();
     assert_eq!(roots.len(), 2);
     assert_eq!(fs::read_to_string(roots[0].join("both")).unwrap(), "new", "the topmost is first");
     assert_eq!(fs::read_to_string(roots[1].join("both")).unwrap(), "old");
@@ -118,50 +118,50 @@ fn assert_is_two_layers(stage: &Stage, image: &Image) {
     assert_eq!(image.settings.command, ["sh"]);
     assert_eq!(image.created.as_deref(), Some("2026-01-02T03:04:05Z"));
     assert_eq!(image.bytes, 12);
-    stage.assert_nothing_unfinished();
+    fixture.assert_nothing_unfinished();
 }
 
 fn plain(bytes: &[u8]) -> Vec<u8> {
     bytes.to_vec()
 }
 
-fn refused(stage: &Stage, files: &Files) -> String {
-    let error = stage.import(&files.tar(), "refused").unwrap_err();
-    assert_eq!(stage.images.list().unwrap(), []);
-    stage.assert_nothing_unfinished();
+fn refused(fixture: &Fixture, files: &Files) -> String {
+    let error = fixture.import(&files.tar(), "refused").unwrap_err();
+    assert_eq!(fixture.images.list().unwrap(), []);
+    fixture.assert_nothing_unfinished();
     chain(&error)
 }
 
 #[test]
 fn an_oci_layout_is_imported_from_a_directory_and_from_an_archive() {
     for compress in [plain, gzip, zstd] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let files = oci(&two_layers(), compress);
         let directory = tempfile::tempdir().unwrap();
         files.write(directory.path());
 
-        let from_directory = stage.images.import(directory.path(), "directory").unwrap();
-        let from_archive = stage.import(&gzip(&files.tar()), "archive").unwrap();
+        let from_directory = fixture.images.import(directory.path(), "directory").unwrap();
+        let from_archive = fixture.import(&gzip(&files.tar()), "archive").unwrap();
 
-        assert_is_two_layers(&stage, &from_directory);
+        assert_is_two_layers(&fixture, &from_directory);
         assert_eq!(from_archive.id, from_directory.id);
-        assert_eq!(stage.layer_count(), 2, "layers are kept once");
+        assert_eq!(fixture.layer_count(), 2, "layers are kept once");
     }
 }
 
 #[test]
-fn what_docker_saved_long_ago_is_imported() {
-    let stage = Stage::new();
+fn an_archive_in_the_old_docker_save_format_is_imported() {
+    let fixture = Fixture::new();
 
-    let image = stage.import(&docker(&two_layers()).tar(), "app").unwrap();
+    let image = fixture.import(&docker(&two_layers()).tar(), "app").unwrap();
 
-    assert_is_two_layers(&stage, &image);
+    assert_is_two_layers(&fixture, &image);
     assert_eq!(image.id.hex(), hex(config(&two_layers()).to_string().as_bytes()));
 }
 
 #[test]
-fn layers_that_docker_saved_as_links_to_each_other_are_found() {
-    let stage = Stage::new();
+fn docker_layers_saved_as_symlinks_to_each_other_are_resolved() {
+    let fixture = Fixture::new();
     let same = two_layers()[0].clone();
     let config = config(&[same.clone(), same.clone()]).to_string();
     let saved = json!([{ "Config": "config.json", "Layers": ["a/layer.tar", "b/layer.tar"] }]);
@@ -172,32 +172,32 @@ fn layers_that_docker_saved_as_links_to_each_other_are_found() {
         .file("manifest.json", &saved.to_string())
         .file("a/layer.tar", &layer)
         .symlink("b/layer.tar", "../a/layer.tar");
-    let image = stage.import(&archive.done(), "app").unwrap();
+    let image = fixture.import(&archive.done(), "app").unwrap();
 
     assert_eq!(image.layers[0], image.layers[1]);
-    assert_eq!(stage.layer_count(), 1);
+    assert_eq!(fixture.layer_count(), 1);
 }
 
 #[test]
-fn what_docker_saves_today_is_imported() {
-    let stage = Stage::new();
+fn an_archive_in_the_current_docker_save_format_is_imported() {
+    let fixture = Fixture::new();
     let mut files = oci(&two_layers(), plain);
     let path = |bytes: &[u8]| format!("blobs/sha256/{}", hex(bytes));
     let layers = two_layers().map(|layer| path(&layer));
     let config = path(config(&two_layers()).to_string().as_bytes());
     files.add("manifest.json", json!([{ "Config": config, "Layers": layers }]).to_string());
 
-    let image = stage.import(&files.tar(), "app").unwrap();
-    let as_saved_long_ago = stage.import(&docker(&two_layers()).tar(), "old").unwrap();
+    let image = fixture.import(&files.tar(), "app").unwrap();
+    let as_saved_long_ago = fixture.import(&docker(&two_layers()).tar(), "old").unwrap();
 
-    assert_is_two_layers(&stage, &image);
+    assert_is_two_layers(&fixture, &image);
     assert_eq!(as_saved_long_ago.layers, image.layers);
-    assert_eq!(stage.layer_count(), 2);
+    assert_eq!(fixture.layer_count(), 2);
 }
 
 #[test]
-fn of_many_platforms_this_one_is_chosen() {
-    let stage = Stage::new();
+fn the_manifest_for_this_platform_is_chosen() {
+    let fixture = Fixture::new();
     let mut files = Files::default();
     let mut others = config(&two_layers());
     others["architecture"] = json!("s390x");
@@ -212,33 +212,33 @@ fn of_many_platforms_this_one_is_chosen() {
     let index = files.blob(INDEX, index.as_bytes());
     layout(&mut files, &[index]);
 
-    let image = stage.import(&files.tar(), "app").unwrap();
+    let image = fixture.import(&files.tar(), "app").unwrap();
 
-    assert_is_two_layers(&stage, &image);
+    assert_is_two_layers(&fixture, &image);
 }
 
 #[test]
-fn an_image_for_other_machines_is_refused() {
-    let stage = Stage::new();
+fn an_image_for_another_platform_is_refused() {
+    let fixture = Fixture::new();
     let mut files = Files::default();
     let mut others = config(&two_layers());
     others["architecture"] = json!("s390x");
     let manifest = manifest(&mut files, &others, &two_layers(), gzip);
     let mut marked = manifest.clone();
     marked["platform"] = json!({ "architecture": "s390x", "os": "linux" });
-    let mut said_in_index = files.clone();
+    let mut platform_in_index = files.clone();
     layout(&mut files, &[manifest]);
-    layout(&mut said_in_index, &[marked]);
+    layout(&mut platform_in_index, &[marked]);
 
-    for files in [files, said_in_index] {
-        let error = refused(&stage, &files);
+    for files in [files, platform_in_index] {
+        let error = refused(&fixture, &files);
         assert!(error.contains(&format!("no image for linux/{}", architecture())), "{error}");
         assert!(error.contains("only for linux/s390x"), "{error}");
     }
 }
 
 #[test]
-fn a_blob_that_is_not_what_it_is_called_is_refused() {
+fn a_layer_with_the_wrong_size_or_digest_is_refused() {
     let [bottom, top] = two_layers();
     let files = oci(&[bottom.clone(), top], plain);
     let path = format!("blobs/sha256/{}", hex(&bottom));
@@ -248,61 +248,61 @@ fn a_blob_that_is_not_what_it_is_called_is_refused() {
     changed[512] = b'B';
 
     for (bytes, expected) in [(longer, "bytes instead of"), (changed, "has the digest")] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let mut files = files.clone();
         files.replace(&path, &bytes);
-        let error = refused(&stage, &files);
+        let error = refused(&fixture, &files);
         assert!(error.contains(expected) && error.contains(&path), "{error}");
     }
 }
 
 #[test]
-fn a_layer_with_the_right_content_in_other_bytes_is_refused() {
-    let stage = Stage::new();
+fn a_layer_with_the_right_content_but_another_compressed_digest_is_refused() {
+    let fixture = Fixture::new();
     let bottom = gzip(&two_layers()[0]);
     let mut files = oci(&two_layers(), gzip);
     let mut other_time = bottom.clone();
-    // The time in the header of the compression, which is not part of the content.
+    // The timestamp in the gzip header, which is not part of the content.
     other_time[4] ^= 1;
     let path = format!("blobs/sha256/{}", hex(&bottom));
     files.replace(&path, &other_time);
 
-    let error = refused(&stage, &files);
+    let error = refused(&fixture, &files);
 
     assert!(error.contains(&format!("`{path}` has the digest")), "{error}");
 }
 
 #[test]
-fn a_manifest_or_configuration_that_is_not_what_it_is_called_is_refused() {
-    let stage = Stage::new();
+fn a_configuration_with_the_wrong_digest_is_refused() {
+    let fixture = Fixture::new();
     let original = config(&two_layers()).to_string();
     let path = format!("blobs/sha256/{}", hex(original.as_bytes()));
     let mut files = oci(&two_layers(), gzip);
     files.replace(&path, original.replace("/srv", "/etc").as_bytes());
 
-    let error = refused(&stage, &files);
+    let error = refused(&fixture, &files);
 
     assert!(error.contains("has the digest"), "{error}");
 }
 
 #[test]
-fn a_layer_whose_content_the_configuration_does_not_know_is_refused() {
+fn a_layer_whose_content_does_not_match_the_configuration_is_refused() {
     let [bottom, top] = two_layers();
     let mut files = Files::default();
     let swapped = config(&[top.clone(), bottom.clone()]);
     let manifest = manifest(&mut files, &swapped, &[bottom, top], gzip);
     layout(&mut files, &[manifest]);
 
-    let stage = Stage::new();
-    let error = stage.import(&files.tar(), "app").unwrap_err();
+    let fixture = Fixture::new();
+    let error = fixture.import(&files.tar(), "app").unwrap_err();
 
     assert!(matches!(error, ImportError::Content { .. }), "{error}");
-    assert_eq!(stage.layer_count(), 0);
+    assert_eq!(fixture.layer_count(), 0);
 }
 
 #[test]
-fn several_images_none_and_missing_parts_are_refused_by_name() {
-    let stage = Stage::new();
+fn several_images_no_image_and_missing_blobs_are_refused() {
+    let fixture = Fixture::new();
     let mut several = Files::default();
     let one = manifest(&mut several, &config(&two_layers()), &two_layers(), gzip);
     let other_layers = [Archive::new().file("other", "").done()];
@@ -313,31 +313,31 @@ fn several_images_none_and_missing_parts_are_refused_by_name() {
     let mut missing = Files::default();
     layout(&mut missing, &[one]);
 
-    assert!(refused(&stage, &several).contains("holds 2 images"));
-    assert!(refused(&stage, &none).contains("no image"));
-    assert!(refused(&stage, &missing).contains("is missing"));
+    assert!(refused(&fixture, &several).contains("holds 2 images"));
+    assert!(refused(&fixture, &none).contains("no image"));
+    assert!(refused(&fixture, &missing).contains("is missing"));
 }
 
 #[test]
-fn a_layer_path_that_leads_outside_is_refused() {
-    let stage = Stage::new();
+fn a_layer_path_that_leaves_the_directory_is_refused() {
+    let fixture = Fixture::new();
     let secret = two_layers()[0].clone();
-    fs::write(stage.path("images").join("secret.tar"), &secret).unwrap();
+    fs::write(fixture.path("images").join("secret.tar"), &secret).unwrap();
     let config = config(&[secret]).to_string();
     let climbing = "../../../secret.tar";
-    let absolute = stage.path("images").join("secret.tar").to_str().unwrap().to_owned();
+    let absolute = fixture.path("images").join("secret.tar").to_str().unwrap().to_owned();
     for path in [climbing, &absolute, "link"] {
         let saved = json!([{ "Config": "config.json", "Layers": [path] }]).to_string();
         let archive = Archive::new().file("config.json", &config).file("manifest.json", &saved);
-        let error = stage.import(&archive.symlink("link", climbing).done(), "app").unwrap_err();
+        let error = fixture.import(&archive.symlink("link", climbing).done(), "app").unwrap_err();
 
         assert!(matches!(error, ImportError::Bundle(_)), "{path}: {error}");
     }
 }
 
 #[test]
-fn settings_that_are_nonsense_are_refused_by_their_field() {
-    let stage = Stage::new();
+fn invalid_settings_are_refused_and_the_error_names_the_field() {
+    let fixture = Fixture::new();
     for (field, value) in [
         ("Env", json!(["NOVALUE"])),
         ("Env", json!(["A=b\0c"])),
@@ -352,17 +352,17 @@ fn settings_that_are_nonsense_are_refused_by_their_field() {
         let manifest = manifest(&mut files, &wanted, &two_layers(), gzip);
         layout(&mut files, &[manifest]);
 
-        let error = refused(&stage, &files);
+        let error = refused(&fixture, &files);
 
         assert!(error.contains(&format!("the {field} of its configuration")), "{error}");
     }
 }
 
 #[test]
-fn a_root_that_has_a_manifest_by_chance_is_a_root() {
-    let stage = Stage::new();
+fn a_root_filesystem_with_an_unrelated_manifest_json_is_imported_as_a_root() {
+    let fixture = Fixture::new();
 
-    let root = stage.root_of(&Archive::new().file("manifest.json", "{\"name\": \"extension\"}").done());
+    let root = fixture.root_of(&Archive::new().file("manifest.json", "{\"name\": \"extension\"}").done());
 
     assert!(root.join("manifest.json").exists());
 }

@@ -1,4 +1,4 @@
-//! Imports that are killed at any moment: nothing of them is visible, and the next opening clears the rest away.
+//! Killed imports: nothing of them is visible, and the next open deletes their leftovers.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use pinfold_images::Images;
 
 use super::archive::{Archive, gzip};
 use super::bundles::oci;
-use super::stage::{Stage, names_in, unpacker};
+use super::fixture::{Fixture, names_in, unpacker};
 
 const ROUNDS: u64 = 20;
 
@@ -21,32 +21,32 @@ fn bulky() -> Vec<u8> {
     oci(&[layer("one"), layer("two")], gzip).tar()
 }
 
-/// The unpacker of a killed import is killed by the kernel a moment later; until then its place is not rubbish.
-fn open_until_clear(stage: &Stage) -> Images {
+/// The kernel kills the unpacker of a killed import a moment later. Until then its staging directory stays locked.
+fn open_until_clear(fixture: &Fixture) -> Images {
     let began = Instant::now();
     loop {
-        let images = Images::open(stage.path("images"), unpacker()).unwrap();
-        if names_in(&stage.path("images/unfinished")).is_empty() {
+        let images = Images::open(fixture.path("images"), unpacker()).unwrap();
+        if names_in(&fixture.path("images/unfinished")).is_empty() {
             return images;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "the rest of a killed import is not cleared away");
+        assert!(began.elapsed() < Duration::from_secs(20), "leftovers of a killed import are not deleted");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
 #[test]
 fn an_import_killed_at_any_moment_leaves_no_trace() {
-    let stage = Stage::new();
-    fs::write(stage.path("source"), bulky()).unwrap();
+    let fixture = Fixture::new();
+    fs::write(fixture.path("source"), bulky()).unwrap();
     let import = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pinfold-images"));
-        command.arg("import").arg(stage.path("images")).arg(stage.path("source")).arg("app");
+        command.arg("import").arg(fixture.path("images")).arg(fixture.path("source")).arg("app");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     let began = Instant::now();
     assert!(import().wait().unwrap().success());
     let whole = began.elapsed();
-    stage.images.remove("app", |_| vec![]).unwrap();
+    fixture.images.remove("app", |_| vec![]).unwrap();
 
     let mut killed = 0;
     for round in 0..ROUNDS {
@@ -55,28 +55,28 @@ fn an_import_killed_at_any_moment_leaves_no_trace() {
         child.kill().unwrap();
         killed += u32::from(!child.wait().unwrap().success());
 
-        let images = open_until_clear(&stage);
+        let images = open_until_clear(&fixture);
         for image in images.list().unwrap() {
-            // It was complete before the kill, so all of it is there.
+            // The import completed before the kill, so all layers must be present.
             let roots = images.layers(&image.id).unwrap();
             assert!(roots[0].join("two/99").is_file() && roots[1].join("one/99").is_file());
             images.remove("app", |_| vec![]).unwrap();
         }
-        assert_eq!(stage.layer_count(), 0, "round {round}");
+        assert_eq!(fixture.layer_count(), 0, "round {round}");
     }
     assert!(killed > 4, "only {killed} of {ROUNDS} were killed in time");
 }
 
 #[test]
-fn the_rest_of_a_crash_between_layers_and_name_is_cleared_away() {
-    let stage = Stage::new();
-    fs::create_dir_all(stage.path("images/layers").join("0".repeat(64)).join("root/x")).unwrap();
-    fs::create_dir_all(stage.path("images/unfinished/1-0")).unwrap();
-    fs::create_dir_all(stage.path("images/unfinished/1-1/layer")).unwrap();
-    fs::write(stage.path("images/unfinished/1-1/lock"), "").unwrap();
+fn leftovers_of_a_crash_between_layers_and_name_are_deleted() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path("images/layers").join("0".repeat(64)).join("root/x")).unwrap();
+    fs::create_dir_all(fixture.path("images/unfinished/1-0")).unwrap();
+    fs::create_dir_all(fixture.path("images/unfinished/1-1/layer")).unwrap();
+    fs::write(fixture.path("images/unfinished/1-1/lock"), "").unwrap();
 
-    stage.import(&Archive::new().file("x", "").done(), "app").unwrap();
+    fixture.import(&Archive::new().file("x", "").done(), "app").unwrap();
 
-    assert_eq!(stage.layer_count(), 1);
-    stage.assert_nothing_unfinished();
+    assert_eq!(fixture.layer_count(), 1);
+    fixture.assert_nothing_unfinished();
 }

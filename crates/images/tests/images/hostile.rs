@@ -1,4 +1,4 @@
-//! What hostile archives try. Each test is named after it. Beside every image there is a canary.
+//! Hostile archives. A canary file beside the images must never change.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -6,117 +6,119 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use pinfold_images::Refusal;
 
 use super::archive::{Archive, Entry, gzip, pax_records};
-use super::stage::Stage;
+use super::fixture::Fixture;
 
 #[test]
-fn a_name_with_dots_climbs_out() {
-    let stage = Stage::new();
+fn a_path_with_dot_dot_is_refused() {
+    let fixture = Fixture::new();
     for path in ["../canary", "a/../../canary", "..", "a/..", "./../../../../canary", "/../canary"] {
-        let refusal = stage.refused(&Archive::new().file(path, "dead").done());
+        let refusal = fixture.refused(&Archive::new().file(path, "dead").done());
 
         assert!(matches!(refusal, Refusal::LeadsOutside { .. }), "{path}: {refusal}");
     }
 }
 
 #[test]
-fn a_name_with_dots_climbs_out_by_an_extension() {
-    let stage = Stage::new();
+fn a_path_with_dot_dot_in_an_extension_is_refused() {
+    let fixture = Fixture::new();
     let by_pax = Archive::new().pax(&[("path", b"../../../canary")]).file("x", "dead").done();
     let by_gnu = Archive::new().extension(b'L', b"../../../canary\0").file("x", "dead").done();
 
     for archive in [by_pax, by_gnu] {
-        assert!(matches!(stage.refused(&archive), Refusal::LeadsOutside { .. }));
+        assert!(matches!(fixture.refused(&archive), Refusal::LeadsOutside { .. }));
     }
 }
 
 #[test]
-fn an_absolute_name_names_the_host() {
-    let stage = Stage::new();
-    let canary = stage.canary();
+fn an_absolute_path_is_taken_relative_to_the_image_root() {
+    let fixture = Fixture::new();
+    let canary = fixture.canary();
 
-    let root = stage.root_of(&Archive::new().pax(&[("path", canary.as_bytes())]).file("x", "inside").done());
+    let root =
+        fixture.root_of(&Archive::new().pax(&[("path", canary.as_bytes())]).file("x", "inside").done());
 
     assert_eq!(fs::read_to_string(root.join(canary.trim_start_matches('/'))).unwrap(), "inside");
 }
 
 #[test]
-fn a_file_is_written_through_a_link_that_leads_outside() {
-    let stage = Stage::new();
-    let outside = stage.path("");
+fn a_file_below_a_symlink_is_refused() {
+    let fixture = Fixture::new();
+    let outside = fixture.path("");
     for target in [outside.to_str().unwrap(), "/", "../../../../../../..", "/proc/self/root"] {
         let archive = Archive::new().symlink("out", target).file("out/canary", "dead");
 
-        let refusal = stage.refused(&archive.done());
+        let refusal = fixture.refused(&archive.done());
 
         assert!(matches!(refusal, Refusal::ThroughLink { .. }), "{target}: {refusal}");
     }
 }
 
 #[test]
-fn a_file_is_written_onto_a_link_that_leads_outside() {
-    let stage = Stage::new();
-    let canary = stage.canary();
+fn a_file_replaces_a_symlink_of_the_same_name() {
+    let fixture = Fixture::new();
+    let canary = fixture.canary();
 
-    let root = stage.root_of(&Archive::new().symlink("x", &canary).file("x", "dead").done());
+    let root = fixture.root_of(&Archive::new().symlink("x", &canary).file("x", "dead").done());
 
     assert!(fs::symlink_metadata(root.join("x")).unwrap().is_file());
 }
 
 #[test]
-fn a_directory_takes_over_a_link_that_leads_outside() {
-    let stage = Stage::new();
-    let outside = stage.path("").to_str().unwrap().to_owned();
+fn a_directory_replaces_a_symlink_of_the_same_name() {
+    let fixture = Fixture::new();
+    let outside = fixture.path("").to_str().unwrap().to_owned();
 
     let archive = Archive::new().symlink("x", &outside).directory("x").file("x/canary", "inside");
-    let root = stage.root_of(&archive.done());
+    let root = fixture.root_of(&archive.done());
 
     assert_eq!(fs::read_to_string(root.join("x/canary")).unwrap(), "inside");
 }
 
 #[test]
-fn a_hard_link_is_made_to_a_file_outside_and_written_to() {
-    let stage = Stage::new();
-    let canary = stage.canary();
+fn a_hard_link_to_a_file_outside_is_refused() {
+    let fixture = Fixture::new();
+    let canary = fixture.canary();
     for target in [canary.as_str(), "/etc/passwd"] {
         let archive = Archive::new().hard_link("x", target).file("x", "dead");
 
-        let refusal = stage.refused(&archive.done());
+        let refusal = fixture.refused(&archive.done());
 
         assert!(matches!(refusal, Refusal::NoLinkTarget { .. }), "{target}: {refusal}");
     }
-    let climbing = stage.refused(&Archive::new().hard_link("x", "../canary").done());
+    let climbing = fixture.refused(&Archive::new().hard_link("x", "../canary").done());
     assert!(matches!(climbing, Refusal::LeadsOutside { .. }), "{climbing}");
 }
 
 #[test]
-fn a_hard_link_leads_through_a_link_that_leads_outside() {
-    let stage = Stage::new();
-    let outside = stage.path("").to_str().unwrap().to_owned();
+fn a_hard_link_target_below_a_symlink_is_refused() {
+    let fixture = Fixture::new();
+    let outside = fixture.path("").to_str().unwrap().to_owned();
 
-    let refusal = stage.refused(&Archive::new().symlink("out", &outside).hard_link("x", "out/canary").done());
+    let refusal =
+        fixture.refused(&Archive::new().symlink("out", &outside).hard_link("x", "out/canary").done());
 
     assert!(matches!(refusal, Refusal::ThroughLink { .. }), "{refusal}");
 }
 
 #[test]
-fn the_mode_of_a_file_outside_is_changed_through_a_link() {
-    let stage = Stage::new();
-    let before = fs::metadata(stage.canary()).unwrap();
+fn metadata_of_a_symlink_is_not_applied_to_its_target() {
+    let fixture = Fixture::new();
+    let before = fs::metadata(fixture.canary()).unwrap();
     let link = Entry { path: b"x", kind: b'2', mode: 0o777, owner: 7, ..Entry::default() };
 
-    stage.root_of(&Archive::new().entry(&Entry { link: stage.canary().as_bytes(), ..link }).done());
+    fixture.root_of(&Archive::new().entry(&Entry { link: fixture.canary().as_bytes(), ..link }).done());
 
-    let after = fs::metadata(stage.canary()).unwrap();
+    let after = fs::metadata(fixture.canary()).unwrap();
     assert_eq!((after.mode(), after.uid(), after.mtime()), (before.mode(), before.uid(), before.mtime()));
 }
 
 #[test]
-fn a_hard_link_is_made_to_a_directory_or_to_itself() {
-    let stage = Stage::new();
+fn a_hard_link_to_a_directory_is_refused_and_one_to_itself_keeps_the_file() {
+    let fixture = Fixture::new();
 
-    let to_directory = stage.refused(&Archive::new().directory("d").hard_link("x", "d").done());
-    let to_nothing = stage.refused(&Archive::new().hard_link("x", "x").done());
-    let root = stage.root_of(&Archive::new().file("x", "kept").hard_link("x", "./x").done());
+    let to_directory = fixture.refused(&Archive::new().directory("d").hard_link("x", "d").done());
+    let to_nothing = fixture.refused(&Archive::new().hard_link("x", "x").done());
+    let root = fixture.root_of(&Archive::new().file("x", "kept").hard_link("x", "./x").done());
 
     assert!(matches!(to_directory, Refusal::BadLinkTarget { .. }), "{to_directory}");
     assert!(matches!(to_nothing, Refusal::NoLinkTarget { .. }), "{to_nothing}");
@@ -124,10 +126,10 @@ fn a_hard_link_is_made_to_a_directory_or_to_itself() {
 }
 
 #[test]
-fn a_mount_point_is_a_link_a_file_or_gone() {
-    let stage = Stage::new();
+fn mount_points_are_directories_even_if_the_archive_has_links_or_files_there() {
+    let fixture = Fixture::new();
     let archive = Archive::new()
-        .symlink("dev", &stage.canary())
+        .symlink("dev", &fixture.canary())
         .symlink("./proc/", "etc")
         .file("sys", "file")
         .file("passwd", "")
@@ -137,9 +139,9 @@ fn a_mount_point_is_a_link_a_file_or_gone() {
         .file(".wh.workspace", "")
         .file("dev/inside", "inside");
 
-    let image = stage.import(&archive.done(), "image").unwrap();
+    let image = fixture.import(&archive.done(), "image").unwrap();
 
-    let root = stage.images.layers(&image.id).unwrap().remove(0);
+    let root = fixture.images.layers(&image.id).unwrap().remove(0);
     for name in ["dev", "etc", "proc", "run", "sys", "tmp", "usr", "workspace"] {
         assert!(fs::symlink_metadata(root.join(name)).unwrap().is_dir(), "{name}");
     }
@@ -148,23 +150,23 @@ fn a_mount_point_is_a_link_a_file_or_gone() {
 }
 
 #[test]
-fn devices_and_fifos_come_along() {
-    let stage = Stage::new();
+fn devices_and_fifos_are_skipped_and_counted() {
+    let fixture = Fixture::new();
     let archive = Archive::new().kind("disk", b'4').kind("memory", b'3').kind("fifo", b'6').file("file", "");
 
-    let image = stage.import(&archive.done(), "image").unwrap();
+    let image = fixture.import(&archive.done(), "image").unwrap();
 
-    let root = stage.images.layers(&image.id).unwrap().remove(0);
+    let root = fixture.images.layers(&image.id).unwrap().remove(0);
     assert_eq!(image.left_out, 3);
     assert!(root.join("file").exists());
     assert!(["disk", "memory", "fifo"].iter().all(|name| !root.join(name).exists()));
 }
 
 #[test]
-fn a_device_passes_for_a_whiteout() {
-    let stage = Stage::new();
+fn a_device_entry_does_not_become_a_whiteout() {
+    let fixture = Fixture::new();
 
-    let root = stage.root_of(&Archive::new().kind("x", b'3').file("y", "").done());
+    let root = fixture.root_of(&Archive::new().kind("x", b'3').file("y", "").done());
 
     let devices = fs::read_dir(root).unwrap().filter(|entry| {
         let kind = entry.as_ref().unwrap().file_type().unwrap();
@@ -174,25 +176,26 @@ fn a_device_passes_for_a_whiteout() {
 }
 
 #[test]
-fn a_set_user_id_program_waits_for_somebody_on_the_host() {
-    let stage = Stage::new();
+fn set_id_bits_are_dropped() {
+    let fixture = Fixture::new();
     let program = Entry { path: b"x", mode: 0o6755, ..Entry::default() };
 
-    let root = stage.root_of(&Archive::new().entry(&program).done());
+    let root = fixture.root_of(&Archive::new().entry(&program).done());
 
     assert_eq!(fs::metadata(root.join("x")).unwrap().mode() & 0o7777, 0o755);
 }
 
 #[test]
-fn attributes_bring_capabilities_and_marks_of_the_overlay() {
-    let stage = Stage::new();
+fn extended_attributes_are_dropped() {
+    let fixture = Fixture::new();
     let records: [(&str, &[u8]); 3] = [
         ("SCHILY.xattr.security.capability", b"\x01\x00\x00\x02\xff\n\xff"),
         ("SCHILY.xattr.user.overlay.redirect", b"/etc"),
         ("SCHILY.xattr.user.overlay.opaque", b"y"),
     ];
 
-    let root = stage.root_of(&Archive::new().pax(&records).directory("d").pax(&records).file("f", "").done());
+    let root =
+        fixture.root_of(&Archive::new().pax(&records).directory("d").pax(&records).file("f", "").done());
 
     for name in ["d", "f"] {
         let mut list = [0u8; 1024];
@@ -202,8 +205,8 @@ fn attributes_bring_capabilities_and_marks_of_the_overlay() {
 }
 
 #[test]
-fn two_sizes_hide_an_archive_in_the_archive() {
-    let stage = Stage::new();
+fn an_entry_with_two_sizes_is_refused() {
+    let fixture = Fixture::new();
     let hidden = Archive::new().file("smuggled", "x").done();
 
     let large_in_pax = Archive::new().pax(&[("size", hidden.len().to_string().as_bytes())]).entry(&Entry {
@@ -219,40 +222,40 @@ fn two_sizes_hide_an_archive_in_the_archive() {
     });
 
     for archive in [large_in_pax, small_in_pax] {
-        let refusal = stage.refused(&archive.done());
+        let refusal = fixture.refused(&archive.done());
         assert!(matches!(refusal, Refusal::TwoSizes { .. }), "{refusal}");
     }
 }
 
 #[test]
-fn a_link_has_contents_that_hide_an_archive() {
-    let stage = Stage::new();
+fn an_entry_without_contents_by_type_but_with_a_size_is_refused() {
+    let fixture = Fixture::new();
     let hidden = Archive::new().file("smuggled", "x").done();
     for kind in [b'1', b'2', b'5', b'3', b'6'] {
         let entry = Entry { path: b"x", kind, link: b"y", contents: &hidden, ..Entry::default() };
 
-        let refusal = stage.refused(&Archive::new().entry(&entry).done());
+        let refusal = fixture.refused(&Archive::new().entry(&entry).done());
 
         assert!(matches!(refusal, Refusal::UnexpectedContents { .. }), "{refusal}");
     }
 }
 
 #[test]
-fn one_extension_renames_every_entry() {
-    let stage = Stage::new();
+fn a_global_extension_that_sets_the_path_is_refused() {
+    let fixture = Fixture::new();
     let global = pax_records(&[("path", b"etc/passwd")]);
 
-    let refusal = stage.refused(&Archive::new().extension(b'g', &global).file("x", "").done());
+    let refusal = fixture.refused(&Archive::new().extension(b'g', &global).file("x", "").done());
 
     assert!(matches!(refusal, Refusal::BadHeader { .. }), "{refusal}");
 }
 
 #[test]
-fn a_name_has_a_nul_in_it() {
-    let stage = Stage::new();
+fn a_name_with_a_nul_is_refused() {
+    let fixture = Fixture::new();
 
-    let by_pax = stage.refused(&Archive::new().pax(&[("path", b"a\0b")]).file("x", "").done());
-    let by_link = stage.refused(&Archive::new().pax(&[("linkpath", b"a\0b")]).symlink("x", "y").done());
+    let by_pax = fixture.refused(&Archive::new().pax(&[("path", b"a\0b")]).file("x", "").done());
+    let by_link = fixture.refused(&Archive::new().pax(&[("linkpath", b"a\0b")]).symlink("x", "y").done());
 
     for refusal in [by_pax, by_link] {
         assert!(matches!(refusal, Refusal::NulInName { .. }), "{refusal}");
@@ -260,33 +263,33 @@ fn a_name_has_a_nul_in_it() {
 }
 
 #[test]
-fn an_entry_has_no_name() {
-    let stage = Stage::new();
+fn a_file_without_a_name_is_refused() {
+    let fixture = Fixture::new();
     for path in ["", ".", "/", "./."] {
-        let refusal = stage.refused(&Archive::new().file(path, "x").done());
+        let refusal = fixture.refused(&Archive::new().file(path, "x").done());
 
         assert!(matches!(refusal, Refusal::NoName { .. } | Refusal::UnexpectedContents { .. }), "{refusal}");
     }
 }
 
 #[test]
-fn a_file_takes_the_place_of_a_directory_or_a_directory_is_below_a_file() {
-    let stage = Stage::new();
+fn a_file_that_replaces_a_directory_or_has_children_is_refused() {
+    let fixture = Fixture::new();
 
-    let above = stage.refused(&Archive::new().file("d/x", "").file("d", "").done());
-    let below = stage.refused(&Archive::new().file("d", "").file("d/x", "").done());
+    let above = fixture.refused(&Archive::new().file("d/x", "").file("d", "").done());
+    let below = fixture.refused(&Archive::new().file("d", "").file("d/x", "").done());
 
     assert!(matches!(above, Refusal::AlreadyDirectory { .. }), "{above}");
     assert!(matches!(below, Refusal::ThroughFile { .. }), "{below}");
 }
 
 #[test]
-fn a_whiteout_climbs_out_or_is_a_directory() {
-    let stage = Stage::new();
+fn a_whiteout_with_dot_dot_or_with_children_is_refused() {
+    let fixture = Fixture::new();
 
-    let climbing = stage.refused(&Archive::new().file("d/.wh...", "").done());
-    let nameless = stage.refused(&Archive::new().file("d/.wh.", "").done());
-    let directory = stage.refused(&Archive::new().file(".wh.d/x", "").done());
+    let climbing = fixture.refused(&Archive::new().file("d/.wh...", "").done());
+    let nameless = fixture.refused(&Archive::new().file("d/.wh.", "").done());
+    let directory = fixture.refused(&Archive::new().file(".wh.d/x", "").done());
 
     assert!(matches!(climbing, Refusal::LeadsOutside { .. }), "{climbing}");
     assert!(matches!(nameless, Refusal::NoName { .. }), "{nameless}");
@@ -294,8 +297,8 @@ fn a_whiteout_climbs_out_or_is_a_directory() {
 }
 
 #[test]
-fn an_archive_is_cut_short_or_damaged() {
-    let stage = Stage::new();
+fn a_truncated_or_damaged_archive_is_refused() {
+    let fixture = Fixture::new();
     let whole = Archive::new().file("x", &"x".repeat(5000)).file("y", "");
     let damaged = || {
         let mut bytes = whole.clone().done();
@@ -304,21 +307,24 @@ fn an_archive_is_cut_short_or_damaged() {
         bytes
     };
 
-    assert_eq!(stage.refused(&whole.clone().without_end()), Refusal::CutShort);
-    assert_eq!(stage.refused(&whole.clone().done()[..3000]), Refusal::CutShort);
-    assert_eq!(stage.refused(&gzip(&whole.clone().done())[..60]), Refusal::CutShort);
-    assert!(matches!(stage.refused(&damaged()), Refusal::BadHeader { at: 5632, .. }));
-    assert_eq!(stage.refused(&Archive::new().extension(b'L', b"name\0").done()), Refusal::CutShort);
-    assert_eq!(stage.refused(b""), Refusal::NotAnArchive);
-    assert_eq!(stage.refused(&[b'x'; 4096]), Refusal::NotAnArchive);
-    assert_eq!(stage.refused(b"\xfd7zXZ\0 and so on"), Refusal::UnknownCompression { with: "xz".to_owned() });
+    assert_eq!(fixture.refused(&whole.clone().without_end()), Refusal::CutShort);
+    assert_eq!(fixture.refused(&whole.clone().done()[..3000]), Refusal::CutShort);
+    assert_eq!(fixture.refused(&gzip(&whole.clone().done())[..60]), Refusal::CutShort);
+    assert!(matches!(fixture.refused(&damaged()), Refusal::BadHeader { at: 5632, .. }));
+    assert_eq!(fixture.refused(&Archive::new().extension(b'L', b"name\0").done()), Refusal::CutShort);
+    assert_eq!(fixture.refused(b""), Refusal::NotAnArchive);
+    assert_eq!(fixture.refused(&[b'x'; 4096]), Refusal::NotAnArchive);
+    assert_eq!(
+        fixture.refused(b"\xfd7zXZ\0 and so on"),
+        Refusal::UnknownCompression { with: "xz".to_owned() }
+    );
 }
 
 #[test]
-fn a_name_speaks_to_the_terminal() {
-    let stage = Stage::new();
+fn control_characters_in_a_name_are_escaped_in_the_refusal() {
+    let fixture = Fixture::new();
 
-    let refusal = stage.refused(&Archive::new().file("../\u{1b}[2J", "").done());
+    let refusal = fixture.refused(&Archive::new().file("../\u{1b}[2J", "").done());
 
     assert!(!refusal.to_string().contains('\u{1b}'), "{refusal}");
 }

@@ -1,16 +1,16 @@
-//! Images as they come in and go, with the real unpacker: what can be imported, what hostile archives try, crashes,
-//! and the same as an ordinary user. Runs as root, since only root can be both.
+//! Import and removal of images with the real unpacker: supported formats, hostile archives, crashes, and the same as
+//! an unprivileged user. Runs as root, which can also act as another user.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests measure real time")]
 
 mod archive;
 mod bundles;
 mod crashes;
+mod fixture;
 mod hostile;
 mod limits;
 mod mutations;
 mod overlays;
-mod removing;
-mod rootless;
+mod removal;
 mod sources;
-mod stage;
+mod unprivileged;

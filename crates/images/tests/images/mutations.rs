@@ -1,4 +1,4 @@
-//! Archives with random damage: whatever they become, the importer answers, and nothing happens outside.
+//! Randomly damaged archives: the importer always answers, and nothing changes outside the image.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use pinfold_images::{ImportError, Limits};
 
 use super::archive::{Archive, gzip, zstd};
 use super::bundles::oci;
-use super::stage::Stage;
+use super::fixture::Fixture;
 
 const SEED: u64 = 20_261_116;
 const ROUNDS: usize = 400;
@@ -44,7 +44,7 @@ fn mutate(bytes: &mut Vec<u8>, chance: &mut fastrand::Rng) {
     }
 }
 
-/// Damage would mostly end at a wrong checksum; with right ones it reaches what is behind.
+/// Recomputes header checksums, so that damage gets past that check.
 fn correct_checksums(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar") {
         block[148..156].fill(b' ');
@@ -54,8 +54,8 @@ fn correct_checksums(bytes: &mut [u8]) {
 }
 
 #[test]
-fn random_damage_is_refused_or_harmless() {
-    let stage = Stage::limited(Limits { seconds: 10, total_bytes: 64 << 20, ..Limits::default() });
+fn a_randomly_damaged_archive_is_refused_or_harmless() {
+    let fixture = Fixture::limited(Limits { seconds: 10, total_bytes: 64 << 20, ..Limits::default() });
     let mut chance = fastrand::Rng::with_seed(SEED);
     let seeds = seeds();
     let began = Instant::now();
@@ -70,10 +70,10 @@ fn random_damage_is_refused_or_harmless() {
             correct_checksums(&mut bytes);
         }
 
-        match stage.import(&bytes, "app") {
+        match fixture.import(&bytes, "app") {
             Ok(_) => {
                 taken += 1;
-                stage.images.remove("app", |_| vec![]).unwrap();
+                fixture.images.remove("app", |_| vec![]).unwrap();
             }
             Err(ImportError::Refused { .. } | ImportError::Bundle(_) | ImportError::Content { .. }) => {
                 refused += 1
@@ -82,5 +82,5 @@ fn random_damage_is_refused_or_harmless() {
         }
     }
     assert!(taken > 0 && refused > 0, "{taken} were taken and {refused} refused");
-    stage.assert_nothing_unfinished();
+    fixture.assert_nothing_unfinished();
 }

@@ -1,4 +1,4 @@
-//! Layers on top of each other as the kernel sees them: whiteouts and opaque directories, in a real overlay.
+//! Stacked layers in a real overlayfs mount: whiteouts and opaque directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::Command;
 
 use super::archive::{Archive, gzip};
 use super::bundles::oci;
-use super::stage::Stage;
+use super::fixture::Fixture;
 
-/// What `find` sees in an overlay of these layers, mounted in a namespace that ends with it.
+/// The paths that `find` lists in an overlay of these layers, mounted in a temporary mount namespace.
 pub(crate) fn seen_in_overlay(layers: &[PathBuf], user: Option<u32>) -> Vec<String> {
     let merged = tempfile::tempdir().unwrap();
     let list: Vec<&str> = layers.iter().map(|layer| layer.to_str().unwrap()).collect();
@@ -28,7 +28,7 @@ pub(crate) fn seen_in_overlay(layers: &[PathBuf], user: Option<u32>) -> Vec<Stri
             command
         }
     };
-    // An overlay without an upper wants two layers.
+    // overlayfs without an upper directory needs two lower ones.
     let bottom = tempfile::tempdir().unwrap();
     std::os::unix::fs::chown(bottom.path(), user, user).unwrap();
     let lower = format!("{}:{}", list.join(":"), bottom.path().display());
@@ -43,7 +43,7 @@ pub(crate) fn seen_in_overlay(layers: &[PathBuf], user: Option<u32>) -> Vec<Stri
     paths
 }
 
-/// What every root has.
+/// The required directories of every root.
 const MADE: [&str; 8] = ["dev", "etc", "proc", "run", "sys", "tmp", "usr", "workspace"];
 
 pub(crate) fn changing_layers() -> Vec<Vec<u8>> {
@@ -60,7 +60,7 @@ pub(crate) fn changing_layers() -> Vec<Vec<u8>> {
         .directory("emptied")
         .file("emptied/.wh..wh..opq", "")
         .file("emptied/new", "")
-        // The whiteout comes after what replaces it, and before.
+        // The whiteout comes after the replacement, and in the next pair before it.
         .file("replaced/new", "")
         .file(".wh.replaced", "")
         .file(".wh.replaced_early", "")
@@ -75,32 +75,32 @@ pub(crate) const CHANGED: [&str; 7] =
     ["emptied", "emptied/new", "kept", "replaced", "replaced/new", "replaced_early", "replaced_early/new"];
 
 #[test]
-fn a_layer_takes_away_what_the_layers_below_it_have() {
-    let stage = Stage::new();
-    let image = stage.import(&oci(&changing_layers(), gzip).tar(), "app").unwrap();
+fn whiteouts_hide_files_of_lower_layers() {
+    let fixture = Fixture::new();
+    let image = fixture.import(&oci(&changing_layers(), gzip).tar(), "app").unwrap();
 
-    let seen = seen_in_overlay(&stage.images.layers(&image.id).unwrap(), None);
+    let seen = seen_in_overlay(&fixture.images.layers(&image.id).unwrap(), None);
 
     assert_eq!(seen, CHANGED);
 }
 
 #[test]
-fn a_layer_that_hides_everything_below_is_the_lowest() {
-    let stage = Stage::new();
+fn layers_below_an_opaque_root_are_dropped() {
+    let fixture = Fixture::new();
     let below = Archive::new().file("secret", "").done();
     let above = Archive::new().file(".wh..wh..opq", "").file("new", "").done();
 
-    let image = stage.import(&oci(&[below, above], gzip).tar(), "app").unwrap();
+    let image = fixture.import(&oci(&[below, above], gzip).tar(), "app").unwrap();
 
-    let layers = stage.images.layers(&image.id).unwrap();
+    let layers = fixture.images.layers(&image.id).unwrap();
     assert_eq!(seen_in_overlay(&layers, None), ["new"]);
-    assert_eq!((layers.len(), stage.layer_count()), (1, 1));
+    assert_eq!((layers.len(), fixture.layer_count()), (1, 1));
 }
 
 #[test]
-fn nothing_of_a_whiteout_is_left_in_the_layer_itself() {
-    let stage = Stage::new();
-    let root = stage.root_of(&Archive::new().file(".wh.x", "").file("x", "again").done());
+fn a_file_that_replaces_its_whiteout_leaves_no_whiteout_in_the_layer() {
+    let fixture = Fixture::new();
+    let root = fixture.root_of(&Archive::new().file(".wh.x", "").file("x", "again").done());
 
     assert_eq!(fs::read_to_string(root.join("x")).unwrap(), "again");
     assert!(!Path::new(&root).join(".wh.x").exists());

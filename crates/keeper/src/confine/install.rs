@@ -1,4 +1,4 @@
-//! Hands a finished program to the kernel: the one place where this module needs `unsafe`.
+//! Installs a seccomp program: the only `unsafe` code of this module.
 
 #![allow(
     unsafe_code,
@@ -10,13 +10,14 @@ use rustix::io::Errno;
 
 use super::program::Program;
 
-/// Binds the calling thread, and what it forks, to the program from the next call on, for good.
+/// Applies the program to the calling thread and its future children. It cannot be removed.
 pub(super) fn install(program: &Program) -> Result<(), Errno> {
     let instructions = program.instructions();
     let len = u16::try_from(instructions.len()).map_err(|_| Errno::INVAL)?;
     let program = sock_fprog { len, filter: instructions.as_ptr().cast_mut() };
     let no_flags: c_ulong = 0;
 
+    // Load the filter with seccomp(SECCOMP_SET_MODE_FILTER).
     // SAFETY: `filter` points to `len` instructions that outlive the call; the kernel copies and never writes them.
     let answer = unsafe { libc::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, no_flags, &raw const program) };
     if answer == 0 { Ok(()) } else { Err(last_error()) }

@@ -1,10 +1,10 @@
-//! Per-process limits of the workload that no cgroup counts.
-//! Processes, memory and disk have their own guards and are not limited here, nor is the stack.
+//! Resource limits (rlimits) of the workload for resources that no cgroup counts.
+//! Processes, memory and disk are limited by cgroups and storage, not here. The stack is not limited.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Each is both the soft and the hard limit. Limits inherited from outside stay where they are lower.
+/// Each value is both the soft and the hard limit. A lower limit inherited from outside stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Open files of one process. Beyond it calls fail with EMFILE.
@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Fewer, and a dynamically linked program cannot even start.
+    /// With fewer, a dynamically linked program cannot start.
     pub const FEWEST_OPEN_FILES: u64 = 16;
 }
 
@@ -33,11 +33,11 @@ impl Default for Limits {
     }
 }
 
-/// Lowers what the workload may have. Core files are off: they would hold secrets and fill the disk.
-/// Without nice and real-time priorities it cannot put itself before the keeper.
-pub(super) fn lower(limits: &Limits) -> Result<(), (Resource, Errno)> {
+/// Lowers the limits of the workload. Core files are off: they would hold secrets and fill the disk.
+/// Nice and real-time priority limits of 0 keep it from raising its priority above the keeper's.
+pub(super) fn lower_all(limits: &Limits) -> Result<(), (Resource, Errno)> {
     #[cfg(feature = "weakened")]
-    if crate::weakness::has(&crate::weakness::Weakness::LimitsOfTheHost) {
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostLimits) {
         return Ok(());
     }
     let wanted = [
@@ -49,21 +49,41 @@ pub(super) fn lower(limits: &Limits) -> Result<(), (Resource, Errno)> {
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
     ];
-    wanted.into_iter().try_for_each(|(resource, most)| at_most(resource, most))
+    wanted.into_iter().try_for_each(|(resource, most)| lower_limit(resource, most))
 }
 
-/// A process that holds secrets of ours leaves none of them in a core file.
+/// Turns core files off for the keeper, whose memory holds secrets.
 pub(super) fn no_core_files() -> Result<(), (Resource, Errno)> {
     #[cfg(feature = "weakened")]
-    if crate::weakness::has(&crate::weakness::Weakness::LimitsOfTheHost) {
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostLimits) {
         return Ok(());
     }
-    at_most(Resource::Core, 0)
+    lower_limit(Resource::Core, 0)
 }
 
-/// Raising a hard limit needs a capability that nobody in a sandbox has, so it is never tried.
-fn at_most(resource: Resource, most: u64) -> Result<(), (Resource, Errno)> {
+/// Name of a resource limit in error messages.
+pub(crate) fn name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Nofile => "RLIMIT_NOFILE",
+        Resource::Memlock => "RLIMIT_MEMLOCK",
+        Resource::Msgqueue => "RLIMIT_MSGQUEUE",
+        Resource::Sigpending => "RLIMIT_SIGPENDING",
+        Resource::Core => "RLIMIT_CORE",
+        Resource::Nice => "RLIMIT_NICE",
+        Resource::Rtprio => "RLIMIT_RTPRIO",
+        Resource::Cpu => "RLIMIT_CPU",
+        Resource::As => "RLIMIT_AS",
+        Resource::Fsize => "RLIMIT_FSIZE",
+        Resource::Nproc => "RLIMIT_NPROC",
+        _ => "of another resource",
+    }
+}
+
+/// Lowers one limit. Never raises it: that needs a capability that no process in a sandbox has.
+fn lower_limit(resource: Resource, most: u64) -> Result<(), (Resource, Errno)> {
+    // Read the current hard limit (getrlimit).
     let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    // Lower both limits (setrlimit).
     setrlimit(resource, limit).map_err(|errno| (resource, errno))
 }

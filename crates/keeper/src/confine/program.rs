@@ -1,6 +1,6 @@
-//! Turns a table of verdicts into one seccomp program: a search tree over ranges of call numbers, with
-//! looks at arguments at its leaves. One program for all answers, because stacked ones each cost every
-//! call, and a tree because the kernel tries every call number against the program when it is loaded.
+//! Compiles a table of verdicts into one seccomp BPF program: a binary search tree over ranges of call numbers, with
+//! argument checks at its leaves. One program, because every stacked filter adds cost to each call; a tree, because
+//! the kernel runs the program for every call number when it is loaded.
 
 use std::collections::BTreeMap;
 
@@ -21,60 +21,61 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Where `struct seccomp_data` has what we look at.
+/// Field offsets in `struct seccomp_data`.
 const NUMBER_OFFSET: u32 = 0;
 const ARCHITECTURE_OFFSET: u32 = 4;
 const ARGUMENTS_OFFSET: u32 = 16;
 
-/// What becomes of a call.
+/// The result of a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
-    Refuse(Errno),
-    /// Nothing is done, and the answer is 0.
-    Feign,
-    /// The first clause that holds refuses; if none does, the call is allowed.
-    Inspect(Vec<Clause>),
+    Deny(Errno),
+    /// The call is not executed and returns 0.
+    ReturnZero,
+    /// The first rule that matches denies the call; if none does, it is allowed.
+    CheckArguments(Vec<ArgumentRule>),
 }
 
-/// Refuses a call for which all conditions hold.
+/// Denies a call if all conditions hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clause {
-    pub(super) when: &'static [Condition],
-    pub(super) refusal: Errno,
+pub(super) struct ArgumentRule {
+    pub(super) when: &'static [ArgumentCondition],
+    pub(super) errno: Errno,
 }
 
-/// A look at the lower half of one argument: everything we judge is an `int` to the kernel, which drops the
-/// upper half, so a program that looked at it could be talked past (CVE-2019-7303).
+/// A condition on the lower 32 bits of one argument. All checked arguments are an `int` to the kernel, which drops the
+/// upper half: a filter that compared it could be bypassed (CVE-2019-7303).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Condition {
+pub(super) struct ArgumentCondition {
     pub(super) argument: u8,
     pub(super) mask: u32,
-    pub(super) masked: Masked,
+    pub(super) values: ValueSet,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Masked {
+pub(super) enum ValueSet {
     OneOf(&'static [u32]),
     NoneOf(&'static [u32]),
 }
 
-/// What becomes of calls made in the manner of another architecture, such as i386 on x86-64. Their numbers
-/// mean other calls, so no verdict of ours fits them.
+/// The result of calls through another architecture's interface, such as i386 on x86-64. The same numbers mean
+/// different calls there, so the verdicts do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForeignCalls {
     Kill,
     Allow,
 }
 
-/// A program ready for the kernel.
+/// An assembled program, ready to install.
 #[derive(Debug)]
 pub(super) struct Program {
     instructions: Vec<sock_filter>,
 }
 
 impl Program {
-    /// Calls without a verdict get `otherwise`; so do x32 calls, whose numbers begin at 0x4000_0000.
+    /// Assembles the program. Calls without a verdict get `otherwise`; so do x32 calls, whose numbers start at
+    /// 0x4000_0000.
     pub(super) fn assemble(
         verdicts: &BTreeMap<u32, Verdict>,
         otherwise: &Verdict,
@@ -87,7 +88,7 @@ impl Program {
         let mut instructions = vec![
             load(ARCHITECTURE_OFFSET),
             jump(BPF_JEQ, ARCHITECTURE, 1, 0)?,
-            answer(foreign),
+            return_value(foreign),
             load(NUMBER_OFFSET),
         ];
         instructions.extend(search(&ranges(verdicts, otherwise))?);
@@ -104,7 +105,7 @@ impl Program {
     }
 }
 
-/// Neighbours with the same verdict, joined. Each range ends where the next begins.
+/// Merges neighbouring numbers with the same verdict. Each range ends where the next begins.
 fn ranges(verdicts: &BTreeMap<u32, Verdict>, otherwise: &Verdict) -> Vec<(u32, Verdict)> {
     let mut ranges = vec![(0, otherwise.clone())];
     let mut begin = |number: u32, verdict: &Verdict| match ranges.last_mut() {
@@ -122,7 +123,7 @@ fn ranges(verdicts: &BTreeMap<u32, Verdict>, otherwise: &Verdict) -> Vec<(u32, V
     ranges
 }
 
-/// Halves the ranges until one is left. The call's number is in the accumulator.
+/// Emits a binary search over the ranges. The call number is in the accumulator.
 fn search(ranges: &[(u32, Verdict)]) -> Result<Vec<sock_filter>, PrepareError> {
     match ranges {
         [] => Ok(vec![]),
@@ -131,10 +132,10 @@ fn search(ranges: &[(u32, Verdict)]) -> Result<Vec<sock_filter>, PrepareError> {
             let (below, above) = ranges.split_at(ranges.len() / 2);
             let from = above[0].0;
             let below = search(below)?;
-            // A conditional jump reaches 255 instructions, an unconditional one as far as it must.
+            // A conditional jump reaches 255 instructions; an unconditional one has no such limit.
             let mut code = match u8::try_from(below.len()) {
                 Ok(_) => vec![jump(BPF_JGE, from, below.len(), 0)?],
-                Err(_) => vec![jump(BPF_JGE, from, 0, 1)?, leap(below.len())?],
+                Err(_) => vec![jump(BPF_JGE, from, 0, 1)?, jump_always(below.len())?],
             };
             code.extend(below);
             code.extend(search(above)?);
@@ -145,44 +146,44 @@ fn search(ranges: &[(u32, Verdict)]) -> Result<Vec<sock_filter>, PrepareError> {
 
 fn leaf(verdict: &Verdict) -> Result<Vec<sock_filter>, PrepareError> {
     match verdict {
-        Verdict::Allow => Ok(vec![answer(SECCOMP_RET_ALLOW)]),
-        Verdict::Refuse(errno) => Ok(vec![refusal(*errno)]),
-        Verdict::Feign => Ok(vec![answer(SECCOMP_RET_ERRNO)]),
-        Verdict::Inspect(clauses) => {
+        Verdict::Allow => Ok(vec![return_value(SECCOMP_RET_ALLOW)]),
+        Verdict::Deny(errno) => Ok(vec![deny(*errno)]),
+        Verdict::ReturnZero => Ok(vec![return_value(SECCOMP_RET_ERRNO)]),
+        Verdict::CheckArguments(rules) => {
             let mut code = Vec::new();
-            for clause in clauses {
-                code.extend(inspect(clause)?);
+            for rule in rules {
+                code.extend(emit_rule(rule)?);
             }
-            code.push(answer(SECCOMP_RET_ALLOW));
+            code.push(return_value(SECCOMP_RET_ALLOW));
             Ok(code)
         }
     }
 }
 
-/// Built from its end: a condition that does not hold jumps over all that is there already.
-fn inspect(clause: &Clause) -> Result<Vec<sock_filter>, PrepareError> {
-    let mut code = vec![refusal(clause.refusal)];
-    for condition in clause.when.iter().rev() {
-        let mut look = look(condition, code.len())?;
-        look.append(&mut code);
-        code = look;
+/// Emits one rule, built backwards: a condition that does not hold jumps over all code emitted so far.
+fn emit_rule(rule: &ArgumentRule) -> Result<Vec<sock_filter>, PrepareError> {
+    let mut code = vec![deny(rule.errno)];
+    for condition in rule.when.iter().rev() {
+        let mut emit_condition = emit_condition(condition, code.len())?;
+        emit_condition.append(&mut code);
+        code = emit_condition;
     }
     Ok(code)
 }
 
-/// Falls through if the condition holds, and jumps over `skipped` instructions if not.
-fn look(condition: &Condition, skipped: usize) -> Result<Vec<sock_filter>, PrepareError> {
+/// Emits one condition: falls through if it holds, and jumps over `skipped` instructions if not.
+fn emit_condition(condition: &ArgumentCondition, skipped: usize) -> Result<Vec<sock_filter>, PrepareError> {
     let mut code = vec![load(ARGUMENTS_OFFSET + 8 * u32::from(condition.argument))];
     if condition.mask != u32::MAX {
         code.push(instruction(BPF_ALU | BPF_AND | BPF_K, condition.mask));
     }
-    let (Masked::OneOf(values) | Masked::NoneOf(values)) = condition.masked;
+    let (ValueSet::OneOf(values) | ValueSet::NoneOf(values)) = condition.values;
     for (index, &value) in values.iter().enumerate() {
         let left = values.len() - 1 - index;
-        code.push(match condition.masked {
-            Masked::NoneOf(_) => jump(BPF_JEQ, value, left + skipped, 0)?,
-            Masked::OneOf(_) if left == 0 => jump(BPF_JEQ, value, 0, skipped)?,
-            Masked::OneOf(_) => jump(BPF_JEQ, value, left, 0)?,
+        code.push(match condition.values {
+            ValueSet::NoneOf(_) => jump(BPF_JEQ, value, left + skipped, 0)?,
+            ValueSet::OneOf(_) if left == 0 => jump(BPF_JEQ, value, 0, skipped)?,
+            ValueSet::OneOf(_) => jump(BPF_JEQ, value, left, 0)?,
         });
     }
     Ok(code)
@@ -192,15 +193,15 @@ fn load(offset: u32) -> sock_filter {
     instruction(BPF_LD | BPF_W | BPF_ABS, offset)
 }
 
-fn answer(action: u32) -> sock_filter {
+fn return_value(action: u32) -> sock_filter {
     instruction(BPF_RET | BPF_K, action)
 }
 
-fn refusal(errno: Errno) -> sock_filter {
-    answer(SECCOMP_RET_ERRNO | errno.raw_os_error().unsigned_abs() & SECCOMP_RET_DATA)
+fn deny(errno: Errno) -> sock_filter {
+    return_value(SECCOMP_RET_ERRNO | errno.raw_os_error().unsigned_abs() & SECCOMP_RET_DATA)
 }
 
-fn leap(distance: usize) -> Result<sock_filter, PrepareError> {
+fn jump_always(distance: usize) -> Result<sock_filter, PrepareError> {
     let distance = u32::try_from(distance).map_err(|_| PrepareError::TooLong { length: distance })?;
     Ok(instruction(BPF_JMP | BPF_JA, distance))
 }

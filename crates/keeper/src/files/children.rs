@@ -1,4 +1,4 @@
-//! The keeper's children that serve files: how many there are, and how long each may take.
+//! The keeper's child processes that serve file requests: their number and their time limits.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -8,12 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::serve;
 use super::wire::{FileAnswer, FileReason, FileRequest};
 use crate::confine::Confinement;
-use crate::kernel::{self, Cloned};
+use crate::syscalls::{self, Cloned};
 use crate::wire::send;
 
-/// More at a time are refused.
+/// Maximum number at a time. Further requests are refused.
 const MOST: usize = 32;
-/// How long one may take; a watch lasts as long as somebody listens.
+/// Time limit of one request. A watch lasts until the client disconnects.
 const LONGEST_MS: i64 = 300_000;
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl FileChildren {
         if self.ends_at_ms.len() >= MOST {
             return refuse(connection, FileReason::Busy, "too many requests for files at a time");
         }
-        match kernel::clone_into(0, None) {
+        match syscalls::clone_process(0, None) {
             Ok(Cloned::Child) => serve(request, connection, confinement),
             Ok(Cloned::Parent { pid, .. }) => {
                 self.served += 1;
@@ -46,7 +46,7 @@ impl FileChildren {
         }
     }
 
-    /// The process with this id has ended; says whether it was one of these.
+    /// Records the exit of a process. True: it was one of these children.
     pub(crate) fn reaped(&mut self, pid: Pid) -> bool {
         self.ends_at_ms.remove(&pid).is_some()
     }
@@ -55,7 +55,7 @@ impl FileChildren {
         self.ends_at_ms.values().copied().flatten().min()
     }
 
-    /// A child that is not reaped yet keeps its id: nobody else can be meant.
+    /// Kills overdue children. They are not reaped yet, so their pids still belong to them.
     pub(crate) fn end_overdue(&mut self, now_ms: i64) {
         for (pid, ends_at) in &mut self.ends_at_ms {
             if ends_at.is_some_and(|at| at <= now_ms) {
@@ -66,7 +66,7 @@ impl FileChildren {
     }
 }
 
-/// Whoever does not even read the refusal has hung up.
+/// Sends a refusal. A failed send means that the client has disconnected.
 pub(crate) fn refuse(mut connection: UnixStream, reason: FileReason, why: &str) {
     let _ = send(&mut connection, &FileAnswer::Refused { reason, why: why.to_owned() });
 }

@@ -1,4 +1,4 @@
-//! What is in a file: read up to where it ended when it was opened, written whole or not at all.
+//! Reads and writes file contents. Reads stop at the size the file had when it was opened; writes are atomic.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,131 +10,131 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, renameat, statat, unlinkat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::place::{Refusal, absolute, open, open_parent};
+use super::paths::{Refusal, absolute, open, open_parent};
 use super::tree::metadata;
-use super::wire::{FileAnswer, FileReason, Name, receive_piece, send_piece};
+use super::wire::{FileAnswer, FileReason, PathBytes, receive_chunk, send_chunk};
 use crate::wire::send;
 
-const PIECE: usize = 256 * 1024;
+const CHUNK: usize = 256 * 1024;
 
-/// A file that grows while it is read ends where it ended at first; one that shrinks ends early, and says so.
+/// Reads a file up to its initial size. If it shrinks meanwhile, the count in the answer is smaller.
 pub(super) fn read(
-    path: &Name,
+    path: &PathBytes,
     from: u64,
     most: u64,
     connection: &mut UnixStream,
 ) -> Result<FileAnswer, Refusal> {
     let path = absolute(path)?;
     let descriptor = open(&path, OFlags::RDONLY)?;
-    let facts = fstat(&descriptor).map_err(|error| Refusal::of(&path, error))?;
-    refuse_what_is_no_file(&path, FileType::from_raw_mode(facts.st_mode))?;
-    let told = metadata(&descriptor, &facts).map_err(|error| Refusal::of(&path, error))?;
-    let mut left = told.size.saturating_sub(from).min(most);
-    let more = told.size.saturating_sub(from) > most;
-    let trouble = |error| Refusal::of(&path, error);
-    send(connection, &FileAnswer::Metadata(told)).map_err(trouble)?;
+    let found = fstat(&descriptor).map_err(|error| Refusal::of(&path, error))?;
+    require_regular_file(&path, FileType::from_raw_mode(found.st_mode))?;
+    let file_metadata = metadata(&descriptor, &found).map_err(|error| Refusal::of(&path, error))?;
+    let mut left = file_metadata.size.saturating_sub(from).min(most);
+    let more = file_metadata.size.saturating_sub(from) > most;
+    let refusal = |error| Refusal::of(&path, error);
+    send(connection, &FileAnswer::Metadata(file_metadata)).map_err(refusal)?;
     let mut file = File::from(descriptor);
-    file.seek(SeekFrom::Start(from)).map_err(trouble)?;
-    let mut piece = vec![0; PIECE];
+    file.seek(SeekFrom::Start(from)).map_err(refusal)?;
+    let mut chunk = vec![0; CHUNK];
     let mut count = 0;
     while left > 0 {
-        let most = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        // Its content has begun: the end of the pieces must come before any refusal.
-        let read = match file.read(&mut piece[..most]) {
+        let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        // The content has started: end the chunks before sending a refusal.
+        let read = match file.read(&mut chunk[..most]) {
             Ok(read) => read,
             Err(error) => {
-                send_piece(connection, &[]).map_err(trouble)?;
-                return Err(trouble(error));
+                send_chunk(connection, &[]).map_err(refusal)?;
+                return Err(refusal(error));
             }
         };
         if read == 0 {
             break;
         }
-        send_piece(connection, &piece[..read]).map_err(trouble)?;
+        send_chunk(connection, &chunk[..read]).map_err(refusal)?;
         count += read as u64;
         left -= read as u64;
     }
-    send_piece(connection, &[]).map_err(trouble)?;
+    send_chunk(connection, &[]).map_err(refusal)?;
     Ok(FileAnswer::Done { count, more })
 }
 
-fn refuse_what_is_no_file(path: &Path, kind: FileType) -> Result<(), Refusal> {
+fn require_regular_file(path: &Path, kind: FileType) -> Result<(), Refusal> {
     match kind {
         FileType::RegularFile => Ok(()),
-        FileType::Directory => Err(Refusal::because(FileReason::IsADirectory, path, "it is a directory")),
-        _ => Err(Refusal::because(FileReason::NotAFile, path, "it is not a plain file")),
+        FileType::Directory => Err(Refusal::because(FileReason::IsADirectory, path, "is a directory")),
+        _ => Err(Refusal::because(FileReason::NotAFile, path, "is not a regular file")),
     }
 }
 
 pub(super) fn write(
-    path: &Name,
+    path: &PathBytes,
     mode: Option<u32>,
     connection: &mut UnixStream,
 ) -> Result<FileAnswer, Refusal> {
     let path = absolute(path)?;
     let (parent, name) = open_parent(&path)?;
-    let trouble = |error: io::Error| Refusal::of(&path, error);
+    let refusal = |error: io::Error| Refusal::of(&path, error);
     let mode = match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) => {
             let kind = FileType::from_raw_mode(there.st_mode);
             if kind != FileType::Symlink {
-                refuse_what_is_no_file(&path, kind)?;
+                require_regular_file(&path, kind)?;
             }
             let as_before = (kind == FileType::RegularFile).then_some(there.st_mode & 0o7777);
             mode.or(as_before)
         }
         Err(rustix::io::Errno::NOENT) => mode,
-        Err(error) => return Err(trouble(error.into())),
+        Err(error) => return Err(refusal(error.into())),
     };
-    let mut draft = Draft::new(&parent).map_err(trouble)?;
-    send(connection, &FileAnswer::Ready).map_err(trouble)?;
+    let mut temporary = TemporaryFile::new(&parent).map_err(refusal)?;
+    send(connection, &FileAnswer::Ready).map_err(refusal)?;
     let mut count = 0;
     let mut failed = None;
-    // After a failure the rest is still taken in, so that whoever sends it hears why.
-    while let Some(piece) = receive_piece(connection).map_err(trouble)? {
+    // After a failure, read the rest anyway, so that the client gets the error instead of a broken connection.
+    while let Some(chunk) = receive_chunk(connection).map_err(refusal)? {
         if failed.is_none() {
-            failed = draft.file.write_all(&piece).err();
-            count += piece.len() as u64;
+            failed = temporary.file.write_all(&chunk).err();
+            count += chunk.len() as u64;
         }
     }
     if let Some(error) = failed {
-        return Err(trouble(error));
+        return Err(refusal(error));
     }
-    draft.put(name, mode).map_err(trouble)?;
+    temporary.rename_to(name, mode).map_err(refusal)?;
     Ok(FileAnswer::Done { count, more: false })
 }
 
-/// A file that is not yet what it is to become. Dropping it removes it.
-struct Draft<'a> {
+/// A temporary file that replaces the target at the end. Dropping it before that deletes it.
+struct TemporaryFile<'a> {
     directory: &'a OwnedFd,
     name: String,
     file: File,
-    is_in_place: bool,
+    is_renamed: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> TemporaryFile<'a> {
     fn new(directory: &'a OwnedFd) -> io::Result<Self> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let name = format!(".pinfold-{:016x}", u64::from_le_bytes(random));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(directory.as_fd(), &name, flags, Mode::from_raw_mode(0o644))?.into();
-        Ok(Self { directory, name, file, is_in_place: false })
+        Ok(Self { directory, name, file, is_renamed: false })
     }
 
-    fn put(mut self, name: &OsStr, mode: Option<u32>) -> io::Result<()> {
+    fn rename_to(mut self, name: &OsStr, mode: Option<u32>) -> io::Result<()> {
         if let Some(mode) = mode {
             fchmod(&self.file, Mode::from_raw_mode(mode & 0o7777))?;
         }
         renameat(self.directory, &self.name, self.directory, name)?;
-        self.is_in_place = true;
+        self.is_renamed = true;
         Ok(())
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
-        if !self.is_in_place {
+        if !self.is_renamed {
             let _ = unlinkat(self.directory, &self.name, AtFlags::empty());
         }
     }

@@ -1,4 +1,4 @@
-//! Tells of changes in a directory until whoever asked has enough.
+//! Reports changes in a directory by inotify until the client disconnects.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,8 +10,8 @@ use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::place::{Refusal, absolute, open};
-use super::wire::{Change, ChangeKind, FileAnswer, Name};
+use super::paths::{Refusal, absolute, open};
+use super::wire::{ChangeKind, FileAnswer, FileChange, PathBytes};
 use crate::wire::send;
 
 const WATCHED: WatchFlags = WatchFlags::CREATE
@@ -23,18 +23,18 @@ const WATCHED: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
 
-pub(super) fn watch(path: &Name, connection: &mut UnixStream) -> Result<FileAnswer, Refusal> {
+pub(super) fn watch(path: &PathBytes, connection: &mut UnixStream) -> Result<FileAnswer, Refusal> {
     let path = absolute(path)?;
-    let trouble = |error: io::Error| Refusal::of(&path, error);
-    let place = open(&path, OFlags::PATH)?;
+    let refusal = |error: io::Error| Refusal::of(&path, error);
+    let watched = open(&path, OFlags::PATH)?;
     let events =
-        inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| trouble(error.into()))?;
-    // By the place that was resolved, not by its name again.
-    inotify::add_watch(&events, format!("/proc/self/fd/{}", place.as_raw_fd()), WATCHED)
-        .map_err(|error| trouble(error.into()))?;
-    // Held, it would not be gone when it is removed.
-    drop(place);
-    send(connection, &FileAnswer::Ready).map_err(trouble)?;
+        inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| refusal(error.into()))?;
+    // Watch the resolved file by descriptor: resolving the path again could lead elsewhere.
+    inotify::add_watch(&events, format!("/proc/self/fd/{}", watched.as_raw_fd()), WATCHED)
+        .map_err(|error| refusal(error.into()))?;
+    // An open descriptor would delay the deletion event.
+    drop(watched);
+    send(connection, &FileAnswer::Ready).map_err(refusal)?;
     let mut count = 0;
     loop {
         let mut sources = [
@@ -43,17 +43,17 @@ pub(super) fn watch(path: &Name, connection: &mut UnixStream) -> Result<FileAnsw
         ];
         match poll(&mut sources, None) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(trouble(error.into())),
+            Err(error) => return Err(refusal(error.into())),
         }
-        let [happened, said] = sources.map(|source| !source.revents().is_empty());
-        if said {
+        let [changed, client_spoke] = sources.map(|source| !source.revents().is_empty());
+        if client_spoke {
             return Ok(FileAnswer::Done { count, more: false });
         }
-        if happened {
-            let changes = take(&events).map_err(|error| trouble(error.into()))?;
+        if changed {
+            let changes = take(&events).map_err(|error| refusal(error.into()))?;
             count += changes.len() as u64;
             let is_over = changes.iter().any(|change| change.kind == ChangeKind::Gone);
-            send(connection, &FileAnswer::Changes { changes }).map_err(trouble)?;
+            send(connection, &FileAnswer::Changes { changes }).map_err(refusal)?;
             if is_over {
                 return Ok(FileAnswer::Done { count, more: false });
             }
@@ -61,16 +61,17 @@ pub(super) fn watch(path: &Name, connection: &mut UnixStream) -> Result<FileAnsw
     }
 }
 
-/// What has happened by now. The same change twice in a row is one.
-fn take(events: &impl std::os::fd::AsFd) -> Result<Vec<Change>, Errno> {
+/// Reads the pending changes. Consecutive duplicates are merged.
+fn take(events: &impl std::os::fd::AsFd) -> Result<Vec<FileChange>, Errno> {
     let mut space = [MaybeUninit::uninit(); 16 * 1024];
     let mut reader = inotify::Reader::new(events, &mut space);
     let mut changes = Vec::new();
     loop {
         match reader.next() {
             Ok(event) => {
-                let name = Name(event.file_name().map(|name| name.to_bytes().to_vec()).unwrap_or_default());
-                let change = Change { kind: kind(event.events()), name };
+                let name =
+                    PathBytes(event.file_name().map(|name| name.to_bytes().to_vec()).unwrap_or_default());
+                let change = FileChange { kind: kind(event.events()), name };
                 if changes.last() != Some(&change) {
                     changes.push(change);
                 }

@@ -1,77 +1,76 @@
-//! What is asked of files inside and what is answered. Contents travel beside the messages, as pieces with their
-//! length before them; an empty piece is the end.
+//! Messages for file requests. File contents follow the messages as length-prefixed chunks; an empty chunk is the end.
 
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A path or a name as the kernel has it: bytes that are text most of the time.
+/// A path or file name as raw bytes, usually UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(pub Vec<u8>);
+pub struct PathBytes(pub Vec<u8>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileRequest {
-    /// Of a link itself, not of what it leads to.
+    /// Does not follow a symbolic link.
     Stat {
-        path: Name,
+        path: PathBytes,
     },
     List {
-        path: Name,
+        path: PathBytes,
         most: usize,
     },
-    /// Answered by the metadata, the content as pieces, and how it ended.
+    /// Answered by the metadata, the content as chunks, and `Done`.
     Read {
-        path: Name,
+        path: PathBytes,
         from: u64,
         most: u64,
     },
-    /// Answered by `Ready`, fed by pieces, and answered again. The file appears whole or not at all; what was
-    /// there under this name, a link too, is replaced.
+    /// Answered by `Ready`; then the client sends chunks, answered by `Done`. The file appears complete or not at all. An
+    /// existing file or symbolic link of that name is replaced.
     Write {
-        path: Name,
+        path: PathBytes,
         mode: Option<u32>,
     },
     MakeDirectory {
-        path: Name,
+        path: PathBytes,
         parents: bool,
     },
-    /// Of a file or a directory; no link is followed.
+    /// Of a file or directory; does not follow a symbolic link.
     SetMode {
-        path: Name,
+        path: PathBytes,
         mode: u32,
     },
     MakeLink {
-        path: Name,
-        target: Name,
+        path: PathBytes,
+        target: PathBytes,
     },
     Rename {
-        from: Name,
-        to: Name,
+        from: PathBytes,
+        to: PathBytes,
         replace: bool,
     },
     Remove {
-        path: Name,
+        path: PathBytes,
         recursive: bool,
     },
-    /// Answered by `Ready`, then by changes until whoever asked closes the connection.
+    /// Answered by `Ready`, then by changes until the client closes the connection.
     Watch {
-        path: Name,
+        path: PathBytes,
     },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAnswer {
-    Metadata(Metadata),
+    Metadata(FileMetadata),
     Entries {
-        entries: Vec<Entry>,
+        entries: Vec<DirectoryEntry>,
     },
     Ready,
     Changes {
-        changes: Vec<Change>,
+        changes: Vec<FileChange>,
     },
-    /// How many entries or bytes there were, and whether there are more than were asked for.
+    /// The number of entries or bytes, and whether there are more than requested.
     Done {
         count: u64,
         more: bool,
@@ -83,15 +82,15 @@ pub enum FileAnswer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metadata {
+pub struct FileMetadata {
     pub kind: FileKind,
     pub size: u64,
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
     pub modified_ms: i64,
-    /// Where a link leads.
-    pub target: Option<Name>,
+    /// Target of a symbolic link.
+    pub target: Option<PathBytes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,16 +105,16 @@ pub enum FileKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    pub name: Name,
-    pub metadata: Metadata,
+pub struct DirectoryEntry {
+    pub name: PathBytes,
+    pub metadata: FileMetadata,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct FileChange {
     pub kind: ChangeKind,
-    /// In the directory that is watched; empty where it is about that itself.
-    pub name: Name,
+    /// Name in the watched directory; empty for the directory itself.
+    pub name: PathBytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,9 +123,9 @@ pub enum ChangeKind {
     Appeared,
     Changed,
     Vanished,
-    /// More happened than could be kept: look again.
+    /// Events were lost: the client must list again.
     Missed,
-    /// What was watched is no longer there.
+    /// The watched directory is gone.
     Gone,
 }
 
@@ -137,44 +136,44 @@ pub enum FileReason {
     NotFound,
     NotADirectory,
     IsADirectory,
-    /// A pipe, a socket or a device, which may never answer.
+    /// A FIFO, a socket or a device, which could block forever.
     NotAFile,
     Exists,
     NotEmpty,
-    /// A part of the world itself, such as `/proc`.
+    /// A mount of the sandbox itself, such as `/proc`.
     InUse,
     Denied,
     Full,
-    /// As many requests as the keeper serves at a time.
+    /// The keeper already serves its maximum number of file requests.
     Busy,
     Failed,
 }
 
-const LONGEST_PIECE: usize = 1 << 20;
+const MAX_CHUNK_BYTES: usize = 1 << 20;
 
-pub fn send_piece(stream: &mut impl Write, piece: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(piece.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+pub fn send_chunk(stream: &mut impl Write, chunk: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(chunk.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     stream.write_all(&length.to_le_bytes())?;
-    stream.write_all(piece)
+    stream.write_all(chunk)
 }
 
-/// None at the end.
-pub fn receive_piece(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+/// Receives a chunk. None at the end.
+pub fn receive_chunk(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let mut piece = vec![0; piece_length(length)?];
-    stream.read_exact(&mut piece)?;
-    Ok(if piece.is_empty() { None } else { Some(piece) })
+    let mut chunk = vec![0; chunk_length(length)?];
+    stream.read_exact(&mut chunk)?;
+    Ok(if chunk.is_empty() { None } else { Some(chunk) })
 }
 
-/// The length that stands before a piece, if a piece may be so long.
-pub fn piece_length(length: [u8; 4]) -> io::Result<usize> {
+/// Decodes a length prefix and checks it against the maximum.
+pub fn chunk_length(length: [u8; 4]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > LONGEST_PIECE { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
+    if length > MAX_CHUNK_BYTES { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
-/// As text where it is text, else as numbers.
-impl Serialize for Name {
+/// As a string if it is UTF-8, otherwise as an array of numbers.
+impl Serialize for PathBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
@@ -183,7 +182,7 @@ impl Serialize for Name {
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for PathBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -192,13 +191,13 @@ impl<'de> Deserialize<'de> for Name {
             Bytes(Vec<u8>),
         }
         Ok(match Either::deserialize(deserializer)? {
-            Either::Text(text) => Name(text.into_bytes()),
-            Either::Bytes(bytes) => Name(bytes),
+            Either::Text(text) => PathBytes(text.into_bytes()),
+            Either::Bytes(bytes) => PathBytes(bytes),
         })
     }
 }
 
-impl From<&str> for Name {
+impl From<&str> for PathBytes {
     fn from(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }
@@ -209,25 +208,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_survives_whatever_its_bytes_are() {
+    fn any_bytes_of_a_name_survive_serialisation() {
         for bytes in [b"plain".to_vec(), vec![0xff, b'/', 0xfe], "süß".as_bytes().to_vec(), Vec::new()] {
-            let name = Name(bytes);
+            let name = PathBytes(bytes);
             let text = serde_json::to_string(&name).unwrap();
 
-            assert_eq!(serde_json::from_str::<Name>(&text).unwrap(), name, "{text}");
+            assert_eq!(serde_json::from_str::<PathBytes>(&text).unwrap(), name, "{text}");
         }
     }
 
     #[test]
-    fn an_empty_piece_is_the_end_and_a_huge_one_an_error() {
+    fn an_empty_chunk_is_the_end_and_a_huge_one_an_error() {
         let mut sent = Vec::new();
-        send_piece(&mut sent, b"one").unwrap();
-        send_piece(&mut sent, b"").unwrap();
+        send_chunk(&mut sent, b"one").unwrap();
+        send_chunk(&mut sent, b"").unwrap();
         sent.extend(u32::MAX.to_le_bytes());
         let mut stream = sent.as_slice();
 
-        assert_eq!(receive_piece(&mut stream).unwrap(), Some(b"one".to_vec()));
-        assert_eq!(receive_piece(&mut stream).unwrap(), None);
-        assert!(receive_piece(&mut stream).is_err());
+        assert_eq!(receive_chunk(&mut stream).unwrap(), Some(b"one".to_vec()));
+        assert_eq!(receive_chunk(&mut stream).unwrap(), None);
+        assert!(receive_chunk(&mut stream).is_err());
     }
 }

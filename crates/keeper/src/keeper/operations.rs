@@ -1,18 +1,19 @@
-//! The steps that a keeper can see, and how many of them its sandbox may take.
+//! The operation limit: operations are executions started, output chunks stored and files served.
 
 use super::Keeper;
 use crate::execution::Execution;
-use crate::wire::{Ended, EndedBy, Exec, Response, Survived};
+use crate::wire::{Ended, EndedBy, Exec, LimitHits, Response};
 
-/// None: as many as it likes.
-struct Allowance(Option<u64>);
+/// The maximum number of operations. None: unlimited.
+struct OperationLimit(Option<u64>);
 
-impl Allowance {
+impl OperationLimit {
     fn covers(&self, operations: u64) -> bool {
         self.0.is_none_or(|most| operations <= most)
     }
 
-    /// What was too much may be read only when its process is gone. The cause is the same as if it was read before.
+    /// Attributes an end to the limit. The output that exceeds it may be read only after the process is gone; the cause
+    /// is the same as if it had been read before.
     fn explain(&self, ended: Ended, operations: u64) -> Ended {
         let by = match ended.by {
             EndedBy::Itself if !self.covers(operations) => EndedBy::OperationLimit,
@@ -23,22 +24,22 @@ impl Allowance {
 }
 
 impl Keeper {
-    pub(super) fn all_operations(&self) -> u64 {
-        let written: u64 = self.running.values().map(Execution::pieces).sum();
+    pub(super) fn total_operations(&self) -> u64 {
+        let written: u64 = self.running.values().map(Execution::chunks).sum();
         self.operations + self.files.served + written
     }
 
-    fn allowance(&self) -> Allowance {
-        Allowance(self.inheritance.limits.operations)
+    fn operation_limit(&self) -> OperationLimit {
+        OperationLimit(self.init.limits.operations)
     }
 
-    pub(super) fn may_do_one_more(&self) -> bool {
-        self.allowance().covers(self.all_operations() + 1)
+    pub(super) fn has_operation_left(&self) -> bool {
+        self.operation_limit().covers(self.total_operations() + 1)
     }
 
-    /// The number is the sandbox's own, so that whatever runs ends, whoever took the last step.
+    /// Ends all executions once the limit is exceeded: it applies to the whole sandbox.
     pub(super) fn enforce_operations(&mut self) {
-        if self.allowance().covers(self.all_operations()) {
+        if self.operation_limit().covers(self.total_operations()) {
             return;
         }
         for execution in self.running.values_mut().filter(|execution| !execution.is_ending()) {
@@ -47,13 +48,13 @@ impl Keeper {
     }
 
     pub(super) fn explain_by_operations(&self, ended: Ended) -> Ended {
-        self.allowance().explain(ended, self.all_operations())
+        self.operation_limit().explain(ended, self.total_operations())
     }
 
-    pub(super) fn ended_for_operations(&mut self, exec: &Exec) -> Response {
+    pub(super) fn refuse_for_operations(&mut self, exec: &Exec) -> Response {
         let ended =
-            Ended { by: EndedBy::OperationLimit, code: None, signal: None, survived: Survived::NOTHING };
-        self.ended_before_it_began(exec, ended, "not started: the sandbox has used up its operations")
+            Ended { by: EndedBy::OperationLimit, code: None, signal: None, limit_hits: LimitHits::NOTHING };
+        self.record_unstarted(exec, ended, "not started: the sandbox has reached its operation limit")
     }
 }
 
@@ -62,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_operations_explain_what_has_ended_by_itself_and_nothing_else() {
-        let five = Allowance(Some(5));
-        let done = Ended { by: EndedBy::Itself, code: Some(0), signal: None, survived: Survived::NOTHING };
+    fn the_operation_limit_explains_only_executions_that_ended_by_themselves() {
+        let five = OperationLimit(Some(5));
+        let done = Ended { by: EndedBy::Itself, code: Some(0), signal: None, limit_hits: LimitHits::NOTHING };
         let killed = Ended { by: EndedBy::Kill, code: None, signal: Some(9), ..done };
 
         assert_eq!(five.explain(done, 5), done);
         assert_eq!(five.explain(done, 6), Ended { by: EndedBy::OperationLimit, ..done });
         assert_eq!(five.explain(killed, 6), killed);
-        assert_eq!(Allowance(None).explain(done, u64::MAX), done);
+        assert_eq!(OperationLimit(None).explain(done, u64::MAX), done);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what an execution wrote, from its beginning or from the oldest that is left of it.
+//! Reads the log of an execution, from its beginning or from the oldest remaining chunk.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,10 +7,13 @@ use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags, open};
 
-use super::{Entry, Gap, HEADER, LONGEST, Onset, Piece, SEGMENT_HEADER, Stream, segment_name};
+use super::{
+    CHUNK_HEADER, Gap, LogEntry, LogPosition, MAX_CHUNK_BYTES, OutputChunk, SEGMENT_HEADER, Stream,
+    segment_name,
+};
 
-/// Reads from where it left off. The keeper may take segments away at any time: what is open is read to its end.
-pub struct Reader {
+/// Reads from where it left off. The keeper may delete segments at any time; an open segment is read to its end.
+pub struct LogReader {
     directory: PathBuf,
     execution: String,
     segment: Option<Segment>,
@@ -21,30 +24,30 @@ pub struct Reader {
 struct Segment {
     number: u64,
     file: File,
-    arrived: Vec<u8>,
-    /// How much of what arrived was taken.
-    taken: usize,
-    /// Whether its header was read.
-    begun: bool,
+    buffered: Vec<u8>,
+    /// How many of the buffered bytes were consumed.
+    consumed: usize,
+    /// Whether its header was consumed.
+    header_read: bool,
 }
 
-impl Reader {
-    /// Nothing need be there yet.
+impl LogReader {
+    /// Reads from the beginning. The log need not exist yet.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>, execution: &str) -> Self {
         let (directory, execution) = (directory.into(), execution.to_owned());
         Self { directory, execution, segment: None, next_seq: 1, bytes_read: 0 }
     }
 
-    /// Goes on after a piece that was read before, with so many bytes of all that was written.
+    /// Continues after chunk `seq`, with `bytes_read` bytes read so far.
     #[must_use]
     pub fn after(directory: impl Into<PathBuf>, execution: &str, seq: u64, bytes_read: u64) -> Self {
         Self { next_seq: seq.saturating_add(1), bytes_read, ..Self::new(directory, execution) }
     }
 
-    /// The next piece that is there whole or the gap before it, or none for now.
-    #[expect(clippy::should_implement_trait, reason = "none is not the end: more may come")]
-    pub fn next(&mut self) -> io::Result<Option<Entry>> {
+    /// The next complete chunk or the gap before it. None: nothing more for now.
+    #[expect(clippy::should_implement_trait, reason = "None is not the end: more may come")]
+    pub fn next(&mut self) -> io::Result<Option<LogEntry>> {
         loop {
             let Some(segment) = &mut self.segment else {
                 match self.open_first()? {
@@ -53,12 +56,12 @@ impl Reader {
                 }
                 continue;
             };
-            // Before the last read: what is turned over is complete.
-            let over = segment.is_over(&self.directory, &self.execution)?;
+            // Check before the last read: a segment with a successor is complete.
+            let complete = segment.is_complete(&self.directory, &self.execution)?;
             if let Some(entry) = self.take()? {
                 return Ok(Some(entry));
             }
-            match (over, &self.segment) {
+            match (complete, &self.segment) {
                 (true, Some(Segment { number, .. })) => match self.open_from(number + 1)? {
                     Some(segment) => self.segment = Some(segment),
                     None => return Ok(None),
@@ -68,19 +71,19 @@ impl Reader {
         }
     }
 
-    /// Where the writer of another body goes on, once the one of these pieces writes no more. Half a piece that it may
-    /// have left is nobody's.
-    pub fn onset_of_the_next(mut self) -> io::Result<Onset> {
+    /// Where the writer of a new instance continues, once the previous writer is gone. A partial chunk that it may have
+    /// left is ignored.
+    pub fn next_writer_position(mut self) -> io::Result<LogPosition> {
         while self.next()?.is_some() {}
         let left = self.numbers()?;
         let Some((oldest, last)) = left.iter().min().zip(left.iter().max()) else {
-            return Ok(Onset::default());
+            return Ok(LogPosition::default());
         };
         let (oldest, segment) = (*oldest, last.saturating_add(1));
-        Ok(Onset { oldest, segment, seq: self.next_seq, bytes: self.bytes_read })
+        Ok(LogPosition { oldest, segment, seq: self.next_seq, bytes: self.bytes_read })
     }
 
-    /// The segment with the next piece, or the oldest that is left.
+    /// Opens the segment with the next chunk, or the oldest remaining one.
     fn open_first(&self) -> io::Result<Option<Segment>> {
         if self.next_seq == 1 {
             return self.open_from(0);
@@ -93,14 +96,14 @@ impl Reader {
             match segment.first_seq()? {
                 Some(first) if first <= self.next_seq => return Ok(Some(segment)),
                 Some(_) => oldest = Some(segment),
-                // Nothing is in it yet.
+                // Its header is not written yet.
                 None => {}
             }
         }
         Ok(oldest)
     }
 
-    /// The segment of this number, or the first after it that is left.
+    /// Opens the segment of this number, or the first remaining one after it.
     fn open_from(&self, number: u64) -> io::Result<Option<Segment>> {
         if let Some(segment) = self.open(number)? {
             return Ok(Some(segment));
@@ -113,19 +116,19 @@ impl Reader {
 
     fn open(&self, number: u64) -> io::Result<Option<Segment>> {
         let path = self.directory.join(segment_name(&self.execution, number));
-        // Whatever lies there, opening it leads nowhere else and waits for nobody.
+        // Never follow a symbolic link and never block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         match open(path, flags, Mode::empty()) {
             Ok(file) => {
                 let file = File::from(file);
-                Ok(Some(Segment { number, file, arrived: Vec::new(), taken: 0, begun: false }))
+                Ok(Some(Segment { number, file, buffered: Vec::new(), consumed: 0, header_read: false }))
             }
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Of the segments that are left.
+    /// Numbers of the remaining segments.
     fn numbers(&self) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -142,28 +145,28 @@ impl Reader {
         Ok(numbers)
     }
 
-    fn take(&mut self) -> io::Result<Option<Entry>> {
+    fn take(&mut self) -> io::Result<Option<LogEntry>> {
         let Some(segment) = &mut self.segment else { return Ok(None) };
         loop {
-            if !segment.begun {
+            if !segment.header_read {
                 if let Some((first_seq, bytes_before)) = segment.take_header() {
                     let (from_seq, read) = (self.next_seq, self.bytes_read);
                     (self.next_seq, self.bytes_read) = (first_seq.max(from_seq), bytes_before);
                     if first_seq > from_seq {
                         let bytes = bytes_before.saturating_sub(read);
-                        return Ok(Some(Entry::Gap(Gap { from_seq, to_seq: first_seq - 1, bytes })));
+                        return Ok(Some(LogEntry::Gap(Gap { from_seq, to_seq: first_seq - 1, bytes })));
                     }
                     continue;
                 }
-            } else if let Some(piece) = segment.take_piece()? {
-                self.bytes_read += piece.bytes.len() as u64;
-                if piece.seq < self.next_seq {
+            } else if let Some(chunk) = segment.take_chunk()? {
+                self.bytes_read += chunk.bytes.len() as u64;
+                if chunk.seq < self.next_seq {
                     continue;
                 }
-                self.next_seq = piece.seq.saturating_add(1);
-                return Ok(Some(Entry::Piece(piece)));
+                self.next_seq = chunk.seq.saturating_add(1);
+                return Ok(Some(LogEntry::Chunk(chunk)));
             }
-            if !segment.read_on()? {
+            if !segment.read_more()? {
                 return Ok(None);
             }
         }
@@ -171,25 +174,25 @@ impl Reader {
 }
 
 impl Segment {
-    /// Whether no more will be written to it: there is a later one, or it was taken away to make room for one.
-    fn is_over(&self, directory: &std::path::Path, execution: &str) -> io::Result<bool> {
+    /// Whether the writer is done with it: a later segment exists, or this one was deleted.
+    fn is_complete(&self, directory: &std::path::Path, execution: &str) -> io::Result<bool> {
         let next = directory.join(segment_name(execution, self.number + 1));
         Ok(next.try_exists()? || self.file.metadata()?.nlink() == 0)
     }
 
-    fn read_on(&mut self) -> io::Result<bool> {
+    fn read_more(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 64 * 1024];
         let read = self.file.read(&mut chunk)?;
-        self.arrived.drain(..self.taken);
-        self.taken = 0;
-        self.arrived.extend(&chunk[..read]);
+        self.buffered.drain(..self.consumed);
+        self.consumed = 0;
+        self.buffered.extend(&chunk[..read]);
         Ok(read > 0)
     }
 
-    /// None: it is not there yet.
+    /// Number of its first chunk. None: not written yet.
     fn first_seq(&mut self) -> io::Result<Option<u64>> {
         while self.header().is_none() {
-            if !self.read_on()? {
+            if !self.read_more()? {
                 return Ok(None);
             }
         }
@@ -197,20 +200,20 @@ impl Segment {
     }
 
     fn header(&self) -> Option<(u64, u64)> {
-        let header = self.arrived.first_chunk::<SEGMENT_HEADER>()?;
+        let header = self.buffered.first_chunk::<SEGMENT_HEADER>()?;
         Some((number(&header[..8]), number(&header[8..])))
     }
 
     fn take_header(&mut self) -> Option<(u64, u64)> {
         let parts = self.header()?;
-        self.taken = SEGMENT_HEADER;
-        self.begun = true;
+        self.consumed = SEGMENT_HEADER;
+        self.header_read = true;
         Some(parts)
     }
 
-    fn take_piece(&mut self) -> io::Result<Option<Piece>> {
-        let arrived = &self.arrived[self.taken..];
-        let Some((header, rest)) = arrived.split_first_chunk::<HEADER>() else { return Ok(None) };
+    fn take_chunk(&mut self) -> io::Result<Option<OutputChunk>> {
+        let buffered = &self.buffered[self.consumed..];
+        let Some((header, rest)) = buffered.split_first_chunk::<CHUNK_HEADER>() else { return Ok(None) };
         let (length, stream, seq, at) = (&header[..4], header[4], &header[5..13], &header[13..]);
         let length = usize::try_from(number(length)).unwrap_or(usize::MAX);
         let stream = match stream {
@@ -218,14 +221,14 @@ impl Segment {
             2 => Stream::Stderr,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
-        if length > LONGEST {
+        if length > MAX_CHUNK_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let Some(bytes) = rest.get(..length) else { return Ok(None) };
-        let piece =
-            Piece { seq: number(seq), at_ms: number(at).cast_signed(), stream, bytes: bytes.to_vec() };
-        self.taken += HEADER + length;
-        Ok(Some(piece))
+        let chunk =
+            OutputChunk { seq: number(seq), at_ms: number(at).cast_signed(), stream, bytes: bytes.to_vec() };
+        self.consumed += CHUNK_HEADER + length;
+        Ok(Some(chunk))
     }
 }
 

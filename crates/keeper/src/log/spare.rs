@@ -1,5 +1,5 @@
-//! A file made ahead of need: to make one costs a disk's filesystem more than all else that a command's log does, and
-//! whoever waits for the command would wait for it too.
+//! A log file created in advance. Creating a file costs more than everything else that the log of a command does, and
+//! the client that waits for the command would wait for it too.
 
 use std::fs::File;
 use std::io;
@@ -7,26 +7,26 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, openat, renameat};
 
-/// No execution is called so.
+/// Not a valid name of a log segment.
 const NAME: &str = "spare";
 
-/// When the next one is to be made.
+/// When to create the next spare file.
 #[derive(Default)]
-pub(crate) struct Spare {
+pub(crate) struct SpareLog {
     due_ms: Option<i64>,
 }
 
-impl Spare {
-    pub(crate) fn is_needed(&mut self, at_ms: i64) {
+impl SpareLog {
+    pub(crate) fn schedule(&mut self, at_ms: i64) {
         self.due_ms = Some(at_ms);
     }
 
-    pub(crate) fn next_look_ms(&self) -> Option<i64> {
+    pub(crate) fn next_check_ms(&self) -> Option<i64> {
         self.due_ms
     }
 
-    /// One that cannot be made is done without.
-    pub(crate) fn look(&mut self, now_ms: i64, directory: &OwnedFd) {
+    /// Creates the file if it is due. On failure the next log creates its own.
+    pub(crate) fn create_if_due(&mut self, now_ms: i64, directory: &OwnedFd) {
         if self.due_ms.is_some_and(|due| due <= now_ms) {
             self.due_ms = None;
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -35,7 +35,7 @@ impl Spare {
     }
 }
 
-/// The spare file, if there is one, under a name of its own.
+/// Takes the spare file, if there is one, and renames it.
 pub(super) fn take(directory: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = openat(directory, NAME, flags, Mode::empty())?;

@@ -1,28 +1,28 @@
-//! One attempt on every call behind every door, each with a target that does no harm if it succeeds.
+//! One attempt on every call of every system call group, each with a harmless target in case it succeeds.
 
 use std::ffi::CStr;
 
 use libc::{EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
-use pinfold_keeper::confine::{CapabilitySet, Door};
+use pinfold_keeper::confine::{CapabilitySet, SyscallGroup};
 
-use crate::kernel::{call, forking, open, piece, value};
-use crate::stage::{Act, Outcome};
+use crate::fixture::{Act, Outcome};
+use crate::raw_syscalls::{call, forking, iovec_of, open, value};
 
-/// What the attempt comes to when its door, and nothing else, is open.
+/// Expected outcome when the group alone is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     Succeeds,
-    /// It reaches the kernel's own code, which finds fault with its harmless target.
+    /// Reaches the kernel's own code, which rejects the harmless target with another error.
     Differs,
-    /// It is not tried, and this is why.
-    Nowhere(&'static str),
+    /// Not tried, for this reason.
+    NotTried(&'static str),
 }
 
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
-    /// What no door can open has none.
-    pub(crate) door: Option<Door>,
-    /// Capabilities given in both runs, so that the door alone makes the difference.
+    /// None: no group allows it.
+    pub(crate) group: Option<SyscallGroup>,
+    /// Capabilities granted in both runs, so that only the group differs.
     pub(crate) needs: CapabilitySet,
     pub(crate) refused: Outcome,
     pub(crate) proof: Proof,
@@ -32,18 +32,18 @@ pub(crate) struct Attempt {
 const NONE: CapabilitySet = CapabilitySet::empty();
 const ADMIN: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-const HOST_ONLY: Proof = Proof::Nowhere("the kernel itself wants a capability of the host first");
-const LOADS: Proof = Proof::Nowhere("with the door open it could load a module into the host's kernel");
-const GONE: Proof = Proof::Nowhere("the kernel has removed the call");
-const SAME: Proof = Proof::Nowhere("it answers the same, and the whole host would write back its files");
-const HARD: Proof = Proof::Nowhere("no door opens it");
+const HOST_ONLY: Proof = Proof::NotTried("the kernel itself requires a capability of the host first");
+const LOADS: Proof = Proof::NotTried("if allowed it could load a module into the host's kernel");
+const GONE: Proof = Proof::NotTried("the kernel has removed the call");
+const SAME: Proof = Proof::NotTried("the result is the same, and the whole host would write back its files");
+const HARD: Proof = Proof::NotTried("no group allows it");
 
 const BAD: usize = usize::MAX;
 const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 const NEW_USER: usize = libc::CLONE_NEWUSER as usize;
 const CHILD: usize = libc::SIGCHLD as usize;
 
-/// Text as a call's argument.
+/// A string as an argument.
 fn text(text: &'static CStr) -> usize {
     text.as_ptr().addr()
 }
@@ -52,141 +52,147 @@ fn nowhere() -> usize {
     text(c"/nowhere")
 }
 
-const fn shut(name: &'static str, door: Door, needs: CapabilitySet, proof: Proof, act: Act) -> Attempt {
-    refused(name, door, needs, EPERM, proof, act)
+const fn eperm(
+    name: &'static str,
+    group: SyscallGroup,
+    needs: CapabilitySet,
+    proof: Proof,
+    act: Act,
+) -> Attempt {
+    refused(name, group, needs, EPERM, proof, act)
 }
 
 const fn refused(
     name: &'static str,
-    door: Door,
+    group: SyscallGroup,
     needs: CapabilitySet,
     errno: i32,
     proof: Proof,
     act: Act,
 ) -> Attempt {
-    Attempt { name, door: Some(door), needs, refused: Outcome::Failed(errno), proof, act }
+    Attempt { name, group: Some(group), needs, refused: Outcome::Failed(errno), proof, act }
 }
 
 const fn unknown(name: &'static str, act: Act) -> Attempt {
-    Attempt { name, door: None, needs: NONE, refused: Outcome::Failed(ENOSYS), proof: HARD, act }
+    Attempt { name, group: None, needs: NONE, refused: Outcome::Failed(ENOSYS), proof: HARD, act }
 }
 
-/// A socket that is closed with its process.
+/// Opens a socket.
 macro_rules! socket {
     ($family:expr, $kind:expr, $protocol:expr) => {
         || call(libc::SYS_socket, &[$family as usize, $kind as usize, $protocol as usize])
     };
 }
 
-/// A call with numbers for arguments.
+/// Makes a call with numeric arguments.
 macro_rules! plain {
     ($number:ident $(, $argument:expr)*) => {
         || call(libc::$number, &[$($argument),*])
     };
 }
 
-use Door::*;
 use Proof::{Differs, Succeeds};
+use SyscallGroup::*;
 
 pub(crate) const ATTEMPTS: &[Attempt] = &[
-    shut("unshare(NEWUSER)", Namespaces, NONE, Succeeds, plain!(SYS_unshare, NEW_USER)),
-    shut("unshare(NEWNET)", Namespaces, ADMIN, Succeeds, plain!(SYS_unshare, libc::CLONE_NEWNET as usize)),
-    shut("unshare(NEWTIME)", Namespaces, ADMIN, Differs, plain!(SYS_unshare, 0x80)),
-    shut("clone(NEWUSER)", Namespaces, NONE, Succeeds, || forking(libc::SYS_clone, &[NEW_USER | CHILD])),
+    eperm("unshare(NEWUSER)", Namespaces, NONE, Succeeds, plain!(SYS_unshare, NEW_USER)),
+    eperm("unshare(NEWNET)", Namespaces, ADMIN, Succeeds, plain!(SYS_unshare, libc::CLONE_NEWNET as usize)),
+    eperm("unshare(NEWTIME)", Namespaces, ADMIN, Differs, plain!(SYS_unshare, 0x80)),
+    eperm("clone(NEWUSER)", Namespaces, NONE, Succeeds, || forking(libc::SYS_clone, &[NEW_USER | CHILD])),
     refused("clone3(NEWUSER)", Namespaces, NONE, ENOSYS, Succeeds, clone3_into_a_user_namespace),
-    shut("setns(own network)", Namespaces, ADMIN, Succeeds, || {
+    eperm("setns(own network)", Namespaces, ADMIN, Succeeds, || {
         call(libc::SYS_setns, &[open(c"/proc/self/ns/net")?, libc::CLONE_NEWNET as usize])
     }),
-    shut("mount(tmpfs)", Mounts, ADMIN, Succeeds, || {
+    eperm("mount(tmpfs)", Mounts, ADMIN, Succeeds, || {
         call(libc::SYS_mount, &[text(c"none"), text(c"/tmp"), text(c"tmpfs")])
     }),
-    shut("umount2", Mounts, ADMIN, Differs, plain!(SYS_umount2, nowhere())),
-    shut("pivot_root", Mounts, ADMIN, Differs, plain!(SYS_pivot_root, nowhere(), nowhere())),
-    shut("move_mount", Mounts, ADMIN, Differs, plain!(SYS_move_mount, BAD, nowhere(), BAD, nowhere())),
-    shut("open_tree", Mounts, ADMIN, Succeeds, plain!(SYS_open_tree, AT_CWD, text(c"/"))),
-    shut("open_tree_attr", Mounts, ADMIN, Differs, || call(467, &[AT_CWD, nowhere(), 0, 0, 0])),
-    shut("mount_setattr", Mounts, ADMIN, Differs, plain!(SYS_mount_setattr, BAD, nowhere())),
-    shut("fsopen(tmpfs)", Mounts, ADMIN, Succeeds, plain!(SYS_fsopen, text(c"tmpfs"))),
-    shut("fsconfig", Mounts, ADMIN, Differs, plain!(SYS_fsconfig, BAD)),
-    shut("fsmount", Mounts, ADMIN, Differs, plain!(SYS_fsmount, BAD)),
-    shut("fspick", Mounts, ADMIN, Differs, plain!(SYS_fspick, AT_CWD, nowhere())),
-    shut("open_by_handle_at", FileHandles, NONE, HOST_ONLY, plain!(SYS_open_by_handle_at, BAD)),
-    shut("name_to_handle_at", FileHandles, NONE, Differs, plain!(SYS_name_to_handle_at, AT_CWD, nowhere())),
-    shut("io_uring_setup", IoUring, NONE, Succeeds, || {
+    eperm("umount2", Mounts, ADMIN, Differs, plain!(SYS_umount2, nowhere())),
+    eperm("pivot_root", Mounts, ADMIN, Differs, plain!(SYS_pivot_root, nowhere(), nowhere())),
+    eperm("move_mount", Mounts, ADMIN, Differs, plain!(SYS_move_mount, BAD, nowhere(), BAD, nowhere())),
+    eperm("open_tree", Mounts, ADMIN, Succeeds, plain!(SYS_open_tree, AT_CWD, text(c"/"))),
+    eperm("open_tree_attr", Mounts, ADMIN, Differs, || call(467, &[AT_CWD, nowhere(), 0, 0, 0])),
+    eperm("mount_setattr", Mounts, ADMIN, Differs, plain!(SYS_mount_setattr, BAD, nowhere())),
+    eperm("fsopen(tmpfs)", Mounts, ADMIN, Succeeds, plain!(SYS_fsopen, text(c"tmpfs"))),
+    eperm("fsconfig", Mounts, ADMIN, Differs, plain!(SYS_fsconfig, BAD)),
+    eperm("fsmount", Mounts, ADMIN, Differs, plain!(SYS_fsmount, BAD)),
+    eperm("fspick", Mounts, ADMIN, Differs, plain!(SYS_fspick, AT_CWD, nowhere())),
+    eperm("open_by_handle_at", FileHandles, NONE, HOST_ONLY, plain!(SYS_open_by_handle_at, BAD)),
+    eperm("name_to_handle_at", FileHandles, NONE, Differs, plain!(SYS_name_to_handle_at, AT_CWD, nowhere())),
+    eperm("io_uring_setup", IoUring, NONE, Succeeds, || {
         let parameters = [0_u64; 16];
         call(libc::SYS_io_uring_setup, &[1, parameters.as_ptr().addr()])
     }),
-    shut("io_uring_enter", IoUring, NONE, Differs, plain!(SYS_io_uring_enter, BAD)),
-    shut("io_uring_register", IoUring, NONE, Differs, plain!(SYS_io_uring_register, BAD)),
-    shut("bpf", Bpf, NONE, Differs, plain!(SYS_bpf, 15, BAD, 16)),
-    shut("perf_event_open", Perf, NONE, Differs, plain!(SYS_perf_event_open)),
-    shut("fanotify_init", FileMonitors, NONE, Differs, plain!(SYS_fanotify_init, 0x200)),
-    shut("fanotify_mark", FileMonitors, NONE, Differs, plain!(SYS_fanotify_mark, BAD)),
-    shut("add_key", Keyrings, NONE, Succeeds, || {
-        // KEY_SPEC_PROCESS_KEYRING, which ends with the process.
+    eperm("io_uring_enter", IoUring, NONE, Differs, plain!(SYS_io_uring_enter, BAD)),
+    eperm("io_uring_register", IoUring, NONE, Differs, plain!(SYS_io_uring_register, BAD)),
+    eperm("bpf", Bpf, NONE, Differs, plain!(SYS_bpf, 15, BAD, 16)),
+    eperm("perf_event_open", Perf, NONE, Differs, plain!(SYS_perf_event_open)),
+    eperm("fanotify_init", FileMonitors, NONE, Differs, plain!(SYS_fanotify_init, 0x200)),
+    eperm("fanotify_mark", FileMonitors, NONE, Differs, plain!(SYS_fanotify_mark, BAD)),
+    eperm("add_key", Keyrings, NONE, Succeeds, || {
+        // KEY_SPEC_PROCESS_KEYRING, which is destroyed with the process.
         let own = (-2_isize).cast_unsigned();
         call(libc::SYS_add_key, &[text(c"user"), text(c"pinfold-canary"), text(c"x"), 1, own])
     }),
-    shut("request_key", Keyrings, NONE, Differs, || {
+    eperm("request_key", Keyrings, NONE, Differs, || {
         call(libc::SYS_request_key, &[text(c"user"), text(c"pinfold-none")])
     }),
-    shut("keyctl", Keyrings, NONE, Succeeds, plain!(SYS_keyctl, 0, (-2_isize).cast_unsigned(), 1)),
-    shut("userfaultfd", Userfaultfd, NONE, Succeeds, plain!(SYS_userfaultfd, 1)),
-    shut("memfd_secret", SecretMemory, NONE, Succeeds, plain!(SYS_memfd_secret)),
-    shut("process_vm_readv", ForeignMemory, NONE, Succeeds, || own_memory(libc::SYS_process_vm_readv)),
-    shut("process_vm_writev", ForeignMemory, NONE, Succeeds, || own_memory(libc::SYS_process_vm_writev)),
-    shut("process_madvise", ForeignMemory, NONE, Differs, plain!(SYS_process_madvise, BAD)),
-    shut("process_mrelease", ForeignMemory, NONE, Differs, plain!(SYS_process_mrelease, BAD)),
-    shut("pidfd_getfd", ForeignMemory, NONE, Succeeds, || {
+    eperm("keyctl", Keyrings, NONE, Succeeds, plain!(SYS_keyctl, 0, (-2_isize).cast_unsigned(), 1)),
+    eperm("userfaultfd", Userfaultfd, NONE, Succeeds, plain!(SYS_userfaultfd, 1)),
+    eperm("memfd_secret", SecretMemory, NONE, Succeeds, plain!(SYS_memfd_secret)),
+    eperm("process_vm_readv", ForeignMemory, NONE, Succeeds, || own_memory(libc::SYS_process_vm_readv)),
+    eperm("process_vm_writev", ForeignMemory, NONE, Succeeds, || own_memory(libc::SYS_process_vm_writev)),
+    eperm("process_madvise", ForeignMemory, NONE, Differs, plain!(SYS_process_madvise, BAD)),
+    eperm("process_mrelease", ForeignMemory, NONE, Differs, plain!(SYS_process_mrelease, BAD)),
+    eperm("pidfd_getfd", ForeignMemory, NONE, Succeeds, || {
         let own = value(libc::SYS_pidfd_open, &[own_pid()])?;
         call(libc::SYS_pidfd_getfd, &[own, 0])
     }),
-    shut("kcmp", ForeignMemory, NONE, Succeeds, || call(libc::SYS_kcmp, &[own_pid(), own_pid(), 1])),
-    shut("ptrace", Tracing, NONE, Succeeds, plain!(SYS_ptrace, libc::PTRACE_TRACEME as usize)),
-    shut("get_mempolicy", Numa, NONE, Succeeds, plain!(SYS_get_mempolicy)),
-    shut("set_mempolicy", Numa, NONE, Succeeds, plain!(SYS_set_mempolicy)),
-    shut("set_mempolicy_home_node", Numa, NONE, Differs, plain!(SYS_set_mempolicy_home_node, 1)),
-    shut("mbind", Numa, NONE, Succeeds, plain!(SYS_mbind)),
-    shut("migrate_pages", Numa, NONE, Differs, plain!(SYS_migrate_pages, 0, BAD)),
-    shut("move_pages", Numa, NONE, Succeeds, plain!(SYS_move_pages)),
-    shut("init_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_init_module)),
-    shut("finit_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_finit_module, BAD)),
-    shut("delete_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_delete_module, nowhere())),
-    shut("kexec_load", KernelCode, NONE, HOST_ONLY, plain!(SYS_kexec_load, 0, 0, 0, BAD)),
-    shut("kexec_file_load", KernelCode, NONE, HOST_ONLY, plain!(SYS_kexec_file_load, BAD, BAD)),
-    shut("reboot", Machine, NONE, HOST_ONLY, plain!(SYS_reboot)),
-    shut("swapon", Machine, NONE, HOST_ONLY, plain!(SYS_swapon, nowhere())),
-    shut("swapoff", Machine, NONE, HOST_ONLY, plain!(SYS_swapoff, nowhere())),
-    shut("acct", Machine, NONE, HOST_ONLY, plain!(SYS_acct, nowhere())),
-    shut("quotactl", Machine, NONE, Differs, plain!(SYS_quotactl, BAD)),
-    shut("quotactl_fd", Machine, NONE, Differs, plain!(SYS_quotactl_fd, BAD)),
-    shut("syslog", Machine, NONE, HOST_ONLY, plain!(SYS_syslog, 10)),
-    shut("vhangup", Machine, NONE, HOST_ONLY, plain!(SYS_vhangup)),
-    shut("sethostname", Machine, ADMIN, Succeeds, plain!(SYS_sethostname, text(c"canary"), 6)),
-    shut("setdomainname", Machine, ADMIN, Succeeds, plain!(SYS_setdomainname, text(c"canary"), 6)),
-    shut("lookup_dcookie", Machine, NONE, GONE, plain!(SYS_lookup_dcookie)),
-    shut("nfsservctl", Machine, NONE, GONE, plain!(SYS_nfsservctl)),
+    eperm("kcmp", ForeignMemory, NONE, Succeeds, || call(libc::SYS_kcmp, &[own_pid(), own_pid(), 1])),
+    eperm("ptrace", Tracing, NONE, Succeeds, plain!(SYS_ptrace, libc::PTRACE_TRACEME as usize)),
+    eperm("get_mempolicy", Numa, NONE, Succeeds, plain!(SYS_get_mempolicy)),
+    eperm("set_mempolicy", Numa, NONE, Succeeds, plain!(SYS_set_mempolicy)),
+    eperm("set_mempolicy_home_node", Numa, NONE, Differs, plain!(SYS_set_mempolicy_home_node, 1)),
+    eperm("mbind", Numa, NONE, Succeeds, plain!(SYS_mbind)),
+    eperm("migrate_pages", Numa, NONE, Differs, plain!(SYS_migrate_pages, 0, BAD)),
+    eperm("move_pages", Numa, NONE, Succeeds, plain!(SYS_move_pages)),
+    eperm("init_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_init_module)),
+    eperm("finit_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_finit_module, BAD)),
+    eperm("delete_module", KernelCode, NONE, HOST_ONLY, plain!(SYS_delete_module, nowhere())),
+    eperm("kexec_load", KernelCode, NONE, HOST_ONLY, plain!(SYS_kexec_load, 0, 0, 0, BAD)),
+    eperm("kexec_file_load", KernelCode, NONE, HOST_ONLY, plain!(SYS_kexec_file_load, BAD, BAD)),
+    eperm("reboot", Machine, NONE, HOST_ONLY, plain!(SYS_reboot)),
+    eperm("swapon", Machine, NONE, HOST_ONLY, plain!(SYS_swapon, nowhere())),
+    eperm("swapoff", Machine, NONE, HOST_ONLY, plain!(SYS_swapoff, nowhere())),
+    eperm("acct", Machine, NONE, HOST_ONLY, plain!(SYS_acct, nowhere())),
+    eperm("quotactl", Machine, NONE, Differs, plain!(SYS_quotactl, BAD)),
+    eperm("quotactl_fd", Machine, NONE, Differs, plain!(SYS_quotactl_fd, BAD)),
+    eperm("syslog", Machine, NONE, HOST_ONLY, plain!(SYS_syslog, 10)),
+    eperm("vhangup", Machine, NONE, HOST_ONLY, plain!(SYS_vhangup)),
+    eperm("sethostname", Machine, ADMIN, Succeeds, plain!(SYS_sethostname, text(c"canary"), 6)),
+    eperm("setdomainname", Machine, ADMIN, Succeeds, plain!(SYS_setdomainname, text(c"canary"), 6)),
+    eperm("lookup_dcookie", Machine, NONE, GONE, plain!(SYS_lookup_dcookie)),
+    eperm("nfsservctl", Machine, NONE, GONE, plain!(SYS_nfsservctl)),
     #[cfg(target_arch = "x86_64")]
-    shut("iopl(0)", Machine, NONE, Succeeds, plain!(SYS_iopl)),
+    eperm("iopl(0)", Machine, NONE, Succeeds, plain!(SYS_iopl)),
     #[cfg(target_arch = "x86_64")]
-    shut("ioperm(off)", Machine, NONE, Succeeds, plain!(SYS_ioperm, 0, 1, 0)),
+    eperm("ioperm(off)", Machine, NONE, Succeeds, plain!(SYS_ioperm, 0, 1, 0)),
     #[cfg(target_arch = "x86_64")]
-    shut("modify_ldt(read)", Machine, NONE, Succeeds, plain!(SYS_modify_ldt)),
-    shut("settimeofday", Clock, NONE, Differs, plain!(SYS_settimeofday, BAD)),
-    shut("clock_settime", Clock, NONE, Differs, plain!(SYS_clock_settime, 0, BAD)),
-    shut("adjtimex", Clock, NONE, Differs, plain!(SYS_adjtimex, BAD)),
-    shut("clock_adjtime", Clock, NONE, Differs, plain!(SYS_clock_adjtime, 0, BAD)),
-    shut("personality(READ_IMPLIES_EXEC)", Personality, NONE, Succeeds, plain!(SYS_personality, 0x40_0000)),
-    shut("ioctl(TIOCSTI)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x5412)),
-    shut(
+    eperm("modify_ldt(read)", Machine, NONE, Succeeds, plain!(SYS_modify_ldt)),
+    eperm("settimeofday", Clock, NONE, Differs, plain!(SYS_settimeofday, BAD)),
+    eperm("clock_settime", Clock, NONE, Differs, plain!(SYS_clock_settime, 0, BAD)),
+    eperm("adjtimex", Clock, NONE, Differs, plain!(SYS_adjtimex, BAD)),
+    eperm("clock_adjtime", Clock, NONE, Differs, plain!(SYS_clock_adjtime, 0, BAD)),
+    eperm("personality(READ_IMPLIES_EXEC)", Personality, NONE, Succeeds, plain!(SYS_personality, 0x40_0000)),
+    eperm("ioctl(TIOCSTI)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x5412)),
+    eperm(
         "ioctl(TIOCSTI), upper half set",
         TerminalInput,
         NONE,
         Differs,
         plain!(SYS_ioctl, BAD, 0x1_0000_5412),
     ),
-    shut("ioctl(TIOCLINUX)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x541c)),
-    shut("ioctl(TIOCSETD)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x5423)),
+    eperm("ioctl(TIOCLINUX)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x541c)),
+    eperm("ioctl(TIOCSETD)", TerminalInput, NONE, Differs, plain!(SYS_ioctl, BAD, 0x5423)),
     family("socket(PACKET)", CapabilitySet::NET_RAW, Succeeds, socket!(libc::AF_PACKET, libc::SOCK_RAW, 0)),
     family("socket(ALG)", NONE, LOADS, socket!(libc::AF_ALG, libc::SOCK_SEQPACKET, 0)),
     family("socket(VSOCK)", NONE, LOADS, socket!(libc::AF_VSOCK, libc::SOCK_STREAM, 0)),
@@ -214,35 +220,35 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let socket = value(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_STREAM as usize])?;
         call(libc::SYS_setsockopt, &[socket, 6, 31, text(c"pinfold-none"), 12])
     }),
-    shut("prlimit64(1)", ProcessOne, NONE, Differs, plain!(SYS_prlimit64, 1, 999)),
-    shut("sched_setaffinity(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setaffinity, 1, 8, BAD)),
-    shut("sched_setscheduler(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setscheduler, 1, 0, BAD)),
-    shut("sched_setparam(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setparam, 1, BAD)),
-    shut("sched_setattr(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setattr, 1, BAD)),
-    shut("setpriority(user)", ProcessOne, NONE, Differs, plain!(SYS_setpriority, 2, 77_777)),
-    shut("ioprio_set(user)", ProcessOne, NONE, Differs, plain!(SYS_ioprio_set, 3, 77_777, BAD)),
-    unfit("splice", plain!(SYS_splice, BAD, 0, BAD, 0, 1)),
-    unfit("sendfile", plain!(SYS_sendfile, BAD, BAD, 0, 1)),
-    missing("io_setup", Succeeds, || {
+    eperm("prlimit64(1)", ProcessOne, NONE, Differs, plain!(SYS_prlimit64, 1, 999)),
+    eperm("sched_setaffinity(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setaffinity, 1, 8, BAD)),
+    eperm("sched_setscheduler(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setscheduler, 1, 0, BAD)),
+    eperm("sched_setparam(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setparam, 1, BAD)),
+    eperm("sched_setattr(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setattr, 1, BAD)),
+    eperm("setpriority(user)", ProcessOne, NONE, Differs, plain!(SYS_setpriority, 2, 77_777)),
+    eperm("ioprio_set(user)", ProcessOne, NONE, Differs, plain!(SYS_ioprio_set, 3, 77_777, BAD)),
+    einval("splice", plain!(SYS_splice, BAD, 0, BAD, 0, 1)),
+    einval("sendfile", plain!(SYS_sendfile, BAD, BAD, 0, 1)),
+    enosys("io_setup", Succeeds, || {
         let mut context = 0_usize;
         call(libc::SYS_io_setup, &[1, (&raw mut context).addr()])
     }),
-    missing("io_destroy", Differs, plain!(SYS_io_destroy, BAD)),
-    missing("io_submit", Differs, plain!(SYS_io_submit, BAD)),
-    missing("io_cancel", Differs, plain!(SYS_io_cancel, BAD)),
-    missing("io_getevents", Differs, plain!(SYS_io_getevents, BAD)),
+    enosys("io_destroy", Differs, plain!(SYS_io_destroy, BAD)),
+    enosys("io_submit", Differs, plain!(SYS_io_submit, BAD)),
+    enosys("io_cancel", Differs, plain!(SYS_io_cancel, BAD)),
+    enosys("io_getevents", Differs, plain!(SYS_io_getevents, BAD)),
     #[cfg(target_arch = "x86_64")]
-    missing("io_pgetevents", Differs, || call(333, &[BAD])),
-    feigned("sync", SAME, plain!(SYS_sync)),
-    feigned("syncfs", Differs, plain!(SYS_syncfs, BAD)),
+    enosys("io_pgetevents", Differs, || call(333, &[BAD])),
+    returns_zero("sync", SAME, plain!(SYS_sync)),
+    returns_zero("syncfs", Differs, plain!(SYS_syncfs, BAD)),
     #[cfg(target_arch = "x86_64")]
     Attempt {
         name: "int 0x80 (i386 getpid)",
-        door: Some(ForeignCalls),
+        group: Some(ForeignCalls),
         needs: NONE,
         refused: Outcome::Killed(libc::SIGSYS),
         proof: Succeeds,
-        act: crate::kernel::i386_getpid,
+        act: crate::raw_syscalls::i386_getpid,
     },
     #[cfg(target_arch = "x86_64")]
     unknown("x32 getpid", || call(0x4000_0000 | libc::SYS_getpid, &[])),
@@ -252,16 +258,16 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     unknown("call -1", || call(-1, &[])),
 ];
 
-const fn unfit(name: &'static str, act: Act) -> Attempt {
+const fn einval(name: &'static str, act: Act) -> Attempt {
     refused(name, PipeLocks, NONE, EINVAL, Differs, act)
 }
 
-const fn missing(name: &'static str, proof: Proof, act: Act) -> Attempt {
+const fn enosys(name: &'static str, proof: Proof, act: Act) -> Attempt {
     refused(name, AsyncIo, NONE, ENOSYS, proof, act)
 }
 
-const fn feigned(name: &'static str, proof: Proof, act: Act) -> Attempt {
-    Attempt { name, door: Some(WriteBack), needs: NONE, refused: Outcome::Done, proof, act }
+const fn returns_zero(name: &'static str, proof: Proof, act: Act) -> Attempt {
+    Attempt { name, group: Some(WriteBack), needs: NONE, refused: Outcome::Done, proof, act }
 }
 
 const fn family(name: &'static str, needs: CapabilitySet, proof: Proof, act: Act) -> Attempt {
@@ -277,14 +283,14 @@ const fn inet(name: &'static str, errno: i32, proof: Proof, act: Act) -> Attempt
 }
 
 fn clone3_into_a_user_namespace() -> Result<(), i32> {
-    // `struct clone_args`: flags first, the child's last signal fifth.
+    // `struct clone_args`: flags first, exit signal fifth.
     let arguments = [NEW_USER as u64, 0, 0, 0, CHILD as u64, 0, 0, 0];
     forking(libc::SYS_clone3, &[arguments.as_ptr().addr(), size_of_val(&arguments)])
 }
 
 fn own_memory(number: libc::c_long) -> Result<(), i32> {
     let (mut here, mut there) = (0_u64, 0_u64);
-    let (local, remote) = (piece(&mut here), piece(&mut there));
+    let (local, remote) = (iovec_of(&mut here), iovec_of(&mut there));
     call(number, &[own_pid(), (&raw const local).addr(), 1, (&raw const remote).addr(), 1, 0])
 }
 

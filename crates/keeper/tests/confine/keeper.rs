@@ -1,27 +1,27 @@
-//! What the keeper keeps to itself, and what its children inherit from it.
+//! What the keeper hides from its children, and what they inherit from it.
 
 use std::ffi::CString;
 
 use libc::{EACCES, ENOSYS, EPERM, SIGCHLD, SYS_clone, SYS_clone3, SYS_getppid, SYS_mount, SYS_unshare};
-use pinfold_keeper::confine::{CapabilitySet, Confinement, HeldBy, Profile, WORKLOAD_CAPABILITIES};
+use pinfold_keeper::confine::{CapabilitySet, Confinement, ProcessTracking, Profile, WORKLOAD_CAPABILITIES};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySets, set_capabilities};
 
-use crate::kernel::{call, exit_now, forking, open, value, wait_for};
-use crate::stage::{Act, Outcome, confined, errno_of, try_in_namespaces};
+use crate::fixture::{Act, Outcome, confined, errno_of, try_in_namespaces};
+use crate::raw_syscalls::{call, exit_now, forking, open, value, wait_for};
 
-/// Whether the child does more than inherit.
+/// Whether the child applies its own confinement or only inherits the keeper's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Child {
     Applies,
     OnlyInherits,
 }
 
-/// What a child of a confined keeper comes to, after the keeper did `before`.
+/// The outcome of `act` in a child of a confined keeper, after the keeper did `before`.
 fn in_a_child_of_the_keeper(child: Child, before: Act, act: Act) -> Outcome {
     let mut confinement = confined(&Profile::default());
     try_in_namespaces(move || {
-        confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| errno_of(&error))?;
+        confinement.apply_to_keeper(ProcessTracking::Cgroups).map_err(|error| errno_of(&error))?;
         before()?;
         match value(SYS_clone, &[SIGCHLD as usize])? {
             0 => exit_now(as_child(&confinement, child, act)),
@@ -49,8 +49,8 @@ fn become_readable() -> Result<(), i32> {
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|errno| errno.raw_os_error())
 }
 
-/// Down to what the workload has: nobody reads or traces a process that is mightier.
-fn become_weak() -> Result<(), i32> {
+/// Drops to the workload's capabilities: a process with more cannot be read or traced.
+fn drop_to_workload() -> Result<(), i32> {
     let held = CapabilitySets {
         effective: WORKLOAD_CAPABILITIES,
         permitted: WORKLOAD_CAPABILITIES,
@@ -59,8 +59,8 @@ fn become_weak() -> Result<(), i32> {
     set_capabilities(None, held).map_err(|errno| errno.raw_os_error())
 }
 
-fn become_readable_and_weak() -> Result<(), i32> {
-    become_weak().and_then(|()| become_readable())
+fn become_readable_with_workload_capabilities() -> Result<(), i32> {
+    drop_to_workload().and_then(|()| become_readable())
 }
 
 fn mount() -> Result<(), i32> {
@@ -79,7 +79,7 @@ fn open_of_parent(name: &str) -> Result<(), i32> {
 }
 
 #[test]
-fn nobody_inside_reads_the_keeper_through_proc_for_its_flag_and_for_its_powers() {
+fn the_keeper_is_unreadable_through_proc_by_its_dumpable_flag_or_its_capabilities_alone() {
     let attempts: [(&str, Act); 5] = [
         ("environ", || open_of_parent("environ")),
         ("mem", || open_of_parent("mem")),
@@ -89,28 +89,29 @@ fn nobody_inside_reads_the_keeper_through_proc_for_its_flag_and_for_its_powers()
     ];
 
     for (name, attempt) in attempts {
-        for guarded in [nothing, become_readable, become_weak] {
+        for guarded in [nothing, become_readable, drop_to_workload] {
             let hidden = in_a_child_of_the_keeper(Child::Applies, guarded, attempt);
             assert_eq!(hidden, Outcome::Failed(EACCES), "{name}");
         }
-        let open = in_a_child_of_the_keeper(Child::Applies, become_readable_and_weak, attempt);
+        let open =
+            in_a_child_of_the_keeper(Child::Applies, become_readable_with_workload_capabilities, attempt);
         assert_eq!(open, Outcome::Done, "{name}");
     }
 }
 
 #[test]
-fn nobody_inside_traces_the_keeper_for_its_flag_and_for_its_powers() {
+fn the_keeper_is_untraceable_by_its_dumpable_flag_or_its_capabilities_alone() {
     let attach: Act = || {
         let seize = libc::PTRACE_SEIZE as usize;
         call(libc::SYS_ptrace, &[seize, value(SYS_getppid, &[])?])
     };
 
-    for guarded in [nothing, become_readable, become_weak] {
+    for guarded in [nothing, become_readable, drop_to_workload] {
         let hidden = in_a_child_of_the_keeper(Child::Applies, guarded, attach);
         assert_eq!(hidden, Outcome::Failed(EPERM));
     }
-    let open = in_a_child_of_the_keeper(Child::Applies, become_readable_and_weak, attach);
-    // Yama, where it is on, lets nobody trace a parent.
+    let open = in_a_child_of_the_keeper(Child::Applies, become_readable_with_workload_capabilities, attach);
+    // Yama, where enabled, forbids tracing a parent.
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     if matches!(yama.trim(), "" | "0") {
         assert_eq!(open, Outcome::Done);
@@ -118,12 +119,12 @@ fn nobody_inside_traces_the_keeper_for_its_flag_and_for_its_powers() {
 }
 
 #[test]
-fn the_keeper_itself_no_longer_mounts_or_makes_namespaces() {
+fn a_confined_keeper_cannot_mount_or_create_namespaces() {
     for act in [mount, || call(SYS_unshare, &[libc::CLONE_NEWUSER as usize])] {
         let mut confinement = confined(&Profile::default());
 
         let outcome = try_in_namespaces(move || {
-            confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| errno_of(&error))?;
+            confinement.apply_to_keeper(ProcessTracking::Cgroups).map_err(|error| errno_of(&error))?;
             Ok(act())
         });
 
@@ -131,9 +132,9 @@ fn the_keeper_itself_no_longer_mounts_or_makes_namespaces() {
     }
 }
 
-/// The one namespace that it may make, for an execution, and no other along with it.
+/// A cgroup namespace is the only one that the keeper may create, and not together with another.
 #[test]
-fn the_keeper_makes_views_of_control_groups_and_its_children_cannot() {
+fn the_keeper_creates_cgroup_namespaces_and_its_children_cannot() {
     let view = || call(SYS_unshare, &[libc::CLONE_NEWCGROUP as usize]);
     let more = || call(SYS_unshare, &[(libc::CLONE_NEWCGROUP | libc::CLONE_NEWNS) as usize]);
 
@@ -149,7 +150,7 @@ fn a_child_that_only_inherits_is_already_confined() {
 }
 
 #[test]
-fn the_keeper_places_children_by_clone3_and_they_cannot() {
+fn the_keeper_may_call_clone3_and_its_children_may_not() {
     assert_eq!(in_a_child_of_the_keeper(Child::Applies, clone3, nothing), Outcome::Done);
     assert_eq!(in_a_child_of_the_keeper(Child::Applies, nothing, clone3), Outcome::Failed(ENOSYS));
 }

@@ -1,12 +1,12 @@
-//! The confinement tried from inside: every door by an attempt that is real, what is left of capabilities and
-//! limits, what the keeper keeps to itself, and the ordinary programs that must not notice.
+//! Tests of the confinement from inside: a real attempt on every denied system call, the remaining capabilities and
+//! limits, what the keeper hides from its children, and ordinary programs, which must run unaffected.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which print their tables")]
 
 mod attempts;
-mod doors;
+mod fixture;
 mod keeper;
-mod kernel;
 mod posture;
 mod programs;
-mod stage;
+mod raw_syscalls;
+mod syscall_groups;

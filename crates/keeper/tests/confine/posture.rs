@@ -1,4 +1,4 @@
-//! What a program finds left of it after exec: the exact capabilities, limits and modes.
+//! The exact capabilities, limits and modes of a confined program after exec.
 
 use std::io;
 use std::process::{Command, Output};
@@ -7,11 +7,11 @@ use libc::{SYS_setgid, SYS_setgroups, SYS_setuid};
 use pinfold_keeper::confine::{
     CapabilitySet, Limits, NewPrivileges, PrepareError, Profile, WORKLOAD_CAPABILITIES,
 };
-use pinfold_keeper::confine::{Confinement, HeldBy};
+use pinfold_keeper::confine::{Confinement, ProcessTracking};
 use rustix::thread::{CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities};
 
-use crate::kernel;
-use crate::stage::{as_io, confined, run_after, run_confined, skip};
+use crate::fixture::{as_io, confined, run_after, run_confined, skip};
+use crate::raw_syscalls;
 
 const NOBODY: usize = 65_534;
 
@@ -34,7 +34,7 @@ fn capability_line(output: &Output, name: &str) -> CapabilitySet {
 }
 
 #[test]
-fn root_inside_has_exactly_the_documented_capabilities_and_no_way_to_more() {
+fn root_inside_has_exactly_the_documented_capabilities_and_cannot_gain_more() {
     let output = run_confined(&Profile::default(), &mut status());
 
     assert_eq!(capability_line(&output, "CapBnd:"), WORKLOAD_CAPABILITIES);
@@ -47,7 +47,7 @@ fn root_inside_has_exactly_the_documented_capabilities_and_no_way_to_more() {
 }
 
 #[test]
-fn inheritable_and_ambient_capabilities_from_outside_do_not_get_in() {
+fn inheritable_and_ambient_capabilities_from_outside_are_dropped() {
     let inherit = || -> io::Result<()> {
         let held = capabilities(None)?.permitted;
         set_capabilities(None, CapabilitySets { effective: held, permitted: held, inheritable: held })?;
@@ -67,18 +67,15 @@ fn inheritable_and_ambient_capabilities_from_outside_do_not_get_in() {
 }
 
 #[test]
-fn a_child_of_the_keeper_that_stepped_down_from_root_has_no_capability_and_the_same_walls() {
-    if kernel::user_and_group().0 != 0 {
-        return skip(
-            "a child of the keeper that stepped down from root",
-            "only root can become another user",
-        );
+fn a_child_of_the_keeper_that_changed_to_a_user_has_no_capability_and_the_same_filters() {
+    if raw_syscalls::user_and_group().0 != 0 {
+        return skip("a child of the keeper that changed to a user", "only root can become another user");
     }
     let mut confinement = confined(&Profile::default());
     let mut command = status();
-    kernel::before_exec(&mut command, move || {
-        let step = |call, id| kernel::call(call, &[id]).map_err(io::Error::from_raw_os_error);
-        confinement.apply_to_keeper(HeldBy::Groups).map_err(|error| as_io(&error))?;
+    raw_syscalls::before_exec(&mut command, move || {
+        let step = |call, id| raw_syscalls::call(call, &[id]).map_err(io::Error::from_raw_os_error);
+        confinement.apply_to_keeper(ProcessTracking::Cgroups).map_err(|error| as_io(&error))?;
         step(SYS_setgroups, 0)?;
         step(SYS_setgid, NOBODY)?;
         step(SYS_setuid, NOBODY)?;
@@ -95,7 +92,7 @@ fn a_child_of_the_keeper_that_stepped_down_from_root_has_no_capability_and_the_s
 }
 
 #[test]
-fn new_privileges_can_be_granted_by_name_and_nothing_else_changes() {
+fn granting_new_privileges_changes_nothing_else() {
     let profile = Profile { new_privileges: NewPrivileges::Granted, ..Profile::default() };
 
     let output = run_confined(&profile, &mut status());
@@ -106,7 +103,7 @@ fn new_privileges_can_be_granted_by_name_and_nothing_else_changes() {
 }
 
 #[test]
-fn limits_are_the_profiles() {
+fn resource_limits_are_those_of_the_profile() {
     let limits =
         Limits { open_files: 64, locked_bytes: 4_096, message_queue_bytes: 8_192, queued_signals: 32 };
     let mut command = Command::new("cat");
@@ -125,7 +122,7 @@ fn limits_are_the_profiles() {
 }
 
 #[test]
-fn a_limit_that_lets_nothing_start_is_refused() {
+fn a_limit_of_open_files_too_low_for_any_program_is_refused() {
     let limits = Limits { open_files: 3, ..Limits::default() };
 
     let refusal = Confinement::prepare(&Profile { limits, ..Profile::default() });

@@ -1,11 +1,11 @@
-//! Ordinary programs that must not notice the confinement, each doing what agents do with it.
+//! Ordinary programs that must run unaffected by the confinement, each used the way agents use it.
 
 use std::path::Path;
 use std::process::Command;
 
 use pinfold_keeper::confine::Profile;
 
-use crate::stage::{run_confined, skip};
+use crate::fixture::{run_confined, skip};
 
 const PYTHON: &str = r#"
 import concurrent.futures, multiprocessing, os, select, shutil, socket, subprocess, tempfile, threading, mmap
@@ -53,7 +53,7 @@ with tempfile.NamedTemporaryFile() as file:
     file.flush()
     assert mmap.mmap(file.fileno(), 4096)[:1] == b"x"
     os.chmod(file.name, 0o600)
-    # Both begin with a call that is shut, and have another way.
+    # Both try a denied call first and fall back.
     file.seek(0)
     assert left.sendfile(file, count=16) == 16
     shutil.copyfile(file.name, file.name + ".copy")
@@ -80,7 +80,7 @@ const server = net.createServer((peer) => peer.end("hello")).listen(0, "127.0.0.
 "#;
 
 const HELLO_C: &str = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
-/// The standard library copies by splice or sendfile where it can.
+/// The standard library copies with splice or sendfile where possible.
 const HELLO_RUST: &str = r#"
 fn main() {
     std::thread::spawn(|| std::fs::write("said", "hello\n").unwrap()).join().unwrap();
@@ -93,7 +93,7 @@ fn on_path(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
-/// Runs it in a directory of its own and gives its output. A program that is not there is skipped.
+/// Runs a program in a directory and returns its output. A program that is not installed is skipped.
 fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<String> {
     if !on_path(program) {
         skip(&format!("ordinary program {program}"), "it is not installed");
@@ -108,7 +108,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_shell_with_pipes_jobs_and_substitution() {
+fn a_shell_runs_pipes_jobs_and_substitution() {
     let directory = tempfile::tempdir().unwrap();
     let script = "ls / | sort | cat >list && test -s list && (sleep 0 & wait) && trap : TERM && kill -TERM $$ \
                   && cp list copy && mv copy moved && mkdir -p a/b && ln -s b a/c && chmod 600 moved \
@@ -132,17 +132,17 @@ fn git_makes_a_repository_and_a_commit() {
 }
 
 #[test]
-fn python_with_threads_processes_and_loopback_sockets() {
+fn python_runs_threads_processes_and_loopback_sockets() {
     run("python3", &["-c", PYTHON], &std::env::temp_dir());
 }
 
 #[test]
-fn node_with_workers_children_and_loopback_sockets() {
+fn node_runs_workers_children_and_loopback_sockets() {
     run("node", &["-e", NODE], &std::env::temp_dir());
 }
 
 #[test]
-fn a_c_compiler_and_what_it_made() {
+fn a_c_compiler_and_its_program_run() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("hello.c"), HELLO_C).unwrap();
 
@@ -152,7 +152,7 @@ fn a_c_compiler_and_what_it_made() {
 }
 
 #[test]
-fn a_rust_compiler_and_what_it_made() {
+fn a_rust_compiler_and_its_program_run() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("hello.rs"), HELLO_RUST).unwrap();
 
@@ -162,7 +162,7 @@ fn a_rust_compiler_and_what_it_made() {
 }
 
 #[test]
-fn debuggers_trace_what_they_start() {
+fn debuggers_trace_their_children() {
     let directory = tempfile::tempdir().unwrap();
 
     run("strace", &["-f", "-o", "trace", "sh", "-c", "true | true"], directory.path());

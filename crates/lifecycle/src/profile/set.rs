@@ -1,8 +1,8 @@
-//! The profiles that hold here: the known ones, changed and added to by whoever runs Pinfold.
+//! The configured profiles: the built-in ones, with the operator's changes and additions.
 
 use super::{PROFILES, Profile};
 
-/// By their names, as users and records spell them, the default first.
+/// Profiles by name, in the canonical spelling, the default first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiles(Vec<(String, Profile)>);
 
@@ -11,12 +11,12 @@ pub struct Profiles(Vec<(String, Profile)>);
 pub struct UnknownProfile {
     pub given: String,
     pub known: Vec<String>,
-    /// Whether only types of agents were asked for.
+    /// Whether only agent types were acceptable.
     pub is_agent: bool,
 }
 
-/// As much of a wrong name as is said back.
-const TOLD: usize = 64;
+/// Longest part of an unknown name that an error message repeats.
+const MAX_SHOWN_NAME: usize = 64;
 
 impl Default for Profiles {
     fn default() -> Self {
@@ -25,13 +25,13 @@ impl Default for Profiles {
 }
 
 impl Profiles {
-    /// The profile of this name and how it is spelled. Upper and lower case, `-` and `_` are the same.
-    pub fn named(&self, given: &str) -> Result<(&str, &Profile), UnknownProfile> {
+    /// Returns the profile and the canonical spelling of its name. Case does not matter, and `-` equals `_`.
+    pub fn get(&self, given: &str) -> Result<(&str, &Profile), UnknownProfile> {
         self.find(given, false)
     }
 
-    /// The same, where only a type of agent will do.
-    pub fn of_agent(&self, given: &str) -> Result<(&str, &Profile), UnknownProfile> {
+    /// Like [`get`](Self::get), but only for agent types.
+    pub fn get_agent(&self, given: &str) -> Result<(&str, &Profile), UnknownProfile> {
         self.find(given, true)
     }
 
@@ -39,14 +39,14 @@ impl Profiles {
         let mut candidates = self.iter().filter(|(_, profile)| profile.is_agent || !is_agent);
         let found = candidates.clone().find(|(name, _)| is_same(name, given));
         found.ok_or_else(|| UnknownProfile {
-            given: given.chars().take(TOLD).collect(),
+            given: given.chars().take(MAX_SHOWN_NAME).collect(),
             known: candidates.by_ref().map(|(name, _)| name.to_owned()).collect(),
             is_agent,
         })
     }
 
-    /// In the place of the one with its name, or beside the others.
-    pub fn put(&mut self, name: &str, profile: Profile) {
+    /// Replaces the profile of this name, or adds it.
+    pub fn insert(&mut self, name: &str, profile: Profile) {
         match self.0.iter_mut().find(|(own, _)| is_same(own, name)) {
             Some((_, own)) => *own = profile,
             None => self.0.push((name.to_owned(), profile)),
@@ -68,12 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_found_however_it_is_spelled_and_another_is_refused_with_all_there_are() {
+    fn profile_lookup_ignores_spelling_and_an_unknown_name_lists_all_profiles() {
         let profiles = Profiles::default();
 
-        assert_eq!(profiles.named("test-writer").unwrap().0, "TEST_WRITER");
-        assert_eq!(profiles.named("Default").unwrap().0, "default");
-        let refused = profiles.named("poet").unwrap_err();
+        assert_eq!(profiles.get("test-writer").unwrap().0, "TEST_WRITER");
+        assert_eq!(profiles.get("Default").unwrap().0, "default");
+        let refused = profiles.get("poet").unwrap_err();
         assert_eq!(refused.known.len(), PROFILES.len());
         assert!(
             refused.to_string().contains("no profile `poet`; there are default, ELICITATION"),
@@ -82,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn where_an_agent_is_asked_for_the_default_will_not_do() {
-        let refused = Profiles::default().of_agent("default").unwrap_err();
+    fn default_profile_is_not_an_agent_type() {
+        let refused = Profiles::default().get_agent("default").unwrap_err();
 
         assert_eq!(refused.known.len(), PROFILES.len() - 1);
         assert!(
@@ -93,17 +93,17 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_put_takes_the_place_of_its_name_or_a_new_one() {
+    fn inserted_profile_replaces_its_namesake_or_is_added() {
         let mut profiles = Profiles::default();
-        let mut changed = *profiles.named("validation").unwrap().1;
+        let mut changed = *profiles.get("validation").unwrap().1;
         changed.limits.memory_mb = Some(64);
 
-        profiles.put("Validation", changed);
-        profiles.put("POET", changed);
+        profiles.insert("Validation", changed);
+        profiles.insert("POET", changed);
 
-        assert_eq!(profiles.named("VALIDATION"), Ok(("VALIDATION", &changed)));
-        assert_eq!(profiles.of_agent("poet"), Ok(("POET", &changed)));
-        assert_eq!(profiles.named("test-writer"), Profiles::default().named("TEST_WRITER"));
+        assert_eq!(profiles.get("VALIDATION"), Ok(("VALIDATION", &changed)));
+        assert_eq!(profiles.get_agent("poet"), Ok(("POET", &changed)));
+        assert_eq!(profiles.get("test-writer"), Profiles::default().get("TEST_WRITER"));
         assert_eq!(profiles.iter().count(), PROFILES.len() + 1);
     }
 }

@@ -1,25 +1,25 @@
-//! Each type of agent gets what the documents promise, wishes go first, and nonsense is refused by name.
+//! Built-in profiles have their documented values, overrides take precedence, and invalid values are refused by name.
 
 use super::*;
 
 fn known(name: &str) -> Profile {
-    *Profiles::default().named(name).unwrap().1
+    *Profiles::default().get(name).unwrap().1
 }
 
-fn refused(wishes: Wishes) -> String {
-    DEFAULT.with(&wishes, &Policy::default()).unwrap_err().to_string()
+fn refused(overrides: LimitOverrides) -> String {
+    DEFAULT.with(&overrides, &Policy::default()).unwrap_err().to_string()
 }
 
-fn with_limits(limits: Limits) -> Wishes {
-    Wishes { limits, ..Wishes::default() }
+fn with_limits(limits: Limits) -> LimitOverrides {
+    LimitOverrides { limits, ..LimitOverrides::default() }
 }
 
-fn with_times(timeout_ms: Option<u64>, inactivity_ms: Option<u64>) -> Wishes {
-    Wishes { execution: ExecutionLimits { timeout_ms, inactivity_ms }, ..Wishes::default() }
+fn with_times(timeout_ms: Option<u64>, inactivity_ms: Option<u64>) -> LimitOverrides {
+    LimitOverrides { execution: ExecutionLimits { timeout_ms, inactivity_ms }, ..LimitOverrides::default() }
 }
 
 #[test]
-fn each_type_of_agent_gets_what_was_promised_to_it() {
+fn each_agent_type_has_its_documented_limits() {
     let table = [
         ("ELICITATION", 256, 30, 5, 10),
         ("TEST_WRITER", 512, 60, 10, 20),
@@ -45,18 +45,22 @@ fn each_type_of_agent_gets_what_was_promised_to_it() {
 #[test]
 fn every_profile_passes_its_own_checks() {
     for (name, profile) in PROFILES {
-        let wishes = Wishes { limits: profile.limits, execution: profile.execution, ..Wishes::default() };
+        let overrides = LimitOverrides {
+            limits: profile.limits,
+            execution: profile.execution,
+            ..LimitOverrides::default()
+        };
 
-        assert_eq!(bounds::check(&wishes, &Policy::default()), Ok(()), "{name}");
+        assert_eq!(bounds::check(&overrides, &Policy::default()), Ok(()), "{name}");
     }
 }
 
 #[test]
-fn wishes_go_before_the_profile_and_the_rest_stays() {
+fn overrides_take_precedence_and_other_limits_stay() {
     let profile = known("ELICITATION");
 
-    let wishes = with_limits(Limits { memory_mb: Some(64), ..Limits::default() });
-    let given = profile.with(&wishes, &Policy::default()).unwrap();
+    let overrides = with_limits(Limits { memory_mb: Some(64), ..Limits::default() });
+    let given = profile.with(&overrides, &Policy::default()).unwrap();
 
     assert_eq!(given.limits, Limits { memory_mb: Some(64), ..profile.limits });
     assert_eq!(given.execution, profile.execution);
@@ -64,10 +68,10 @@ fn wishes_go_before_the_profile_and_the_rest_stays() {
 }
 
 #[test]
-fn what_the_profile_has_gives_way_to_a_shorter_wish() {
+fn profile_value_is_reduced_to_fit_a_shorter_override() {
     let profile = known("IMPLEMENTATION");
 
-    let short_life = Wishes { max_life_ms: Some(20_000), ..Wishes::default() };
+    let short_life = LimitOverrides { max_life_ms: Some(20_000), ..LimitOverrides::default() };
     let lives = profile.with(&short_life, &Policy::default()).unwrap();
     let runs = profile.with(&with_times(Some(7_000), None), &Policy::default()).unwrap();
 
@@ -77,7 +81,7 @@ fn what_the_profile_has_gives_way_to_a_shorter_wish() {
 }
 
 #[test]
-fn nonsense_is_refused_by_field_value_and_what_is_allowed() {
+fn invalid_limit_is_refused_with_field_value_and_range() {
     let too_small = refused(with_limits(Limits { memory_mb: Some(3), ..Limits::default() }));
     let none = refused(with_limits(Limits { processes: Some(0), ..Limits::default() }));
     let no_core = refused(with_limits(Limits { cpu_millis: Some(0), ..Limits::default() }));
@@ -95,8 +99,8 @@ fn nonsense_is_refused_by_field_value_and_what_is_allowed() {
 }
 
 #[test]
-fn every_figure_has_a_bound_on_both_sides() {
-    let figures: [fn(Option<u64>) -> Wishes; 14] = [
+fn every_limit_has_a_lower_and_an_upper_bound() {
+    let limits: [fn(Option<u64>) -> LimitOverrides; 14] = [
         |memory_mb| with_limits(Limits { memory_mb, ..Limits::default() }),
         |n| with_limits(Limits { cpu_millis: n.and_then(|n| u32::try_from(n).ok()), ..Limits::default() }),
         |cpu_time_ms| with_limits(Limits { cpu_time_ms, ..Limits::default() }),
@@ -107,27 +111,28 @@ fn every_figure_has_a_bound_on_both_sides() {
         |output_mb| with_limits(Limits { output_mb, ..Limits::default() }),
         |timeout| with_times(timeout, None),
         |inactivity| with_times(None, inactivity),
-        |idle_ms| Wishes { idle_ms, ..Wishes::default() },
-        |max_life_ms| Wishes { max_life_ms, ..Wishes::default() },
+        |idle_ms| LimitOverrides { idle_ms, ..LimitOverrides::default() },
+        |max_life_ms| LimitOverrides { max_life_ms, ..LimitOverrides::default() },
         |requests| with_limits(Limits { network_requests: requests.filter(|n| *n > 0), ..Limits::default() }),
         |operations| with_limits(Limits { operations, ..Limits::default() }),
     ];
-    for (index, wish) in figures.into_iter().enumerate() {
+    for (index, set) in limits.into_iter().enumerate() {
         let absurd = u64::from(u32::MAX) * 4_096;
-        // Thousandths of a core are fewer bits, and a network of no requests is a wish like another.
+        // CPU is a smaller integer, and zero network requests is a valid limit.
         let most = if index == 1 { u64::from(u32::MAX) } else { absurd };
-        let is_fine = |n| DEFAULT.with(&wish(Some(n)), &Policy::default()).is_ok();
+        let is_fine = |n| DEFAULT.with(&set(Some(n)), &Policy::default()).is_ok();
 
-        assert!(!is_fine(most), "figure {index} has no upper bound");
-        assert!(index == 12 || !is_fine(0), "figure {index} may be zero");
-        assert!(DEFAULT.with(&wish(None), &Policy::default()).is_ok());
+        assert!(!is_fine(most), "limit {index} has no upper bound");
+        assert!(index == 12 || !is_fine(0), "limit {index} may be zero");
+        assert!(DEFAULT.with(&set(None), &Policy::default()).is_ok());
     }
 }
 
 #[test]
-fn times_that_contradict_each_other_are_refused() {
-    let beyond_life = Wishes { max_life_ms: Some(10_000), ..with_times(Some(11_000), None) };
-    let idle = Wishes { max_life_ms: Some(10_000), idle_ms: Some(11_000), ..Wishes::default() };
+fn contradictory_timeouts_are_refused() {
+    let beyond_life = LimitOverrides { max_life_ms: Some(10_000), ..with_times(Some(11_000), None) };
+    let idle =
+        LimitOverrides { max_life_ms: Some(10_000), idle_ms: Some(11_000), ..LimitOverrides::default() };
 
     assert_eq!(refused(beyond_life), "timeout: 11 s is longer than the sandbox's max-life, which is 10 s");
     assert_eq!(

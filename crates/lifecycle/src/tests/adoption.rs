@@ -1,138 +1,138 @@
-//! What a dead node leaves, and what the next one makes of it.
+//! Adoption of a dead node's sandboxes and pending effects.
 
 use super::*;
 
-fn adopted(mut scene: Scene) -> Scene {
-    scene.node = ELSEWHERE;
-    scene.ask(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
-    scene
+fn adopted(mut fixture: Fixture) -> Fixture {
+    fixture.node = ELSEWHERE;
+    fixture.request(Request::Adopt { dead: HERE, rebooted: false }).unwrap();
+    fixture
 }
 
 #[test]
-fn a_launch_of_a_dead_node_is_not_permitted_any_more() {
-    let scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
+fn launch_of_a_dead_node_is_no_longer_permitted() {
+    let fixture = Fixture::created(Policy::default());
+    let launch = fixture.pending(|kind| kind == EffectKind::Launch).fence;
 
-    let scene = adopted(scene);
+    let fixture = adopted(fixture);
 
-    assert!(!scene.sandbox.permits_launch(launch));
-    assert_eq!(scene.work(), [EffectKind::Look]);
-    assert_eq!(scene.sandbox.owner, ELSEWHERE);
+    assert!(!fixture.sandbox.permits_launch(launch));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Observe]);
+    assert_eq!(fixture.sandbox.owner, ELSEWHERE);
 }
 
 #[test]
-fn the_one_whole_body_that_was_leased_is_used_again() {
-    let mut scene = adopted(Scene::created(Policy::default()));
+fn complete_leased_instance_is_reused() {
+    let mut fixture = adopted(Fixture::created(Policy::default()));
 
-    scene.looked(present(vec![body(1, vec![])]));
-    scene.probed(Probed::Passed);
+    fixture.observed(present(vec![instance(1, vec![])]));
+    fixture.probed(ProbeResult::Passed);
 
-    assert_eq!(scene.status(), State::Ready);
-    assert_eq!(scene.sandbox.generation(), Generation(1));
+    assert_eq!(fixture.status(), State::Ready);
+    assert_eq!(fixture.sandbox.generation(), Generation(1));
 }
 
 #[test]
-fn anything_but_the_leased_body_is_stopped_first() {
-    let half = BodySeen { whole: false, ..body(1, vec![]) };
-    let findings = [vec![half], vec![body(2, vec![])], vec![body(1, vec![]), body(1, vec![])]];
+fn instance_other_than_the_leased_one_is_stopped_first() {
+    let half = InstanceObservation { whole: false, ..instance(1, vec![]) };
+    let findings = [vec![half], vec![instance(2, vec![])], vec![instance(1, vec![]), instance(1, vec![])]];
 
     for found in findings {
-        let mut scene = adopted(Scene::created(Policy::default()));
-        scene.looked(present(found));
+        let mut fixture = adopted(Fixture::created(Policy::default()));
+        fixture.observed(present(found));
 
-        assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 5_000 }]);
+        assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 5_000 }]);
     }
 }
 
 #[test]
-fn a_launch_that_made_nothing_is_tried_again() {
-    let mut scene = adopted(Scene::created(Policy::default()));
+fn launch_that_created_nothing_is_retried() {
+    let mut fixture = adopted(Fixture::created(Policy::default()));
 
-    scene.looked(absent());
+    fixture.observed(absent());
 
-    assert_eq!(scene.work(), [EffectKind::Launch]);
-    assert_eq!(scene.sandbox.generation(), Generation(2));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Launch]);
+    assert_eq!(fixture.sandbox.generation(), Generation(2));
 }
 
 #[test]
-fn a_stop_goes_on_with_its_attempt_and_its_deadline() {
-    let scene = Scene::stopping(Policy::default());
-    let before = scene.duty(|_| true);
+fn adopted_stop_keeps_its_attempt_and_deadline() {
+    let fixture = Fixture::stopping(Policy::default());
+    let before = fixture.pending(|_| true);
 
-    let scene = adopted(scene);
+    let fixture = adopted(fixture);
 
-    let after = scene.duty(|_| true);
-    assert!(matches!(scene.sandbox.lease, Lease::Stopping { attempt: 1, .. }));
+    let after = fixture.pending(|_| true);
+    assert!(matches!(fixture.sandbox.lease, Lease::Stopping { attempt: 1, .. }));
     assert_eq!(after.deadline, before.deadline);
-    assert_eq!(after.by, ELSEWHERE);
+    assert_eq!(after.node, ELSEWHERE);
 }
 
 #[test]
 fn an_execution_whose_process_cannot_be_proven_alive_is_lost() {
     let id = ExecutionId(1);
-    let mut scene = adopted(Scene::running(Policy::default(), id, ExecutionLimits::default()));
+    let mut fixture = adopted(Fixture::running(Policy::default(), id, ExecutionLimits::default()));
 
-    scene.looked(present(vec![body(1, vec![])]));
+    fixture.observed(present(vec![instance(1, vec![])]));
 
-    assert_eq!(scene.outcome(id), Some((OutcomeKind::Lost, Cause::Lost)));
-    assert_eq!(scene.sandbox.life, Life::Wanted);
+    assert_eq!(fixture.outcome(id), Some((OutcomeKind::Lost, Cause::Lost)));
+    assert_eq!(fixture.sandbox.life, Life::Wanted);
 }
 
 #[test]
-fn an_execution_that_ended_while_nobody_watched_has_its_outcome() {
+fn execution_that_ended_unwatched_has_its_outcome() {
     let id = ExecutionId(1);
-    let mut scene = adopted(Scene::running(Policy::default(), id, ExecutionLimits::default()));
+    let mut fixture = adopted(Fixture::running(Policy::default(), id, ExecutionLimits::default()));
 
-    let ended = Seen::Ended(Outcome::exited(0));
-    scene.looked(present(vec![body(1, vec![(id, ended)])]));
+    let ended = ProcessObservation::Ended(Outcome::exited(0));
+    fixture.observed(present(vec![instance(1, vec![(id, ended)])]));
 
-    assert_eq!(scene.outcome(id), Some((OutcomeKind::Exited, Cause::Completed)));
+    assert_eq!(fixture.outcome(id), Some((OutcomeKind::Exited, Cause::Completed)));
 }
 
 #[test]
-fn a_body_lost_with_its_host_says_so() {
-    let mut scene = Scene::live(Policy::default());
-    scene.node = ELSEWHERE;
+fn instance_lost_in_a_reboot_has_cause_host_restarted() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.node = ELSEWHERE;
 
-    scene.ask(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
-    scene.looked(absent());
+    fixture.request(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
+    fixture.observed(absent());
 
-    assert_eq!(scene.cause(), Some(Cause::HostRestarted));
+    assert_eq!(fixture.cause(), Some(Cause::HostRestarted));
 }
 
 #[test]
-fn what_the_disk_has_kept_of_a_body_lost_with_its_host_is_ended_for_that_reason() {
+fn remains_of_an_instance_after_a_reboot_have_cause_host_restarted() {
     let id = ExecutionId(1);
-    let mut scene = Scene::running(Policy::default(), id, ExecutionLimits::default());
-    scene.node = ELSEWHERE;
-    scene.ask(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
+    let mut fixture = Fixture::running(Policy::default(), id, ExecutionLimits::default());
+    fixture.node = ELSEWHERE;
+    fixture.request(Request::Adopt { dead: HERE, rebooted: true }).unwrap();
 
-    scene.looked(present(vec![BodySeen { whole: false, ..body(1, vec![]) }]));
-    scene.stopped(gone());
+    fixture.observed(present(vec![InstanceObservation { whole: false, ..instance(1, vec![]) }]));
+    fixture.stopped(gone());
 
-    assert_eq!(scene.cause(), Some(Cause::HostRestarted));
-    assert_eq!(scene.outcome(id), Some((OutcomeKind::Lost, Cause::HostRestarted)));
+    assert_eq!(fixture.cause(), Some(Cause::HostRestarted));
+    assert_eq!(fixture.outcome(id), Some((OutcomeKind::Lost, Cause::HostRestarted)));
 }
 
 #[test]
 fn an_owner_that_wakes_up_late_changes_nothing() {
-    let scene = Scene::stopping(Policy::default());
-    let old = scene.duty(|_| true).ticket;
-    let mut scene = adopted(scene);
-    let before = scene.sandbox.clone();
+    let fixture = Fixture::stopping(Policy::default());
+    let old = fixture.pending(|_| true).fence;
+    let mut fixture = adopted(fixture);
+    let before = fixture.sandbox.clone();
 
-    scene.node = HERE;
-    scene.tell(Event::Stopped { ticket: old, outcome: gone() });
+    fixture.node = HERE;
+    fixture.apply(Event::Stopped { fence: old, outcome: gone() });
 
-    assert_eq!(scene.sandbox, before);
+    assert_eq!(fixture.sandbox, before);
 }
 
 #[test]
 fn a_sandbox_that_belongs_to_its_caller_ends_when_the_caller_is_dead() {
-    let scene = Scene::created(Policy { ends_with_owner: true, ..Policy::default() });
+    let fixture = Fixture::created(Policy { ends_with_owner: true, ..Policy::default() });
 
-    let scene = adopted(scene);
+    let fixture = adopted(fixture);
 
-    assert!(matches!(scene.sandbox.life, Life::Ending { cause: Cause::CallerGone, .. }));
-    assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 0 }]);
+    assert!(matches!(fixture.sandbox.life, Life::Ending { cause: Cause::CallerGone, .. }));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 0 }]);
 }

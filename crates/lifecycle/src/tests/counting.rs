@@ -1,71 +1,71 @@
-//! Sums, strays and admission.
+//! Totals, strays and admission.
 
 use super::*;
 
 #[test]
-fn a_sandbox_is_destroyed_when_it_is_proven_gone_and_not_before() {
-    let mut scene = Scene::live(Policy::default());
+fn sandbox_counts_as_destroyed_only_when_proven_gone() {
+    let mut fixture = Fixture::live(Policy::default());
 
-    let live = scene.sandbox.created_and_destroyed();
-    scene.stop();
-    let stopping = scene.sandbox.created_and_destroyed();
-    scene.stopped(gone());
+    let live = fixture.sandbox.created_and_destroyed();
+    fixture.stop();
+    let stopping = fixture.sandbox.created_and_destroyed();
+    fixture.stopped(gone());
 
     assert_eq!((live, stopping), ((1, 0), (1, 0)));
-    assert_eq!(scene.sandbox.created_and_destroyed(), (1, 1));
+    assert_eq!(fixture.sandbox.created_and_destroyed(), (1, 1));
 }
 
 #[test]
 fn a_stray_is_leased_stopped_and_counted_once_more() {
-    let mut scene = Scene::stopping(Policy::default());
-    scene.stopped(gone());
+    let mut fixture = Fixture::stopping(Policy::default());
+    fixture.stopped(gone());
 
-    scene.ask(Request::LeaseStray { generation: Generation(1) }).unwrap();
-    let while_it_stops = scene.sandbox.created_and_destroyed();
-    scene.stopped(gone());
+    fixture.request(Request::LeaseStray { generation: Generation(1) }).unwrap();
+    let while_it_stops = fixture.sandbox.created_and_destroyed();
+    fixture.stopped(gone());
 
     assert_eq!(while_it_stops, (2, 1));
-    assert_eq!(scene.sandbox.created_and_destroyed(), (2, 2));
-    assert_eq!(scene.cause(), Some(Cause::StoppedByUser));
+    assert_eq!(fixture.sandbox.created_and_destroyed(), (2, 2));
+    assert_eq!(fixture.cause(), Some(Cause::StoppedByUser));
 }
 
 #[test]
-fn a_stray_is_not_leased_where_a_lease_holds() {
-    let mut scene = Scene::live(Policy::default());
+fn stray_is_refused_while_a_lease_is_held() {
+    let mut fixture = Fixture::live(Policy::default());
 
-    let refusal = scene.ask(Request::LeaseStray { generation: Generation(1) });
+    let refusal = fixture.request(Request::LeaseStray { generation: Generation(1) });
 
     assert_eq!(refusal, Err(Refusal::Leased));
 }
 
 #[test]
-fn a_body_that_no_record_speaks_of_is_leased_to_be_stopped() {
+fn instance_without_a_row_is_leased_and_stopped() {
     let policy = Policy::default();
     let ctx = Context { now: NOON, node: HERE, policy: &policy };
-    let mut scene = Scene::from(lease_orphan(SandboxId(9), Generation(4), ctx), policy);
+    let mut fixture = Fixture::from(lease_orphan(SandboxId(9), Generation(4), ctx), policy);
 
-    let work = scene.work();
-    scene.stopped(gone());
+    let work = fixture.effect_kinds();
+    fixture.stopped(gone());
 
     assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
-    assert_eq!(scene.cause(), Some(Cause::Orphan));
-    assert_eq!(scene.sandbox.created_and_destroyed(), (1, 1));
+    assert_eq!(fixture.cause(), Some(Cause::Orphan));
+    assert_eq!(fixture.sandbox.created_and_destroyed(), (1, 1));
 }
 
 #[test]
-fn what_is_not_proven_gone_takes_its_place() {
+fn sandbox_not_proven_gone_counts_against_the_limit() {
     let limits = AdmissionLimits { sandboxes: Some(2), ..AdmissionLimits::default() };
     let totals = |created, destroyed| Totals { created, destroyed, ..Totals::default() };
 
     let full = admit(&totals(5, 3), &Demand::default(), &limits);
     let room = admit(&totals(5, 4), &Demand::default(), &limits);
 
-    assert_eq!(full, Err(Scarcity::Sandboxes { present: 2, limit: 2 }));
+    assert_eq!(full, Err(AdmissionRefusal::Sandboxes { present: 2, limit: 2 }));
     assert_eq!(room, Ok(()));
 }
 
 #[test]
-fn what_all_take_together_stays_within_the_limit() {
+fn total_demand_stays_within_the_limit() {
     let limits = AdmissionLimits { memory_mb: Some(1_000), ..AdmissionLimits::default() };
     let totals = Totals { taken: Demand { memory_mb: 700, ..Demand::default() }, ..Totals::default() };
     let asked = |memory_mb| Demand { memory_mb, ..Demand::default() };
@@ -74,5 +74,5 @@ fn what_all_take_together_stays_within_the_limit() {
     let exceeds = admit(&totals, &asked(301), &limits);
 
     assert_eq!(fits, Ok(()));
-    assert!(matches!(exceeds, Err(Scarcity::Memory { taken: 700, asked: 301, .. })));
+    assert!(matches!(exceeds, Err(AdmissionRefusal::Memory { taken: 700, requested: 301, .. })));
 }

@@ -1,4 +1,4 @@
-//! Executions: the queue, their start, their limits and their ends.
+//! Executions: queue, start, limits and end.
 
 use super::*;
 
@@ -14,230 +14,242 @@ fn silent_for(inactivity_ms: u64) -> ExecutionLimits {
 }
 
 #[test]
-fn one_execution_too_many_waits_for_a_place() {
-    let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
+fn execution_beyond_the_concurrency_limit_is_queued() {
+    let mut fixture = Fixture::running(one_at_a_time(), FIRST, no_limits());
 
-    scene.execute(SECOND, no_limits());
-    let while_first_runs = scene.work();
-    scene.exited(FIRST, 0);
+    fixture.execute(SECOND, no_limits());
+    let while_first_runs = fixture.effect_kinds();
+    fixture.exited(FIRST, 0);
 
     assert_eq!(while_first_runs, [EffectKind::Watch { execution: FIRST }]);
-    assert_eq!(scene.work(), [EffectKind::Exec { execution: SECOND }]);
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Exec { execution: SECOND }]);
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
 }
 
 #[test]
 fn a_queued_execution_ends_with_a_reason_at_its_start_deadline() {
-    let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
-    scene.execute(SECOND, no_limits());
+    let mut fixture = Fixture::running(one_at_a_time(), FIRST, no_limits());
+    fixture.execute(SECOND, no_limits());
 
-    scene.wait_ms(30_000);
+    fixture.wait_ms(30_000);
 
-    assert_eq!(scene.outcome(SECOND), Some((OutcomeKind::Failed, Cause::StartDeadline)));
-    assert_eq!(scene.outcome(FIRST), None);
+    assert_eq!(fixture.outcome(SECOND), Some((OutcomeKind::Failed, Cause::StartDeadline)));
+    assert_eq!(fixture.outcome(FIRST), None);
 }
 
 #[test]
-fn an_execution_asked_for_before_the_sandbox_is_live_starts_when_it_is() {
-    let mut scene = Scene::created(Policy::default());
-    scene.execute(FIRST, no_limits());
+fn execution_requested_before_ready_starts_when_the_sandbox_is_live() {
+    let mut fixture = Fixture::created(Policy::default());
+    fixture.execute(FIRST, no_limits());
 
-    scene.launched();
-    scene.probed(Probed::Passed);
+    fixture.launched();
+    fixture.probed(ProbeResult::Passed);
 
-    assert_eq!(scene.work(), [EffectKind::Exec { execution: FIRST }]);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Exec { execution: FIRST }]);
 }
 
 #[test]
 fn a_refused_start_ends_failed_with_the_reason() {
-    let mut scene = Scene::live(Policy::default());
-    scene.execute(FIRST, no_limits());
-    let ticket = scene.duty(|_| true).ticket;
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.execute(FIRST, no_limits());
+    let fence = fixture.pending(|_| true).fence;
 
-    scene.tell(Event::ExecutionRefused {
-        ticket,
+    fixture.apply(Event::ExecutionRefused {
+        fence,
         execution: FIRST,
         cause: Cause::StartFailed,
         why: "no such program".into(),
     });
 
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Failed, Cause::StartFailed)));
-    assert_eq!(scene.status(), State::Ready);
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Failed, Cause::StartFailed)));
+    assert_eq!(fixture.status(), State::Ready);
 }
 
 #[test]
-fn a_refused_start_has_the_body_tried_and_only_that_decides() {
+fn refused_start_triggers_a_probe_that_decides() {
     for (probed, status) in [
-        (Probed::Passed, State::Ready),
-        (Probed::Failed(ProbeFailure::Files { why: String::new() }), State::Unhealthy),
+        (ProbeResult::Passed, State::Ready),
+        (ProbeResult::Failed(ProbeFailure::Files { why: String::new() }), State::Unhealthy),
     ] {
-        let mut scene = Scene::live(Policy::default());
-        scene.execute(FIRST, no_limits());
-        let ticket = scene.duty(|_| true).ticket;
+        let mut fixture = Fixture::live(Policy::default());
+        fixture.execute(FIRST, no_limits());
+        let fence = fixture.pending(|_| true).fence;
         let (cause, why) = (Cause::StartFailed, "it could not be started".into());
 
-        scene.tell(Event::ExecutionRefused { ticket, execution: FIRST, cause, why });
-        let work = scene.work();
-        scene.probed(probed);
+        fixture.apply(Event::ExecutionRefused { fence, execution: FIRST, cause, why });
+        let work = fixture.effect_kinds();
+        fixture.probed(probed);
 
-        assert_eq!((work, scene.status()), (vec![EffectKind::Probe], status));
+        assert_eq!((work, fixture.status()), (vec![EffectKind::Probe], status));
     }
 }
 
 #[test]
-fn a_start_without_an_answer_is_killed_at_its_deadline() {
-    let mut scene = Scene::live(Policy::default());
-    scene.execute(FIRST, no_limits());
+fn start_without_result_is_killed_at_its_deadline() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.execute(FIRST, no_limits());
 
-    scene.wait_ms(30_000);
+    fixture.wait_ms(30_000);
 
-    assert!(scene.work().contains(&EffectKind::Kill { execution: FIRST }));
-    assert_eq!(scene.outcome(FIRST), None);
+    assert!(fixture.effect_kinds().contains(&EffectKind::Kill { execution: FIRST }));
+    assert_eq!(fixture.outcome(FIRST), None);
 }
 
 #[test]
-fn a_cancel_while_starting_waits_for_the_proof_that_nothing_runs() {
-    let mut scene = Scene::live(Policy::default());
-    scene.execute(FIRST, no_limits());
+fn cancel_while_starting_waits_for_proof_that_no_process_runs() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.execute(FIRST, no_limits());
 
-    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
-    let before_the_proof = scene.outcome(FIRST);
-    let ticket = scene.duty(|work| work == EffectKind::Kill { execution: FIRST }).ticket;
-    scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
+    fixture.request(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+    let before_the_proof = fixture.outcome(FIRST);
+    let fence = fixture.pending(|kind| kind == EffectKind::Kill { execution: FIRST }).fence;
+    fixture.apply(Event::ExecutionGone { fence, execution: FIRST });
 
     assert_eq!(before_the_proof, None);
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
 fn an_exit_that_comes_after_the_cancel_does_not_rewrite_the_outcome() {
-    let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
-    let watch = scene.duty(|_| true).ticket;
-    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+    let mut fixture = Fixture::running(Policy::default(), FIRST, no_limits());
+    let watch = fixture.pending(|_| true).fence;
+    fixture.request(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
-    scene.tell(Event::ExecutionEnded { ticket: watch, execution: FIRST, outcome: Outcome::exited(0) });
+    fixture.apply(Event::ExecutionEnded { fence: watch, execution: FIRST, outcome: Outcome::exited(0) });
 
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
 fn an_execution_past_its_time_limit_is_ended() {
     let limits = ExecutionLimits { timeout_ms: Some(9_000), ..no_limits() };
-    let mut scene = Scene::running(Policy::default(), FIRST, limits);
+    let mut fixture = Fixture::running(Policy::default(), FIRST, limits);
 
-    scene.wait_ms(9_000);
-    let ticket = scene.duty(|work| work == EffectKind::Kill { execution: FIRST }).ticket;
-    scene.tell(Event::ExecutionGone { ticket, execution: FIRST });
+    fixture.wait_ms(9_000);
+    let fence = fixture.pending(|kind| kind == EffectKind::Kill { execution: FIRST }).fence;
+    fixture.apply(Event::ExecutionGone { fence, execution: FIRST });
 
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::TimedOut, Cause::TimeLimit)));
-    assert_eq!(scene.sandbox.timeouts, 1);
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::TimedOut, Cause::TimeLimit)));
+    assert_eq!(fixture.sandbox.timeouts, 1);
 }
 
 #[test]
-fn a_timeout_is_known_by_its_cause_whatever_its_words_say() {
+fn timeout_is_counted_by_cause_not_by_text() {
     let policy = Policy { one_shot: true, ..Policy::default() };
     let timed_out = Outcome::ended_for(Cause::TimeLimit);
     let failed = Outcome::exited(1);
-    for (told, timeouts) in [(timed_out, 1), (failed, 0)] {
+    for (reported, timeouts) in [(timed_out, 1), (failed, 0)] {
         for words in ["Task execution timed out", "timed out after 9 s", "exited with 1", ""] {
-            let mut scene = Scene::running(policy.clone(), FIRST, no_limits());
-            let outcome = Outcome { detail: Some(words.into()), ..told.clone() };
-            let ticket = scene.duty(|work| work == EffectKind::Watch { execution: FIRST }).ticket;
+            let mut fixture = Fixture::running(policy.clone(), FIRST, no_limits());
+            let outcome = Outcome { detail: Some(words.into()), ..reported.clone() };
+            let fence = fixture.pending(|kind| kind == EffectKind::Watch { execution: FIRST }).fence;
 
-            scene.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome });
+            fixture.apply(Event::ExecutionEnded { fence, execution: FIRST, outcome });
 
-            assert_eq!(scene.outcome(FIRST), Some((told.kind, told.cause)), "{words}");
-            assert_eq!((scene.cause(), scene.sandbox.timeouts), (Some(told.cause), timeouts), "{words}");
-            assert!(matches!(scene.work()[..], [EffectKind::Stop { .. }]), "{words}: it is cleaned up");
+            assert_eq!(fixture.outcome(FIRST), Some((reported.kind, reported.cause)), "{words}");
+            assert_eq!(
+                (fixture.cause(), fixture.sandbox.timeouts),
+                (Some(reported.cause), timeouts),
+                "{words}"
+            );
+            assert!(
+                matches!(fixture.effect_kinds()[..], [EffectKind::Stop { .. }]),
+                "{words}: it is cleaned up"
+            );
         }
     }
 }
 
 #[test]
-fn an_execution_that_a_limit_ended_shows_the_same_whoever_was_first() {
+fn outcome_of_a_limit_does_not_depend_on_who_enforced_it_first() {
     let limits = ExecutionLimits { timeout_ms: Some(9_000), ..no_limits() };
     let killed = Outcome { exit_code: Some(137), ..Outcome::ended_for(Cause::TimeLimit) };
-    let end_of = |scene: &Scene| scene.finished[0].outcome().cloned();
+    let end_of = |fixture: &Fixture| fixture.finished[0].outcome().cloned();
 
-    let mut by_body = Scene::running(Policy::default(), FIRST, limits);
-    let ticket = by_body.duty(|work| work == EffectKind::Watch { execution: FIRST }).ticket;
-    by_body.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome: killed.clone() });
-    let mut by_engine = Scene::running(Policy::default(), FIRST, limits);
+    let mut by_body = Fixture::running(Policy::default(), FIRST, limits);
+    let fence = by_body.pending(|kind| kind == EffectKind::Watch { execution: FIRST }).fence;
+    by_body.apply(Event::ExecutionEnded { fence, execution: FIRST, outcome: killed.clone() });
+    let mut by_engine = Fixture::running(Policy::default(), FIRST, limits);
     by_engine.wait_ms(9_000);
-    by_engine.tell(Event::ExecutionEnded { ticket, execution: FIRST, outcome: killed });
+    by_engine.apply(Event::ExecutionEnded { fence, execution: FIRST, outcome: killed });
 
     assert_eq!(end_of(&by_body), Some(Outcome::ended_for(Cause::TimeLimit)));
     assert_eq!(end_of(&by_engine), end_of(&by_body));
 }
 
 #[test]
-fn silence_is_judged_by_a_look() {
-    let mut scene = Scene::running(Policy::default(), FIRST, silent_for(8_000));
-    let began = scene.now;
+fn inactivity_is_decided_by_an_observation() {
+    let mut fixture = Fixture::running(Policy::default(), FIRST, silent_for(8_000));
+    let began = fixture.now;
 
-    scene.wait_ms(8_000);
-    let at_the_deadline = scene.work();
-    let silent = Seen::Running { last_activity_at: began };
-    scene.looked(present(vec![body(1, vec![(FIRST, silent)])]));
+    fixture.wait_ms(8_000);
+    let at_the_deadline = fixture.effect_kinds();
+    let silent = ProcessObservation::Running { last_activity_at: began };
+    fixture.observed(present(vec![instance(1, vec![(FIRST, silent)])]));
 
-    assert_eq!(at_the_deadline, [EffectKind::Look, EffectKind::Watch { execution: FIRST }]);
-    assert_eq!(scene.work(), [EffectKind::Kill { execution: FIRST }]);
+    assert_eq!(at_the_deadline, [EffectKind::Observe, EffectKind::Watch { execution: FIRST }]);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Kill { execution: FIRST }]);
 }
 
 #[test]
-fn an_execution_that_was_seen_to_be_active_goes_on() {
-    let mut scene = Scene::running(Policy::default(), FIRST, silent_for(8_000));
-    let next_check = Policy::default().first_check(scene.sandbox.id, scene.now);
+fn execution_observed_active_continues() {
+    let mut fixture = Fixture::running(Policy::default(), FIRST, silent_for(8_000));
+    let next_check = Policy::default().first_check(fixture.sandbox.id, fixture.now);
 
-    scene.wait_ms(8_000);
-    let active = Seen::Running { last_activity_at: scene.now };
-    scene.looked(present(vec![body(1, vec![(FIRST, active)])]));
+    fixture.wait_ms(8_000);
+    let active = ProcessObservation::Running { last_activity_at: fixture.now };
+    fixture.observed(present(vec![instance(1, vec![(FIRST, active)])]));
 
-    assert_eq!(scene.work(), [EffectKind::Watch { execution: FIRST }]);
-    assert_eq!(scene.sandbox.next_deadline(), Some(next_check));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Watch { execution: FIRST }]);
+    assert_eq!(fixture.sandbox.next_deadline(), Some(next_check));
 }
 
 #[test]
 fn a_job_runs_beside_the_executions() {
-    let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
+    let mut fixture = Fixture::running(one_at_a_time(), FIRST, no_limits());
 
-    scene
-        .ask(Request::Execute { id: SECOND, kind: ExecutionKind::Job, limits: no_limits(), may_queue: false })
+    fixture
+        .request(Request::Execute {
+            id: SECOND,
+            kind: ExecutionKind::Job,
+            limits: no_limits(),
+            may_queue: false,
+        })
         .unwrap();
 
-    assert!(scene.work().contains(&EffectKind::Exec { execution: SECOND }));
+    assert!(fixture.effect_kinds().contains(&EffectKind::Exec { execution: SECOND }));
 }
 
 #[test]
-fn one_who_will_not_queue_is_refused_while_all_places_are_taken() {
-    let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
+fn request_that_may_not_queue_is_refused_while_all_slots_are_taken() {
+    let mut fixture = Fixture::running(one_at_a_time(), FIRST, no_limits());
 
-    let refusal = scene.ask(Request::Execute {
+    let refusal = fixture.request(Request::Execute {
         id: SECOND,
         kind: ExecutionKind::Run,
         limits: no_limits(),
         may_queue: false,
     });
 
-    assert_eq!(refusal, Err(Refusal::Busy { running: 1, places: 1 }));
-    assert_eq!(scene.sandbox.executions.len(), 1);
+    assert_eq!(refusal, Err(Refusal::Busy { running: 1, capacity: 1 }));
+    assert_eq!(fixture.sandbox.executions.len(), 1);
 }
 
 #[test]
-fn asking_twice_for_the_same_execution_is_one_execution() {
-    let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
-    let before = scene.sandbox.clone();
+fn repeated_execute_request_is_one_execution() {
+    let mut fixture = Fixture::running(Policy::default(), FIRST, no_limits());
+    let before = fixture.sandbox.clone();
 
-    scene.execute(FIRST, no_limits());
+    fixture.execute(FIRST, no_limits());
 
-    assert_eq!(scene.sandbox, before);
+    assert_eq!(fixture.sandbox, before);
 }
 
 #[test]
-fn an_ending_sandbox_takes_no_work() {
-    let mut scene = Scene::stopping(Policy::default());
+fn ending_sandbox_refuses_executions() {
+    let mut fixture = Fixture::stopping(Policy::default());
 
-    let refusal = scene.ask(Request::Execute {
+    let refusal = fixture.request(Request::Execute {
         id: FIRST,
         kind: ExecutionKind::Run,
         limits: no_limits(),
@@ -249,65 +261,66 @@ fn an_ending_sandbox_takes_no_work() {
 }
 
 #[test]
-fn a_process_that_cannot_be_ended_is_ended_with_its_sandbox() {
-    let mut scene = Scene::running(Policy::default(), FIRST, no_limits());
-    scene.ask(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
+fn process_that_cannot_be_killed_ends_its_sandbox() {
+    let mut fixture = Fixture::running(Policy::default(), FIRST, no_limits());
+    fixture.request(Request::Cancel { id: FIRST, cause: Cause::Cancelled }).unwrap();
 
-    scene.wait_ms(10_000);
-    scene.stopped(gone());
+    fixture.wait_ms(10_000);
+    fixture.stopped(gone());
 
-    assert_eq!(scene.cause(), Some(Cause::ProviderError));
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
+    assert_eq!(fixture.cause(), Some(Cause::ProviderError));
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Cancelled, Cause::Cancelled)));
 }
 
 #[test]
-fn a_stop_ends_what_waits_at_once_and_what_runs_with_the_proof() {
-    let mut scene = Scene::running(one_at_a_time(), FIRST, no_limits());
-    scene.execute(SECOND, no_limits());
+fn stop_ends_queued_executions_at_once_and_running_ones_with_the_proof() {
+    let mut fixture = Fixture::running(one_at_a_time(), FIRST, no_limits());
+    fixture.execute(SECOND, no_limits());
 
-    scene.stop();
-    let at_once = (scene.outcome(FIRST), scene.outcome(SECOND));
-    scene.stopped(gone());
+    fixture.stop();
+    let at_once = (fixture.outcome(FIRST), fixture.outcome(SECOND));
+    fixture.stopped(gone());
 
     let stopped = Some((OutcomeKind::Cancelled, Cause::StoppedByUser));
     assert_eq!(at_once, (None, stopped));
-    assert_eq!(scene.outcome(FIRST), stopped);
+    assert_eq!(fixture.outcome(FIRST), stopped);
 }
 
 #[test]
 fn a_one_shot_sandbox_ends_with_its_last_execution_and_its_cause() {
     let policy = Policy { one_shot: true, ..Policy::default() };
-    let mut scene = Scene::running(policy, FIRST, no_limits());
+    let mut fixture = Fixture::running(policy, FIRST, no_limits());
 
-    scene.exited(FIRST, 3);
-    scene.stopped(gone());
+    fixture.exited(FIRST, 3);
+    fixture.stopped(gone());
 
-    assert_eq!(scene.cause(), Some(Cause::ExitNonzero));
-    assert_eq!(scene.status(), State::Failed);
+    assert_eq!(fixture.cause(), Some(Cause::ExitNonzero));
+    assert_eq!(fixture.status(), State::Failed);
 }
 
 #[test]
-fn a_look_that_began_before_an_execution_ran_does_not_call_it_lost() {
-    let mut scene = Scene::live(Policy::default());
-    scene.tell(Event::Doubted { why: "a mount is missing".into() });
-    scene.execute(FIRST, no_limits());
-    scene.started(FIRST);
+fn observation_begun_before_an_execution_ran_does_not_mark_it_lost() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.apply(Event::Doubted { why: "a mount is missing".into() });
+    fixture.execute(FIRST, no_limits());
+    fixture.started(FIRST);
 
-    scene.looked(present(vec![body(1, vec![])]));
+    fixture.observed(present(vec![instance(1, vec![])]));
 
-    assert_eq!(scene.outcome(FIRST), None);
-    assert_eq!(scene.work(), [EffectKind::Watch { execution: FIRST }]);
+    assert_eq!(fixture.outcome(FIRST), None);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Watch { execution: FIRST }]);
 }
 
 #[test]
-fn an_execution_whose_start_was_never_answered_has_started_all_the_same_when_it_is_seen_ended() {
-    let mut scene = Scene::live(Policy::default());
-    scene.tell(Event::Doubted { why: "a mount is missing".into() });
-    scene.execute(FIRST, no_limits());
+fn execution_observed_ended_has_started_although_the_start_result_was_lost() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.apply(Event::Doubted { why: "a mount is missing".into() });
+    fixture.execute(FIRST, no_limits());
 
-    scene.looked(present(vec![body(1, vec![(FIRST, Seen::Ended(Outcome::exited(0)))])]));
+    fixture
+        .observed(present(vec![instance(1, vec![(FIRST, ProcessObservation::Ended(Outcome::exited(0)))])]));
 
-    let starts = scene.facts.iter().filter(|fact| matches!(fact, Fact::ExecutionStarted { .. }));
+    let starts = fixture.facts.iter().filter(|fact| matches!(fact, Fact::ExecutionStarted { .. }));
     assert_eq!(starts.count(), 1);
-    assert_eq!(scene.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
+    assert_eq!(fixture.outcome(FIRST), Some((OutcomeKind::Exited, Cause::Completed)));
 }

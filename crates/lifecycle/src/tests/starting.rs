@@ -1,152 +1,152 @@
-//! From the wish for a body to one that works, or to the reason why there is none.
+//! Starts: from the request to a live instance, or to the reason for its failure.
 
 use super::*;
 
 #[test]
 fn a_sandbox_is_ready_only_after_a_full_probe_passed() {
-    let mut scene = Scene::created(Policy::default());
+    let mut fixture = Fixture::created(Policy::default());
 
-    scene.launched();
-    let before = scene.status();
-    scene.probed(Probed::Passed);
+    fixture.launched();
+    let before = fixture.status();
+    fixture.probed(ProbeResult::Passed);
 
     assert_eq!(before, State::Provisioning);
-    assert_eq!(scene.status(), State::Ready);
+    assert_eq!(fixture.status(), State::Ready);
 }
 
 #[test]
-fn a_probe_that_is_heard_of_late_proves_only_what_was_when_it_was_asked() {
-    let mut scene = Scene::live(Policy::default());
-    scene.wait_ms(15_000);
-    let asked_at = scene.now;
+fn late_probe_result_proves_readiness_at_request_time_only() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.wait_ms(15_000);
+    let asked_at = fixture.now;
 
-    scene.now = scene.now.after_ms(3_600_000);
-    scene.probed(Probed::Passed);
+    fixture.now = fixture.now.after_ms(3_600_000);
+    fixture.probed(ProbeResult::Passed);
 
-    let shown = status(&scene.sandbox, scene.now, &scene.policy);
+    let shown = status(&fixture.sandbox, fixture.now, &fixture.policy);
     assert_eq!(shown.verified_at, Some(asked_at));
     assert_eq!(shown.state, State::Unknown);
 }
 
 #[test]
-fn a_stop_during_the_start_stops_what_may_have_been_made() {
-    let mut scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
+fn stop_during_the_start_stops_a_possible_instance() {
+    let mut fixture = Fixture::created(Policy::default());
+    let launch = fixture.pending(|kind| kind == EffectKind::Launch).fence;
 
-    scene.stop();
+    fixture.stop();
 
-    assert_eq!(scene.work(), [EffectKind::Stop { grace_ms: 5_000 }]);
-    assert!(!scene.sandbox.permits_launch(launch));
-    assert_eq!(scene.status(), State::Terminating);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert!(!fixture.sandbox.permits_launch(launch));
+    assert_eq!(fixture.status(), State::Terminating);
 }
 
 #[test]
-fn a_launch_that_is_heard_of_after_the_stop_changes_nothing_and_is_recorded() {
-    let mut scene = Scene::created(Policy::default());
-    let launch = scene.duty(|work| work == EffectKind::Launch).ticket;
-    scene.stop();
-    let stopping = scene.sandbox.clone();
+fn launch_result_after_the_stop_is_recorded_and_changes_nothing() {
+    let mut fixture = Fixture::created(Policy::default());
+    let launch = fixture.pending(|kind| kind == EffectKind::Launch).fence;
+    fixture.stop();
+    let stopping = fixture.sandbox.clone();
 
-    scene.tell(Event::Launched { ticket: launch });
+    fixture.apply(Event::Launched { fence: launch });
 
-    assert_eq!(scene.sandbox, stopping);
-    assert!(scene.has(|fact| matches!(fact, Fact::LateAnswer { ticket, .. } if *ticket == launch)));
+    assert_eq!(fixture.sandbox, stopping);
+    assert!(fixture.has(|fact| matches!(fact, Fact::LateAnswer { fence, .. } if *fence == launch)));
 }
 
 #[test]
 fn a_failed_launch_is_stopped_before_the_next_one() {
-    let mut scene = Scene::created(Policy::default());
-    let ticket = scene.duty(|work| work == EffectKind::Launch).ticket;
+    let mut fixture = Fixture::created(Policy::default());
+    let fence = fixture.pending(|kind| kind == EffectKind::Launch).fence;
 
-    scene.tell(Event::LaunchFailed { ticket, why: "no space left".into() });
-    let meanwhile = scene.work();
-    scene.stopped(gone());
+    fixture.apply(Event::LaunchFailed { fence, why: "no space left".into() });
+    let meanwhile = fixture.effect_kinds();
+    fixture.stopped(gone());
 
     assert_eq!(meanwhile, [EffectKind::Stop { grace_ms: 5_000 }]);
-    assert_eq!(scene.work(), [EffectKind::Launch]);
-    assert_eq!(scene.sandbox.generation(), Generation(2));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Launch]);
+    assert_eq!(fixture.sandbox.generation(), Generation(2));
 }
 
 #[test]
-fn a_restart_launches_only_after_the_old_body_is_proven_gone() {
-    let mut scene = Scene::live(Policy::default());
+fn restart_launches_only_after_the_old_instance_is_proven_gone() {
+    let mut fixture = Fixture::live(Policy::default());
 
-    scene.ask(Request::Restart { cause: Cause::StoppedByUser }).unwrap();
-    scene.stopped(StopOutcome::Unknown { why: "no route".into() });
-    scene.wait_ms(5_000);
-    let before_the_proof = scene.sandbox.generation();
-    scene.stopped(gone());
+    fixture.request(Request::Restart { cause: Cause::StoppedByUser }).unwrap();
+    fixture.stopped(StopOutcome::Unknown { why: "no route".into() });
+    fixture.wait_ms(5_000);
+    let before_the_proof = fixture.sandbox.generation();
+    fixture.stopped(gone());
 
     assert_eq!(before_the_proof, Generation(1));
-    assert_eq!(scene.sandbox.generation(), Generation(2));
-    assert_eq!(scene.work(), [EffectKind::Launch]);
+    assert_eq!(fixture.sandbox.generation(), Generation(2));
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Launch]);
 }
 
 #[test]
-fn a_launch_without_an_answer_ends_the_sandbox_at_its_start_deadline() {
-    let mut scene = Scene::created(Policy::default());
+fn launch_without_result_ends_the_sandbox_at_its_start_deadline() {
+    let mut fixture = Fixture::created(Policy::default());
 
-    scene.wait_ms(59_999);
-    let just_before = scene.work();
-    scene.wait_ms(1);
-    scene.stopped(gone());
+    fixture.wait_ms(59_999);
+    let just_before = fixture.effect_kinds();
+    fixture.wait_ms(1);
+    fixture.stopped(gone());
 
     assert_eq!(just_before, [EffectKind::Launch]);
-    assert_eq!(scene.status(), State::Failed);
-    assert_eq!(scene.cause(), Some(Cause::StartDeadline));
+    assert_eq!(fixture.status(), State::Failed);
+    assert_eq!(fixture.cause(), Some(Cause::StartDeadline));
 }
 
 #[test]
-fn launches_are_not_tried_for_ever() {
-    let mut scene = Scene::created(Policy::default());
+fn launches_are_limited() {
+    let mut fixture = Fixture::created(Policy::default());
 
     for _ in 0..3 {
-        let ticket = scene.duty(|work| work == EffectKind::Launch).ticket;
+        let fence = fixture.pending(|kind| kind == EffectKind::Launch).fence;
         let why = "no space left".to_owned();
-        scene.tell(Event::LaunchFailed { ticket, why });
-        scene.stopped(gone());
+        fixture.apply(Event::LaunchFailed { fence, why });
+        fixture.stopped(gone());
     }
 
-    assert_eq!(scene.cause(), Some(Cause::StartFailed));
-    assert!(scene.sandbox.is_settled());
+    assert_eq!(fixture.cause(), Some(Cause::StartFailed));
+    assert!(fixture.sandbox.is_settled());
 }
 
 #[test]
 fn a_sandbox_that_accepts_no_work_in_time_is_stopped() {
-    let mut scene = Scene::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
+    let mut fixture = Fixture::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
 
-    scene.wait_ms(10_000);
-    scene.looked(present(vec![body(1, vec![])]));
+    fixture.wait_ms(10_000);
+    fixture.observed(present(vec![instance(1, vec![])]));
 
-    assert_eq!(scene.cause(), Some(Cause::StartDeadline));
+    assert_eq!(fixture.cause(), Some(Cause::StartDeadline));
 }
 
 #[test]
-fn work_whose_acceptance_was_never_heard_of_is_accepted_at_the_deadline() {
+fn execution_whose_start_result_was_lost_counts_as_accepted_work() {
     let id = ExecutionId(1);
-    let mut scene = Scene::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
-    scene.execute(id, ExecutionLimits::default());
+    let mut fixture = Fixture::live(Policy { accept_ms: Some(10_000), ..Policy::default() });
+    fixture.execute(id, ExecutionLimits::default());
 
-    scene.wait_ms(10_000);
-    let running = Seen::Running { last_activity_at: scene.now };
-    scene.looked(present(vec![body(1, vec![(id, running)])]));
+    fixture.wait_ms(10_000);
+    let running = ProcessObservation::Running { last_activity_at: fixture.now };
+    fixture.observed(present(vec![instance(1, vec![(id, running)])]));
 
-    assert_eq!(scene.status(), State::Running);
-    assert_eq!(scene.work(), [EffectKind::Watch { execution: id }]);
-    assert!(scene.has(|fact| matches!(fact, Fact::WorkAccepted { .. })));
+    assert_eq!(fixture.status(), State::Running);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Watch { execution: id }]);
+    assert!(fixture.has(|fact| matches!(fact, Fact::WorkAccepted { .. })));
 }
 
 #[test]
-fn work_that_is_being_cancelled_was_accepted_nevertheless() {
+fn execution_being_cancelled_counts_as_accepted_work() {
     let id = ExecutionId(1);
-    let mut scene = Scene::live(Policy { accept_ms: Some(5_000), ..Policy::default() });
-    scene.execute(id, ExecutionLimits::default());
-    scene.ask(Request::Cancel { id, cause: Cause::Cancelled }).unwrap();
+    let mut fixture = Fixture::live(Policy { accept_ms: Some(5_000), ..Policy::default() });
+    fixture.execute(id, ExecutionLimits::default());
+    fixture.request(Request::Cancel { id, cause: Cause::Cancelled }).unwrap();
 
-    scene.wait_ms(5_000);
-    let running = Seen::Running { last_activity_at: scene.now };
-    scene.looked(present(vec![body(1, vec![(id, running)])]));
+    fixture.wait_ms(5_000);
+    let running = ProcessObservation::Running { last_activity_at: fixture.now };
+    fixture.observed(present(vec![instance(1, vec![(id, running)])]));
 
-    assert_eq!(scene.sandbox.life, Life::Wanted);
-    assert!(scene.has(|fact| *fact == Fact::WorkAccepted { healed: true }));
+    assert_eq!(fixture.sandbox.life, Life::Wanted);
+    assert!(fixture.has(|fact| *fact == Fact::WorkAccepted { healed: true }));
 }

@@ -1,21 +1,21 @@
-//! What the groups of this host can enforce, in words for the owner of the machine.
+//! What the cgroups of this host can enforce, in words for its operator.
 
+use super::detect::{Controller, Version};
 use super::hierarchy::{Hierarchy, Obstacle};
-use super::survey::{Controller, Version};
 
-/// One entry for each thing that groups are asked to do.
+/// One entry for each feature that needs cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Abilities {
-    /// To end all processes of a body or an execution as a whole.
+    /// Kill all processes of an instance or an execution as a whole.
     pub kill: Ability,
     pub freeze: Ability,
     pub memory: Ability,
     pub pids: Ability,
-    /// To limit CPU share and quota.
+    /// Limit CPU share and quota.
     pub cpu: Ability,
-    /// To count CPU time.
+    /// Count CPU time.
     pub cpu_time: Ability,
-    /// To count bytes read and written.
+    /// Count bytes read and written.
     pub io: Ability,
 }
 
@@ -55,8 +55,8 @@ fn kill(hierarchies: &[Hierarchy]) -> Ability {
     }
 }
 
-/// `cgroup.kill` came with Linux 5.14. The root group has no such file that could be looked for. Killing itself
-/// does not rely on this: it tries.
+/// `cgroup.kill` exists since Linux 5.14; the root cgroup has no such file to test for. This is for the report only:
+/// the kill itself tries and falls back.
 fn kernel_has_kill() -> bool {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
@@ -64,14 +64,14 @@ fn kernel_has_kill() -> bool {
     (numbers.next(), numbers.next()) >= (Some(5), Some(14))
 }
 
-/// What v2 has without a controller, and v1 by a controller.
+/// A feature that v2 has built in and v1 has as a controller.
 fn built_in(hierarchies: &[Hierarchy], in_v1: Controller, file: &str) -> Ability {
     let v2 = hierarchies.iter().find(|it| it.version == Version::V2);
     if let Some(it) = v2.filter(|it| it.usable()) {
         return enforced(it, file);
     }
     match (controller(hierarchies, in_v1), v2.and_then(|it| it.obstacle.clone())) {
-        // What is there but barred is easier to come by than what is not there.
+        // A present but unusable hierarchy is easier to fix than a missing one, so report that.
         (Ability::Unavailable { .. }, Some(obstacle)) => unavailable(Some(obstacle)),
         (ability, _) => ability,
     }
@@ -83,8 +83,8 @@ fn controller(hierarchies: &[Hierarchy], wanted: Controller) -> Ability {
     }
     let withheld =
         |it: &Hierarchy| it.withheld.iter().find(|(it, _)| *it == wanted).map(|(_, it)| it.clone());
-    let barred = |it: &Hierarchy| it.obstacle.clone().filter(|_| it.has(wanted) || withheld(it).is_some());
-    unavailable(hierarchies.iter().find_map(|it| barred(it).or_else(|| withheld(it))))
+    let blocked = |it: &Hierarchy| it.obstacle.clone().filter(|_| it.has(wanted) || withheld(it).is_some());
+    unavailable(hierarchies.iter().find_map(|it| blocked(it).or_else(|| withheld(it))))
 }
 
 fn enforced(hierarchy: &Hierarchy, means: &str) -> Ability {
@@ -92,7 +92,7 @@ fn enforced(hierarchy: &Hierarchy, means: &str) -> Ability {
         Version::V1 => "v1",
         Version::V2 => "v2",
     };
-    Ability::Enforced { by: format!("{means} of cgroup {version} at `{}`", hierarchy.home.display()) }
+    Ability::Enforced { by: format!("{means} of cgroup {version} at `{}`", hierarchy.base_parent.display()) }
 }
 
 fn unavailable(obstacle: Option<Obstacle>) -> Ability {

@@ -1,4 +1,4 @@
-//! Finding bodies by the names of their groups, and what is left of one.
+//! Finds instances by the names of their cgroups, and what is left of one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,57 +6,64 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Cgroups;
-use super::bases::{self, Unseen};
-use super::body::BodyCgroup;
+use super::bases::{self, BaseLookupError};
 use super::files;
 use super::hierarchy::Hierarchy;
+use super::instance::InstanceCgroup;
 use super::name::{self, BadName};
 
 #[derive(Debug, thiserror::Error)]
-pub enum DiscoverError {
-    #[error("could not look at cgroup `{}`", path.display())]
-    Look { path: PathBuf, source: io::Error },
+pub enum DiscoverCgroupsError {
+    #[error("could not read cgroup `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum LookError {
+pub enum FindCgroupError {
     #[error(transparent)]
     Name(#[from] BadName),
-    #[error("could not look at cgroup `{}`", path.display())]
-    Look { path: PathBuf, source: io::Error },
+    #[error("could not read cgroup `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
 }
 
 impl Cgroups {
-    /// The names of all bodies that have a group in any hierarchy, half-made and half-removed ones too, in order.
-    pub fn discover(&self) -> Result<Vec<String>, DiscoverError> {
-        let failed = |Unseen { path, source }| DiscoverError::Look { path, source };
+    /// The names of all instances that have a cgroup in any hierarchy, also partly created or removed ones, sorted.
+    pub fn discover(&self) -> Result<Vec<String>, DiscoverCgroupsError> {
+        let failed = |BaseLookupError { path, source }| DiscoverCgroupsError::Read { path, source };
         let mut names = BTreeSet::new();
         for hierarchy in self.hierarchies.iter() {
             for base in self.bases(hierarchy).map_err(failed)? {
                 let found = bases::subgroups(&base);
-                names.extend(found.map_err(|source| failed(Unseen { path: base, source }))?);
+                names.extend(found.map_err(|source| failed(BaseLookupError { path: base, source }))?);
             }
         }
         Ok(names.into_iter().collect())
     }
 
-    /// The directories of a body that exist, at every place where it may have any. None at all proves that the body
-    /// has no groups.
-    pub fn look(&self, name: &str) -> Result<Vec<PathBuf>, LookError> {
+    /// The existing cgroup directories of an instance, wherever it may have any. An empty list proves that it has no
+    /// cgroups.
+    pub fn find(&self, name: &str) -> Result<Vec<PathBuf>, FindCgroupError> {
         name::check(name)?;
         let mut found = Vec::new();
         for hierarchy in self.hierarchies.iter() {
-            let existing = self.existing(hierarchy, name);
-            found.extend(existing.map_err(|Unseen { path, source }| LookError::Look { path, source })?);
+            let existing = self.existing_in(hierarchy, name);
+            found.extend(
+                existing
+                    .map_err(|BaseLookupError { path, source }| FindCgroupError::Read { path, source })?,
+            );
         }
         Ok(found)
     }
 
-    pub(super) fn existing(&self, hierarchy: &Hierarchy, name: &str) -> Result<Vec<PathBuf>, Unseen> {
+    pub(super) fn existing_in(
+        &self,
+        hierarchy: &Hierarchy,
+        name: &str,
+    ) -> Result<Vec<PathBuf>, BaseLookupError> {
         let mut found = Vec::new();
         for base in self.bases(hierarchy)? {
             let path = base.join(name);
-            if exists(&path).map_err(|source| Unseen { path: path.clone(), source })? {
+            if exists(&path).map_err(|source| BaseLookupError { path: path.clone(), source })? {
                 found.push(path);
             }
         }
@@ -64,23 +71,24 @@ impl Cgroups {
     }
 }
 
-impl BodyCgroup {
-    /// Those of exactly these groups that exist. Cheaper than [`Cgroups::look`], which also finds what others made.
-    pub fn look(&self) -> Result<Vec<PathBuf>, LookError> {
+impl InstanceCgroup {
+    /// Those of exactly these cgroups that exist. Cheaper than [`Cgroups::find`], which also finds cgroups created by
+    /// other processes.
+    pub fn existing(&self) -> Result<Vec<PathBuf>, FindCgroupError> {
         let mut found = Vec::new();
-        for place in &self.places {
-            let path = place.group.directory.clone();
+        for hierarchy_group in &self.groups {
+            let path = hierarchy_group.group.directory.clone();
             match exists(&path) {
                 Ok(true) => found.push(path),
                 Ok(false) => {}
-                Err(source) => return Err(LookError::Look { path, source }),
+                Err(source) => return Err(FindCgroupError::Read { path, source }),
             }
         }
         Ok(found)
     }
 }
 
-/// Only the answer that it is not there means that it is not there.
+/// Only `ENOENT` and `ENODEV` mean that it does not exist; other errors are returned.
 pub(super) fn exists(path: &std::path::Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),

@@ -1,16 +1,16 @@
-//! Whether a group holds no live process any more, and waiting until it does not.
+//! Checks whether a cgroup holds no live process, and waits for that.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::patience::Patience;
+use crate::backoff::Backoff;
 
-use super::body::BodyCgroup;
+use super::detect::Version;
 use super::files;
 use super::group::Group;
+use super::instance::InstanceCgroup;
 use super::processes::ProcessesError;
-use super::survey::Version;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EmptyError {
@@ -27,14 +27,14 @@ pub enum WaitEmptyError {
     #[error("cgroup of `{name}` still holds processes after {} ms", within.as_millis())]
     StillAlive { name: String, within: Duration },
     #[error(transparent)]
-    Look(#[from] EmptyError),
+    Check(#[from] EmptyError),
 }
 
-impl BodyCgroup {
-    /// Whether no group of the body holds a live process. A missing group is empty.
+impl InstanceCgroup {
+    /// Whether no cgroup of the instance holds a live process. A missing cgroup is empty.
     pub fn is_empty(&self) -> Result<bool, EmptyError> {
-        for place in &self.places {
-            if !place.group.is_empty()? {
+        for hierarchy_group in &self.groups {
+            if !hierarchy_group.group.is_empty()? {
                 return Ok(false);
             }
         }
@@ -47,7 +47,7 @@ impl BodyCgroup {
 }
 
 impl Group {
-    /// v2 says it of a whole tree in one file; in v1 the tree is walked.
+    /// v2 reports it for a whole subtree in one file; in v1 the subtree is walked.
     pub(super) fn is_empty(&self) -> Result<bool, EmptyError> {
         if self.version == Version::V1 {
             return Ok(self.processes()?.is_empty());
@@ -69,9 +69,9 @@ pub(super) fn wait(
     within: Duration,
     is_empty: impl Fn() -> Result<bool, EmptyError>,
 ) -> Result<(), WaitEmptyError> {
-    let mut patience = Patience::of(within);
+    let mut backoff = Backoff::with_timeout(within);
     while !is_empty()? {
-        if patience.pause().is_err() {
+        if backoff.pause().is_err() {
             return Err(WaitEmptyError::StillAlive { name: name.to_owned(), within });
         }
     }

@@ -1,14 +1,14 @@
-//! The kernel's counts of what the work was refused, as descriptors: whoever holds one sees the count without a path.
+//! Files with the kernel's counters of limit events, as descriptors that need no path inside the sandbox.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use super::body::BodyCgroup;
+use super::detect::{Controller, Version};
+use super::instance::InstanceCgroup;
 use super::join::JoinError;
-use super::survey::{Controller, Version};
 
-impl BodyCgroup {
-    /// A file with a line `oom_kill COUNT`: processes of the work that were killed for memory.
+impl InstanceCgroup {
+    /// A file with a line `oom_kill COUNT`: processes of the workload killed by the OOM killer.
     pub fn memory_events(&self) -> Result<Option<OwnedFd>, JoinError> {
         self.events(Controller::Memory, |version| match version {
             Version::V1 => "memory.oom_control",
@@ -16,12 +16,12 @@ impl BodyCgroup {
         })
     }
 
-    /// A file with a line `max COUNT`: processes and threads that the work could not make.
+    /// A file with a line `max COUNT`: forks that the process limit refused.
     pub fn process_events(&self) -> Result<Option<OwnedFd>, JoinError> {
         self.events(Controller::Pids, |_| "pids.events")
     }
 
-    /// None where the controller is not used.
+    /// `None` where the controller is not used.
     fn events(
         &self,
         controller: Controller,

@@ -1,12 +1,12 @@
-//! One execution's own group below the work, so that its process tree ends as a whole, whatever became of its
-//! parents, sessions and names. Limits stay on the work.
+//! The cgroup of one execution below `work`, so that its process tree is killed as a whole, also what changed parent
+//! or session. Limits stay on `work`.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use super::body::{BodyCgroup, WORK};
 use super::empty::{self, EmptyError, WaitEmptyError};
 use super::group::Group;
+use super::instance::{InstanceCgroup, WORK};
 use super::join::JoinError;
 use super::kill::KillError;
 use super::make::{self, MakeError};
@@ -20,7 +20,7 @@ pub struct ExecutionCgroup {
     group: Group,
 }
 
-/// Why an execution has no group.
+/// Why an execution has no cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutionError {
     #[error(transparent)]
@@ -29,30 +29,30 @@ pub enum ExecutionError {
     NoHierarchy,
 }
 
-impl BodyCgroup {
-    /// The group of an execution by its id alone. Makes nothing.
+impl InstanceCgroup {
+    /// The cgroup of an execution by its id. Creates nothing.
     pub fn execution(&self, id: &str) -> Result<ExecutionCgroup, ExecutionError> {
         name::check(id)?;
-        let body = self.tracked().ok_or(ExecutionError::NoHierarchy)?;
-        Ok(ExecutionCgroup { id: id.to_owned(), group: body.child(WORK).child(id) })
+        let instance = self.tracked().ok_or(ExecutionError::NoHierarchy)?;
+        Ok(ExecutionCgroup { id: id.to_owned(), group: instance.child(WORK).child(id) })
     }
 }
 
 impl ExecutionCgroup {
-    /// Making again what exists succeeds.
+    /// Creates the cgroup. An existing one is no error.
     pub fn make(&self) -> Result<(), MakeError> {
         make::make_directory(&self.group.directory)
     }
 
-    /// For CLONE_INTO_CGROUP where the hierarchy is v2.
+    /// Directory descriptor for `CLONE_INTO_CGROUP`, v2 only.
     pub fn directory(&self) -> Result<OwnedFd, JoinError> {
         self.group.open_directory()
     }
 
-    /// A file into which a process writes `0` to join, having joined the groups of the work. Dear in v2: clone
-    /// into it instead.
-    pub fn joiner(&self) -> Result<OwnedFd, JoinError> {
-        self.group.open_joiner()
+    /// The file into which a process writes `0` to join, after joining the cgroups of the workload. Slow in v2: clone
+    /// into the cgroup instead.
+    pub fn join_file(&self) -> Result<OwnedFd, JoinError> {
+        self.group.open_join_file()
     }
 
     pub fn kill(&self) -> Result<(), KillError> {

@@ -1,4 +1,4 @@
-//! Reading and writing the small files of cgroups: open, transfer, close, and nothing else.
+//! Reads and writes the small files of cgroups: open, transfer, close, nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-/// Reads a whole file. (std asks for its size and position first, which says nothing here and costs two calls.)
+/// Reads a whole file. (`std::fs` asks for size and position first, which is useless here and costs two calls.)
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Writes a value in one call, as the kernel wants it. Never makes a file.
+/// Writes a value in one call, as the kernel requires. Never creates a file.
 pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
     open_to_write(path)?.write_all(value.as_bytes())
 }
@@ -31,12 +31,12 @@ pub(super) fn open_to_write(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(path)
 }
 
-/// Whether this process may write there, as far as permissions and the mount tell.
+/// Whether permissions and mount options allow this process to write there.
 pub(super) fn may_write(path: &Path) -> bool {
     access(path, Access::WRITE_OK).is_ok()
 }
 
-/// Whether the error says that the group is not there, or was removed between our opening and reading it.
+/// Whether the error means that the cgroup does not exist, or was removed after we opened it.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || is(error, rustix::io::Errno::NODEV)
 }
@@ -45,7 +45,7 @@ pub(super) fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// The number behind a key in a file of `key number` lines.
+/// The number after a key in a file of `key number` lines.
 pub(super) fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }

@@ -1,8 +1,8 @@
-//! One group in one hierarchy. What can be done with it stands in the file of each deed.
+//! One cgroup in one hierarchy. Its operations are in the file of each operation.
 
 use std::path::PathBuf;
 
-use super::survey::Version;
+use super::detect::Version;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {

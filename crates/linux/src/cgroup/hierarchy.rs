@@ -1,27 +1,27 @@
-//! A hierarchy as this process may use it: where its base goes, and which controllers reach the groups below.
+//! A hierarchy as this process may use it: where its base is created, and which controllers are available below.
 
 use std::path::{Path, PathBuf};
 
+use super::detect::{Controller, DetectedHierarchy, Version};
 use super::files;
-use super::survey::{Controller, Surveyed, Version};
 
 #[derive(Debug, Clone)]
 pub(super) struct Hierarchy {
     pub(super) version: Version,
     pub(super) mount_point: PathBuf,
-    /// The group in which the base is made.
-    pub(super) home: PathBuf,
-    /// Those that groups below the base can have.
+    /// The cgroup in which the base is created.
+    pub(super) base_parent: PathBuf,
+    /// Controllers available to cgroups below the base.
     pub(super) controllers: Vec<Controller>,
-    /// Those that are there but not for us.
+    /// Controllers that exist but are not available to us.
     pub(super) withheld: Vec<(Controller, Obstacle)>,
-    /// Set where nothing can be made at all.
+    /// Set if no cgroup can be created at all.
     pub(super) obstacle: Option<Obstacle>,
-    /// The hierarchy by which processes are found and ended; one at most.
+    /// Whether processes are found and killed by this hierarchy; at most one is.
     pub(super) tracks: bool,
 }
 
-/// What stands in the way, and what the owner of the machine can do about it.
+/// Why something is unavailable, and how the operator can fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Obstacle {
     pub(super) why: String,
@@ -37,14 +37,14 @@ impl Hierarchy {
         self.controllers.contains(&controller)
     }
 
-    /// Whether every process with our rights makes its base at the same place, whatever group it is in itself.
-    pub(super) fn home_is_fixed(&self) -> bool {
-        self.version == Version::V2 && self.home == self.mount_point
+    /// Whether all processes with our privileges use the same base, whatever cgroup they are in.
+    pub(super) fn base_is_fixed(&self) -> bool {
+        self.version == Version::V2 && self.base_parent == self.mount_point
     }
 }
 
-pub(super) fn settle(surveyed: Vec<Surveyed>) -> Vec<Hierarchy> {
-    let mut hierarchies: Vec<Hierarchy> = surveyed.into_iter().map(settle_one).collect();
+pub(super) fn classify(detected: Vec<DetectedHierarchy>) -> Vec<Hierarchy> {
+    let mut hierarchies: Vec<Hierarchy> = detected.into_iter().map(classify_hierarchy).collect();
     if let Some(tracker) = choose_tracker(&hierarchies) {
         hierarchies[tracker].tracks = true;
         if hierarchies[tracker].version == Version::V2 {
@@ -54,8 +54,8 @@ pub(super) fn settle(surveyed: Vec<Surveyed>) -> Vec<Hierarchy> {
     hierarchies
 }
 
-/// v2 ends a whole tree in one call, however fast it forks. In v1 a freezer keeps a tree still while it is ended;
-/// without one, any hierarchy will do to find its processes.
+/// v2 kills a whole tree in one call, however fast it forks. In v1 the freezer stops a tree while it is killed;
+/// without it, any hierarchy can list the processes.
 fn choose_tracker(hierarchies: &[Hierarchy]) -> Option<usize> {
     let first = |test: &dyn Fn(&Hierarchy) -> bool| hierarchies.iter().position(|it| it.usable() && test(it));
     first(&|it| it.version == Version::V2)
@@ -64,62 +64,62 @@ fn choose_tracker(hierarchies: &[Hierarchy]) -> Option<usize> {
         .or_else(|| first(&|_| true))
 }
 
-/// CPU time and freezing come with v2, even where it has no controllers.
+/// Whether it has controllers that v2 lacks. CPU time and freezing are built into v2.
 fn gives_more_than_v2(hierarchy: &Hierarchy) -> bool {
     hierarchy.controllers.iter().any(|it| !matches!(it, Controller::Cpuacct | Controller::Freezer))
 }
 
-fn settle_one(surveyed: Surveyed) -> Hierarchy {
-    let home = match surveyed.version {
-        Version::V1 => v1_home(&surveyed),
-        Version::V2 => v2_home(&surveyed),
+fn classify_hierarchy(detected: DetectedHierarchy) -> Hierarchy {
+    let home = match detected.version {
+        Version::V1 => v1_home(&detected),
+        Version::V2 => v2_home(&detected),
     };
     let mut hierarchy = Hierarchy {
-        version: surveyed.version,
-        obstacle: home.is_none().then(|| obstacle(&surveyed)),
-        home: home.unwrap_or(surveyed.own),
-        mount_point: surveyed.mount_point,
-        controllers: surveyed.controllers,
+        version: detected.version,
+        obstacle: home.is_none().then(|| obstacle(&detected)),
+        base_parent: home.unwrap_or(detected.own),
+        mount_point: detected.mount_point,
+        controllers: detected.controllers,
         withheld: Vec::new(),
         tracks: false,
     };
     if hierarchy.version == Version::V2 {
-        settle_controllers(&mut hierarchy);
+        classify_controllers(&mut hierarchy);
     }
     hierarchy
 }
 
-/// Our own group, so that limits somebody set for us hold for what we start.
-fn v1_home(surveyed: &Surveyed) -> Option<PathBuf> {
-    (!surveyed.read_only && may_make_groups(&surveyed.own)).then(|| surveyed.own.clone())
+/// Our own cgroup, so that limits set on us apply to what we start.
+fn v1_home(detected: &DetectedHierarchy) -> Option<PathBuf> {
+    (!detected.read_only && may_create_groups(&detected.own)).then(|| detected.own.clone())
 }
 
-/// The topmost group on the way to our own in which we may make groups: the root, or what was delegated to us.
-/// Not our own, since a group that holds processes cannot hand controllers on.
-fn v2_home(surveyed: &Surveyed) -> Option<PathBuf> {
-    if surveyed.read_only {
+/// The topmost cgroup on the path to our own in which we may create cgroups: the root, or what was delegated to us.
+/// Not our own, since a cgroup that holds processes cannot enable controllers for children.
+fn v2_home(detected: &DetectedHierarchy) -> Option<PathBuf> {
+    if detected.read_only {
         return None;
     }
-    let way: Vec<&Path> =
-        surveyed.own.ancestors().take_while(|it| it.starts_with(&surveyed.mount_point)).collect();
-    way.into_iter().rev().find(|it| may_make_groups(it)).map(Path::to_path_buf)
+    let ancestors: Vec<&Path> =
+        detected.own.ancestors().take_while(|it| it.starts_with(&detected.mount_point)).collect();
+    ancestors.into_iter().rev().find(|it| may_create_groups(it)).map(Path::to_path_buf)
 }
 
-fn may_make_groups(group: &Path) -> bool {
+fn may_create_groups(group: &Path) -> bool {
     files::may_write(group) && files::may_write(&group.join("cgroup.procs"))
 }
 
-fn obstacle(surveyed: &Surveyed) -> Obstacle {
-    let mount_point = surveyed.mount_point.display();
-    if surveyed.read_only {
+fn obstacle(detected: &DetectedHierarchy) -> Obstacle {
+    let mount_point = detected.mount_point.display();
+    if detected.read_only {
         let why = format!("`{mount_point}` is mounted read-only");
         return Obstacle {
             why,
             fix: "mount it read-write (in a container: give it a writable cgroup)".to_owned(),
         };
     }
-    let why = format!("no group from `{mount_point}` to `{}` may be written to", surveyed.own.display());
-    let fix = match surveyed.version {
+    let why = format!("no cgroup from `{mount_point}` to `{}` may be written to", detected.own.display());
+    let fix = match detected.version {
         Version::V1 => "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)",
         Version::V2 => {
             "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes pinfold …"
@@ -128,18 +128,19 @@ fn obstacle(surveyed: &Surveyed) -> Obstacle {
     Obstacle { why, fix: fix.to_owned() }
 }
 
-/// Sorts the controllers of v2 into those that can reach our groups and those that cannot.
-fn settle_controllers(hierarchy: &mut Hierarchy) {
-    let home = &hierarchy.home;
+/// Sorts the controllers of v2 into available and withheld ones.
+fn classify_controllers(hierarchy: &mut Hierarchy) {
+    let home = &hierarchy.base_parent;
     let offered = controllers_in(&home.join("cgroup.controllers"));
-    let handed_on = controllers_in(&home.join("cgroup.subtree_control"));
-    let may_hand_on = may_hand_on(home);
+    let enabled = controllers_in(&home.join("cgroup.subtree_control"));
+    let can_enable_controllers = can_enable_controllers(home);
     for controller in controllers_in(&hierarchy.mount_point.join("cgroup.controllers")) {
-        if handed_on.contains(&controller) || (offered.contains(&controller) && may_hand_on.is_ok()) {
+        if enabled.contains(&controller) || (offered.contains(&controller) && can_enable_controllers.is_ok())
+        {
             hierarchy.controllers.push(controller);
             continue;
         }
-        let obstacle = match &may_hand_on {
+        let obstacle = match &can_enable_controllers {
             Err(obstacle) if offered.contains(&controller) => obstacle.clone(),
             _ => not_delegated(controller, home),
         };
@@ -147,14 +148,15 @@ fn settle_controllers(hierarchy: &mut Hierarchy) {
     }
 }
 
-/// Controllers of a file that cannot be read are controllers we do not have.
+/// An unreadable file counts as no controllers.
 fn controllers_in(file: &Path) -> Vec<Controller> {
     let text = files::read(file).unwrap_or_default();
     text.split_whitespace().filter_map(Controller::from_v2).collect()
 }
 
-/// Only the root may hand controllers on while it holds processes. (It is the one group without a type.)
-fn may_hand_on(home: &Path) -> Result<(), Obstacle> {
+/// Only the root cgroup may enable controllers for children while it holds processes. (It is the only one without
+/// `cgroup.type`.)
+fn can_enable_controllers(home: &Path) -> Result<(), Obstacle> {
     let file = home.join("cgroup.subtree_control");
     if !files::may_write(&file) {
         let why = format!("`{}` may not be written to", file.display());
@@ -163,7 +165,10 @@ fn may_hand_on(home: &Path) -> Result<(), Obstacle> {
     let is_root = !home.join("cgroup.type").exists();
     let holds_processes = files::read(&home.join("cgroup.procs")).map_or(true, |text| !text.is_empty());
     if holds_processes && !is_root {
-        let why = format!("`{}` holds processes itself, so it cannot hand on controllers", home.display());
+        let why = format!(
+            "`{}` holds processes itself, so it cannot enable controllers for children",
+            home.display()
+        );
         let fix = "start them in a group of their own below it, or enable its controllers before they start";
         return Err(Obstacle { why, fix: fix.to_owned() });
     }

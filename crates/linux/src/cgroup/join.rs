@@ -1,18 +1,18 @@
-//! How a process gets into a group: by a descriptor that was opened for it outside.
+//! Joining a cgroup, by a descriptor opened outside the sandbox.
 //!
-//! What costs: a write to `cgroup.procs` holds up every fork and exec of the host and waits for the kernel's readers
-//! first, 8 ms after a quiet moment. A single thread that joins by `tasks` (v1 only) takes 0.08 ms, and a
-//! process that is cloned into its v2 group nothing. So `tasks` it is in v1: the joining process has one thread.
+//! Costs: a write to `cgroup.procs` blocks every fork and exec of the host and first waits for an RCU grace period, 8
+//! ms on an idle host. A single thread that joins by `tasks` (v1 only) takes 0.08 ms; cloning into a v2 cgroup is
+//! free. So v1 uses `tasks`: the joining process has one thread.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use super::body::{BodyCgroup, KEEPER, Place, WORK};
+use super::detect::Version;
 use super::files;
 use super::group::Group;
-use super::survey::Version;
+use super::instance::{HierarchyGroup, InstanceCgroup, KEEPER, WORK};
 
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
@@ -20,58 +20,57 @@ pub enum JoinError {
     Open { path: PathBuf, source: io::Error },
 }
 
-impl BodyCgroup {
-    /// The v2 group of the keeper, for CLONE_INTO_CGROUP. None where v2 is not used: join instead.
+impl InstanceCgroup {
+    /// The v2 cgroup of the keeper, for `CLONE_INTO_CGROUP`. `None` where v2 is not used: join instead.
     pub fn keeper_directory(&self) -> Result<Option<OwnedFd>, JoinError> {
         self.v2_directory(KEEPER)
     }
 
-    /// The same of the work. An execution has its own below: see [`super::ExecutionCgroup::directory`].
+    /// The v2 cgroup of the workload. Executions have their own below: see [`super::ExecutionCgroup::directory`].
     pub fn work_directory(&self) -> Result<Option<OwnedFd>, JoinError> {
         self.v2_directory(WORK)
     }
 
-    /// Files into which a process writes `0` to join all of the keeper's groups, v2 first. The kernel asks for the
-    /// rights of the one who opened the file. A process that was cloned into its v2 group takes
-    /// [`BodyCgroup::v1_joiners_of_keeper`].
-    pub fn joiners_of_keeper(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::keeper, |_| true)
+    /// Files into which a process writes `0` to join all cgroups of the keeper, v2 first. The kernel checks the
+    /// permissions of the opener. A process cloned into its v2 cgroup uses [`InstanceCgroup::v1_keeper_join_files`].
+    pub fn keeper_join_files(&self) -> Result<Vec<OwnedFd>, JoinError> {
+        self.join_files(HierarchyGroup::keeper, |_| true)
     }
 
-    /// The same for the groups of the work, where limits hold.
-    pub fn joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(|it| Some(it.work()), |_| true)
+    /// The same for the cgroups of the workload, where limits apply.
+    pub fn work_join_files(&self) -> Result<Vec<OwnedFd>, JoinError> {
+        self.join_files(|it| Some(it.work()), |_| true)
     }
 
-    /// Those of the keeper's groups that a process cannot be cloned into.
-    pub fn v1_joiners_of_keeper(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(Place::keeper, |it| it == Version::V1)
+    /// The cgroups of the keeper that a process cannot be cloned into.
+    pub fn v1_keeper_join_files(&self) -> Result<Vec<OwnedFd>, JoinError> {
+        self.join_files(HierarchyGroup::keeper, |it| it == Version::V1)
     }
 
-    /// Those of the work's groups that a process cannot be cloned into.
-    pub fn v1_joiners_of_work(&self) -> Result<Vec<OwnedFd>, JoinError> {
-        self.joiners(|it| Some(it.work()), |it| it == Version::V1)
+    /// The cgroups of the workload that a process cannot be cloned into.
+    pub fn v1_work_join_files(&self) -> Result<Vec<OwnedFd>, JoinError> {
+        self.join_files(|it| Some(it.work()), |it| it == Version::V1)
     }
 
     fn v2_directory(&self, leaf: &str) -> Result<Option<OwnedFd>, JoinError> {
-        let Some(body) = self.tracked().filter(|it| it.version == Version::V2) else { return Ok(None) };
-        body.child(leaf).open_directory().map(Some)
+        let Some(instance) = self.tracked().filter(|it| it.version == Version::V2) else { return Ok(None) };
+        instance.child(leaf).open_directory().map(Some)
     }
 
-    fn joiners(
+    fn join_files(
         &self,
-        group: fn(&Place) -> Option<Group>,
+        group: fn(&HierarchyGroup) -> Option<Group>,
         wanted: fn(Version) -> bool,
     ) -> Result<Vec<OwnedFd>, JoinError> {
-        // The tracking group is never passed over: better an error than a process that nobody can end.
-        let is_there = |it: &&Place| it.found || it.tracks;
-        let places = self.places.iter().filter(is_there).filter(|it| wanted(it.group.version));
-        places.filter_map(group).map(|it| it.open_joiner()).collect()
+        // Never skip the tracking cgroup: an error is better than a process that cannot be killed.
+        let is_there = |it: &&HierarchyGroup| it.found || it.tracks;
+        let groups = self.groups.iter().filter(is_there).filter(|it| wanted(it.group.version));
+        groups.filter_map(group).map(|it| it.open_join_file()).collect()
     }
 }
 
 impl Group {
-    pub(super) fn open_joiner(&self) -> Result<OwnedFd, JoinError> {
+    pub(super) fn open_join_file(&self) -> Result<OwnedFd, JoinError> {
         let path = self.file(match self.version {
             Version::V1 => "tasks",
             Version::V2 => "cgroup.procs",

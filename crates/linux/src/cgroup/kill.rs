@@ -1,4 +1,4 @@
-//! Ending all processes of a group: in one call where the kernel has it, else one by one by descriptor.
+//! Kills all processes of a cgroup: in one call where the kernel supports it, else one by one by pidfd.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::patience::Patience;
+use crate::backoff::Backoff;
 
-use super::body::{BodyCgroup, WORK};
+use super::detect::Version;
 use super::empty::EmptyError;
 use super::files;
 use super::group::Group;
+use super::instance::{InstanceCgroup, WORK};
 use super::processes::ProcessesError;
-use super::survey::Version;
 
-/// How long the kill one by one goes on. A frozen group needs one round; one that cannot be frozen may fork on.
-const LOOP_WITHIN: Duration = Duration::from_secs(5);
-/// Descriptors held at a time.
+/// Time limit of killing one by one. A frozen cgroup needs one round; one that cannot be frozen may keep forking.
+const KILL_LOOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum pidfds held open at a time.
 const BATCH: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,35 +28,35 @@ pub enum KillError {
     Kill { path: PathBuf, source: io::Error },
     #[error("could not end process {pid}")]
     Signal { pid: u32, source: io::Error },
-    #[error("cgroup `{}` still holds processes after {} ms of killing", path.display(), LOOP_WITHIN.as_millis())]
+    #[error("cgroup `{}` still holds processes after {} ms of killing", path.display(), KILL_LOOP_TIMEOUT.as_millis())]
     StillAlive { path: PathBuf },
     #[error(transparent)]
     Processes(#[from] ProcessesError),
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum EndError {
+pub enum KillAllError {
     #[error(transparent)]
     Kill(#[from] KillError),
     #[error("cgroup of `{name}` still holds processes after {} ms", within.as_millis())]
     StillAlive { name: String, within: Duration },
     #[error(transparent)]
-    Look(#[from] EmptyError),
+    Check(#[from] EmptyError),
 }
 
-impl BodyCgroup {
-    /// Ends the work and leaves the keeper alone. Nothing there is nothing to end.
+impl InstanceCgroup {
+    /// Kills the workload but not the keeper. Does nothing if there is none.
     pub fn kill_work(&self) -> Result<(), KillError> {
         self.all_tracked().try_for_each(|it| it.child(WORK).kill())
     }
 
-    /// Ends the work and the keeper. They are gone a moment later: see [`BodyCgroup::wait_empty`].
+    /// Kills workload and keeper. They exit a moment later: see [`InstanceCgroup::wait_empty`].
     pub fn kill_all(&self) -> Result<(), KillError> {
         self.all_tracked().try_for_each(Group::kill)
     }
 
-    /// Whether the group that holds all of the body's processes holds any.
-    pub fn lives(&self) -> Result<bool, EmptyError> {
+    /// Whether the tracking cgroup holds any process.
+    pub fn is_populated(&self) -> Result<bool, EmptyError> {
         for group in self.all_tracked() {
             if !group.is_empty()? {
                 return Ok(true);
@@ -65,31 +65,32 @@ impl BodyCgroup {
         Ok(false)
     }
 
-    /// Ends everything in any group of the body and waits until it is gone, also what was on its way in and had
-    /// joined some of the groups only.
-    pub fn end_all(&self, within: Duration) -> Result<(), EndError> {
-        if self.lives()? {
+    /// Kills everything in any cgroup of the instance and waits until it is gone, including processes that had joined
+    /// only some of the cgroups.
+    pub fn kill_all_and_wait(&self, within: Duration) -> Result<(), KillAllError> {
+        if self.is_populated()? {
             self.kill_all()?;
         }
-        let mut patience = Patience::of(within);
-        while let Some(busy) = self.first_busy()? {
-            // Its processes are on their way out if it tracks them; else it holds some that the kill did not reach.
-            let tracked_is_done = self.all_tracked().all(|it| it != busy);
+        let mut backoff = Backoff::with_timeout(within);
+        while let Some(populated) = self.first_populated()? {
+            // The tracking cgroup's processes are dying already; another cgroup holds processes that the kill did not
+            // reach.
+            let tracked_is_done = self.all_tracked().all(|it| it != populated);
             if tracked_is_done {
-                busy.kill_one_by_one()?;
+                populated.kill_one_by_one()?;
             }
-            if patience.pause().is_err() {
+            if backoff.pause().is_err() {
                 let name = self.name().to_owned();
-                return Err(EndError::StillAlive { name, within });
+                return Err(KillAllError::StillAlive { name, within });
             }
         }
         Ok(())
     }
 
-    /// The tracking group comes before others.
-    fn first_busy(&self) -> Result<Option<&Group>, EmptyError> {
+    /// The first cgroup with processes; the tracking cgroup comes first.
+    fn first_populated(&self) -> Result<Option<&Group>, EmptyError> {
         let first = self.all_tracked();
-        for group in first.chain(self.places.iter().map(|it| &it.group)) {
+        for group in first.chain(self.groups.iter().map(|it| &it.group)) {
             if !group.is_empty()? {
                 return Ok(Some(group));
             }
@@ -105,15 +106,15 @@ impl Group {
         }
         let path = self.file("cgroup.kill");
         match files::write(&path, "1") {
-            // The group is not there, or the kernel is older than the file (5.14).
+            // The cgroup does not exist, or the kernel predates `cgroup.kill` (5.14).
             Err(error) if files::is_gone(&error) => self.kill_one_by_one(),
             done => done.map_err(|source| KillError::Kill { path, source }),
         }
     }
 
-    /// Holds the group still, so that what is listed is all there is, and ends it; until nothing is left.
+    /// Freezes the cgroup, so that the listed processes are all, and kills them; repeats until none is left.
     pub(super) fn kill_one_by_one(&self) -> Result<(), KillError> {
-        let mut patience = Patience::of(LOOP_WITHIN);
+        let mut backoff = Backoff::with_timeout(KILL_LOOP_TIMEOUT);
         loop {
             let listed = self.processes()?;
             if listed.is_empty() {
@@ -121,16 +122,16 @@ impl Group {
             }
             self.freeze(true);
             let killed = self.kill_listed();
-            // In v1 a frozen process dies only when it is thawed.
+            // In v1 a frozen process dies only after it is thawed.
             self.freeze(false);
             killed?;
-            if patience.pause().is_err() {
+            if backoff.pause().is_err() {
                 return Err(KillError::StillAlive { path: self.directory.clone() });
             }
         }
     }
 
-    /// Helps and is not needed: most v1 hierarchies cannot, and without it the killing only takes more rounds.
+    /// Optional: most v1 hierarchies cannot freeze, and then the kill only takes more rounds.
     fn freeze(&self, frozen: bool) {
         let _cannot = match (self.version, frozen) {
             (Version::V1, true) => files::write(&self.file("freezer.state"), "FROZEN"),
@@ -145,8 +146,8 @@ impl Group {
         listed.chunks(BATCH).try_for_each(|batch| self.kill_batch(batch))
     }
 
-    /// A number may have passed to a stranger since it was listed. So each is listed again once a descriptor holds
-    /// it: if it is still listed then, the descriptor is of a process of ours, or of one that is dead.
+    /// A pid may have been reused since it was listed. So the list is read again after the pidfds are opened: a pid
+    /// that is still listed belongs to a process of this cgroup, or to a dead one.
     fn kill_batch(&self, batch: &[u32]) -> Result<(), KillError> {
         let mut held = Vec::with_capacity(batch.len());
         for &pid in batch {

@@ -1,20 +1,20 @@
-//! The limits of a body's work, and the files they are written to.
+//! Limits of the workload of an instance, and the files they are written to.
 
-use super::survey::{Controller, Version};
+use super::detect::{Controller, Version};
 
-/// What is not set is not limited, and costs nothing. Where [`super::Abilities`] says that a limit cannot be
-/// enforced, it is left out.
+/// Unset limits are not applied and cost nothing. Limits that [`super::Abilities`] reports as unavailable are left
+/// out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CgroupLimits {
-    /// Memory with everything the kernel charges, page cache too. Swap is off.
+    /// All memory that the kernel charges, including page cache. Swap is off.
     pub memory_bytes: Option<u64>,
     /// Processes and threads.
     pub processes: Option<u64>,
     /// Thousandths of one core.
     pub cpu_millis: Option<u32>,
-    /// Share of the CPU beside others, from 1 to 10,000; 100 is everybody's.
+    /// CPU weight from 1 to 10,000; the default is 100.
     pub cpu_weight: Option<u32>,
-    /// Count bytes read and written: not a limit, but a group more in v1.
+    /// Count bytes read and written: not a limit, but it needs another cgroup in v1.
     pub count_io: bool,
 }
 
@@ -27,25 +27,25 @@ pub(super) struct Setting {
     pub(super) may_be_missing: bool,
 }
 
-/// The period that every kernel has by default.
+/// Default period of every kernel.
 const CPU_PERIOD_US: u64 = 100_000;
-/// The kernel takes no smaller quota.
-const SMALLEST_QUOTA_US: u64 = 1_000;
+/// Smallest quota that the kernel accepts.
+const MIN_QUOTA_US: u64 = 1_000;
 
 impl CgroupLimits {
-    /// Memory is always counted: it is the figure that people look at.
+    /// Memory is always counted: usage reports need it.
     pub(super) fn want(&self, controller: Controller) -> bool {
         match controller {
             Controller::Memory => true,
             Controller::Pids => self.processes.is_some(),
             Controller::Cpu => self.cpu_millis.is_some() || self.cpu_weight.is_some(),
             Controller::Io => self.count_io,
-            // Only kept where there is no v2, which has both built in.
+            // Present only without v2, which has both built in.
             Controller::Cpuacct | Controller::Freezer => true,
         }
     }
 
-    /// In the order in which they must be written.
+    /// Settings in the order in which they must be written.
     pub(super) fn settings(&self, version: Version, controller: Controller) -> Vec<Setting> {
         match (controller, version) {
             (Controller::Memory, Version::V1) => self.memory_bytes.map_or(vec![], memory_v1),
@@ -59,10 +59,10 @@ impl CgroupLimits {
 
     fn quota_us(&self) -> Option<u64> {
         let quota = u64::from(self.cpu_millis?) * CPU_PERIOD_US / 1000;
-        Some(quota.max(SMALLEST_QUOTA_US))
+        Some(quota.max(MIN_QUOTA_US))
     }
 
-    /// The period is the default of every new group; it is not written.
+    /// The default period of new cgroups is not written.
     fn cpu_v1(&self) -> Vec<Setting> {
         let quota = self.quota_us().map(|it| setting("cpu.cfs_quota_us", it));
         let shares = self.cpu_weight.map(|it| setting("cpu.shares", (u64::from(it) * 1024 / 100).max(2)));
@@ -76,7 +76,7 @@ impl CgroupLimits {
     }
 }
 
-/// Memory and swap together get what memory gets, and nothing is swapped out while there is room.
+/// Memory plus swap gets the limit of memory, and nothing is swapped out while there is room.
 fn memory_v1(bytes: u64) -> Vec<Setting> {
     vec![
         setting("memory.limit_in_bytes", bytes),
@@ -85,7 +85,7 @@ fn memory_v1(bytes: u64) -> Vec<Setting> {
     ]
 }
 
-/// A workload that lost one of its processes to the limit is of no use: all of it is ended.
+/// A workload that lost one process to the OOM killer is unusable, so all of it is killed.
 fn memory_v2(bytes: u64) -> Vec<Setting> {
     vec![
         setting("memory.max", bytes),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_limits() {
+    fn v2_limits_are_written_to_v2_files() {
         let expected = [
             ("memory.max", "4096"),
             ("memory.swap.max", "0"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn v1_limits() {
+    fn v1_limits_are_written_to_v1_files() {
         let expected = [
             ("memory.limit_in_bytes", "4096"),
             ("memory.memsw.limit_in_bytes", "4096"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_is_not_wanted() {
+    fn controllers_of_unset_limits_are_not_wanted() {
         let nothing = CgroupLimits::default();
 
         for controller in [Controller::Pids, Controller::Cpu, Controller::Io] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tiny_share_is_the_smallest_the_kernel_takes() {
+    fn tiny_cpu_limit_becomes_the_smallest_quota() {
         let limits = CgroupLimits { cpu_millis: Some(1), ..CgroupLimits::default() };
 
         assert_eq!(limits.settings(Version::V1, Controller::Cpu), [setting("cpu.cfs_quota_us", 1000)]);

@@ -1,7 +1,7 @@
-//! Making the groups of a body.
+//! Creates the cgroups of an instance.
 //!
-//! What costs: each directory 15 to 40 µs, each setting 5 µs (open, write, close), removal about as much again.
-//! So there are no groups in hierarchies of which nothing is asked, and no settings that are the kernel's defaults.
+//! Costs: 15 to 40 µs per directory, 5 µs per setting (open, write, close), about as much again for removal. So
+//! hierarchies that no limit needs get no cgroup, and kernel defaults are not written.
 
 use std::fs;
 use std::io;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::Cgroups;
-use super::bases::Unseen;
-use super::body::{BodyCgroup, Place};
+use super::bases::BaseLookupError;
+use super::detect::{Controller, Version};
 use super::files;
 use super::group::Group;
 use super::hierarchy::Hierarchy;
+use super::instance::{HierarchyGroup, InstanceCgroup};
 use super::limits::{CgroupLimits, Setting};
 use super::name::{self, BadName};
-use super::survey::{Controller, Version};
 
-/// How often the base may be taken away under our hands, by the removal of another process's last body.
+/// How often another process may remove the base under us with its last instance.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,55 +36,55 @@ pub enum MakeError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveBaseError {
-    #[error("could not look at cgroup `{}`", path.display())]
-    Look { path: PathBuf, source: io::Error },
+    #[error("could not read cgroup `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
     #[error("could not remove cgroup `{}`", path.display())]
     RemoveDirectory { path: PathBuf, source: io::Error },
 }
 
 impl Cgroups {
-    /// Makes the groups of a body, with limits on its work and none on its keeper. Making again what exists
-    /// succeeds and sets the limits anew. After an error the body may be half-made: remove it.
-    pub fn make(&self, name: &str, limits: &CgroupLimits) -> Result<BodyCgroup, MakeError> {
+    /// Creates the cgroups of an instance, with limits on its workload and none on its keeper. Existing cgroups are
+    /// reused and get the new limits. After an error the instance may be partly created: remove it.
+    pub fn make(&self, name: &str, limits: &CgroupLimits) -> Result<InstanceCgroup, MakeError> {
         name::check(name)?;
-        let mut places = Vec::new();
-        for hierarchy in self.hierarchies.iter().filter(|it| it.is_chosen(limits)) {
-            places.push(self.make_place(hierarchy, hierarchy.wanted(limits), name, limits)?);
+        let mut groups = Vec::new();
+        for hierarchy in self.hierarchies.iter().filter(|it| it.is_needed_for(limits)) {
+            groups.push(self.make_group(hierarchy, hierarchy.controllers_for(limits), name, limits)?);
         }
-        Ok(BodyCgroup::new(name, places))
+        Ok(InstanceCgroup::new(name, groups))
     }
 
-    fn make_place(
+    fn make_group(
         &self,
         hierarchy: &Hierarchy,
         controllers: Vec<Controller>,
         name: &str,
         limits: &CgroupLimits,
-    ) -> Result<Place, MakeError> {
-        let directory = self.home_base(hierarchy).join(name);
+    ) -> Result<HierarchyGroup, MakeError> {
+        let directory = self.own_base(hierarchy).join(name);
         self.make_in_base(hierarchy, &directory)?;
         let group = Group { version: hierarchy.version, directory };
         if group.version == Version::V2 {
-            hand_on(&group.directory, &controllers)?;
+            enable_controllers(&group.directory, &controllers)?;
         }
-        let place = Place { group, controllers, tracks: hierarchy.tracks, found: true };
-        if let Some(keeper) = place.keeper() {
+        let made = HierarchyGroup { group, controllers, tracks: hierarchy.tracks, found: true };
+        if let Some(keeper) = made.keeper() {
             make_directory(&keeper.directory)?;
         }
-        let work = place.work();
+        let work = made.work();
         make_directory(&work.directory)?;
-        for controller in &place.controllers {
+        for controller in &made.controllers {
             set_all(&work.directory, &limits.settings(work.version, *controller))?;
         }
-        Ok(place)
+        Ok(made)
     }
 
-    /// The base is there but for the first time, so it is only made when it turns out to be missing.
+    /// The base exists except for the first instance, so it is created only when it turns out to be missing.
     fn make_in_base(&self, hierarchy: &Hierarchy, directory: &Path) -> Result<(), MakeError> {
         for _ in 1..ATTEMPTS {
             match make_directory(directory) {
                 Err(MakeError::MakeDirectory { source, .. }) if files::is_gone(&source) => {
-                    // Also when it was removed at once: then the next attempt makes it again.
+                    // If it is removed again at once, the next attempt creates it again.
                     self.make_base(hierarchy)?;
                 }
                 done => return done,
@@ -94,14 +94,17 @@ impl Cgroups {
     }
 
     fn make_base(&self, hierarchy: &Hierarchy) -> Result<(), MakeError> {
-        let base = self.home_base(hierarchy);
+        let base = self.own_base(hierarchy);
         if hierarchy.version == Version::V2 {
-            hand_on(&hierarchy.home, &missing_in(&hierarchy.home, &hierarchy.controllers)?)?;
+            enable_controllers(
+                &hierarchy.base_parent,
+                &missing_in(&hierarchy.base_parent, &hierarchy.controllers)?,
+            )?;
         }
         make_directory(&base)?;
         let prepared = match hierarchy.version {
-            Version::V2 => hand_on(&base, &hierarchy.controllers),
-            Version::V1 if hierarchy.has(Controller::Memory) => count_children_too(&base),
+            Version::V2 => enable_controllers(&base, &hierarchy.controllers),
+            Version::V1 if hierarchy.has(Controller::Memory) => enable_hierarchical_memory(&base),
             Version::V1 => Ok(()),
         };
         match prepared {
@@ -114,11 +117,13 @@ impl Cgroups {
         }
     }
 
-    /// Removes all bases of our name that hold no body. What holds one stays, and that is no error.
+    /// Removes all bases of our name that hold no instance. A base in use stays, which is no error.
     pub fn remove_empty_bases(&self) -> Result<(), RemoveBaseError> {
         for hierarchy in self.hierarchies.iter().filter(|it| it.usable()) {
             let bases = self.bases(hierarchy);
-            for path in bases.map_err(|Unseen { path, source }| RemoveBaseError::Look { path, source })? {
+            for path in
+                bases.map_err(|BaseLookupError { path, source }| RemoveBaseError::Read { path, source })?
+            {
                 remove_empty(path)?;
             }
         }
@@ -133,7 +138,7 @@ pub(super) fn remove_empty(path: PathBuf) -> Result<(), RemoveBaseError> {
     }
 }
 
-/// Makes a group. One that is there is as good.
+/// Creates a cgroup. An existing one is no error.
 pub(super) fn make_directory(path: &Path) -> Result<(), MakeError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -141,8 +146,8 @@ pub(super) fn make_directory(path: &Path) -> Result<(), MakeError> {
     }
 }
 
-/// Gives controllers to the groups in a v2 group.
-fn hand_on(group: &Path, controllers: &[Controller]) -> Result<(), MakeError> {
+/// Enables controllers for the children of a v2 cgroup.
+fn enable_controllers(group: &Path, controllers: &[Controller]) -> Result<(), MakeError> {
     if controllers.is_empty() {
         return Ok(());
     }
@@ -150,7 +155,7 @@ fn hand_on(group: &Path, controllers: &[Controller]) -> Result<(), MakeError> {
     set(&group.join("cgroup.subtree_control"), &value.join(" "))
 }
 
-/// A home that hands on all we need already is not written to: we may have no right to.
+/// Controllers that are not enabled yet. If none is missing nothing is written: we may not be permitted to.
 fn missing_in(home: &Path, controllers: &[Controller]) -> Result<Vec<Controller>, MakeError> {
     let path = home.join("cgroup.subtree_control");
     let text = files::read(&path).map_err(|source| MakeError::Read { path, source })?;
@@ -158,8 +163,8 @@ fn missing_in(home: &Path, controllers: &[Controller]) -> Result<Vec<Controller>
     Ok(controllers.iter().filter(is_missing).copied().collect())
 }
 
-/// Before Linux 5.11 a v1 memory group limited its children only if told so.
-fn count_children_too(base: &Path) -> Result<(), MakeError> {
+/// Before Linux 5.11 a v1 memory cgroup limited its children only on request.
+fn enable_hierarchical_memory(base: &Path) -> Result<(), MakeError> {
     let path = base.join("memory.use_hierarchy");
     match files::read(&path) {
         Ok(text) if text.trim() == "0" => set(&path, "1"),
@@ -173,7 +178,8 @@ fn set_all(group: &Path, settings: &[Setting]) -> Result<(), MakeError> {
     let mut later = Vec::new();
     for setting in settings {
         match set_one(group, setting) {
-            // In v1, memory may not get above memory with swap: where both grow, the latter goes first.
+            // In v1 the memory limit may not exceed memory plus swap: when both grow, the latter must be written
+            // first.
             Err(MakeError::Set { source, .. }) if files::is(&source, Errno::INVAL) && later.is_empty() => {
                 later.push(setting);
             }

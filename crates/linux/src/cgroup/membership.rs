@@ -1,4 +1,4 @@
-//! Which group a process is in, hierarchy by hierarchy: the lines of `/proc/PID/cgroup`.
+//! Parses `/proc/PID/cgroup`: the cgroup of a process in each hierarchy.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Membership {
@@ -13,7 +13,7 @@ impl Membership {
     }
 }
 
-/// Reads all lines. A group's name may hold anything but a newline, colons too.
+/// Parses all lines. A cgroup name may contain anything but a newline, also colons.
 pub(super) fn parse(text: &str) -> Vec<Membership> {
     text.lines().filter_map(parse_line).collect()
 }
@@ -23,7 +23,7 @@ fn parse_line(line: &str) -> Option<Membership> {
     let _number: u32 = fields.next()?.parse().ok()?;
     let controllers = fields.next()?.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
     let path = fields.next()?;
-    // Said of a process whose group was removed while it was a zombie; never of ourselves.
+    // Appended for a zombie whose cgroup was removed; never for ourselves.
     let path = path.strip_suffix(" (deleted)").unwrap_or(path).to_owned();
     Some(Membership { controllers, path })
 }
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn colons_belong_to_the_path_and_broken_lines_to_nobody() {
+    fn colons_belong_to_the_path_and_broken_lines_are_ignored() {
         let memberships = parse("0::/kube:pod:7\nx:y\n\n7:pids\n");
 
         assert_eq!(memberships, [Membership { controllers: vec![], path: "/kube:pod:7".to_owned() }]);

@@ -1,4 +1,4 @@
-//! Which cgroup hierarchies are mounted where: the lines of `/proc/self/mountinfo` that matter to us.
+//! Parses the cgroup mounts of `/proc/self/mountinfo`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::mountinfo::unescape;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// The group that is seen at the mount point. Not `/` in containers that see only a part.
+    /// The cgroup that is mounted there. Not `/` in containers that see only a subtree.
     pub(super) root: String,
     pub(super) mount_point: PathBuf,
     pub(super) read_only: bool,
@@ -16,13 +16,13 @@ pub(super) struct Mount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MountKind {
     V2,
-    /// With the options of the superblock, among which are the names of its controllers.
+    /// With the superblock options, which include the controller names.
     V1 {
         options: Vec<String>,
     },
 }
 
-/// Reads all cgroup mounts, in the order of the file. Lines that cannot be understood are none of ours.
+/// Parses all cgroup mounts in file order. Lines that cannot be parsed are skipped.
 pub(super) fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_line).collect()
 }

@@ -1,4 +1,4 @@
-//! Names of groups of ours: one plain path component that can be read back.
+//! Names of our cgroups: one plain path component.
 
 const LONGEST: usize = 200;
 

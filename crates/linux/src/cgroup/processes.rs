@@ -1,4 +1,4 @@
-//! The processes in a group and in all groups below it.
+//! Lists the processes of a cgroup and its descendants.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::bases;
-use super::body::BodyCgroup;
 use super::files;
 use super::group::Group;
+use super::instance::InstanceCgroup;
 
-/// Nobody nests deeper with good intentions, and the error is on the safe side.
-const DEEPEST: usize = 64;
+/// Deeper than any legitimate nesting; exceeding it is an error, which is the safe side.
+const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessesError {
@@ -20,13 +20,13 @@ pub enum ProcessesError {
     List { path: PathBuf, source: io::Error },
 }
 
-impl BodyCgroup {
-    /// All processes in any group of the body, the keeper too, in the order of their ids. Zombies are none. Those of
-    /// a process id namespace that we cannot see into are left out.
+impl InstanceCgroup {
+    /// All processes in any cgroup of the instance including the keeper, ordered by pid. Zombies are not listed, nor
+    /// processes of PID namespaces that we cannot see into.
     pub fn processes(&self) -> Result<Vec<u32>, ProcessesError> {
         let mut found = BTreeSet::new();
-        for place in &self.places {
-            found.extend(place.group.processes()?);
+        for hierarchy_group in &self.groups {
+            found.extend(hierarchy_group.group.processes()?);
         }
         Ok(found.into_iter().collect())
     }
@@ -35,7 +35,7 @@ impl BodyCgroup {
 impl Group {
     pub(super) fn processes(&self) -> Result<BTreeSet<u32>, ProcessesError> {
         let mut found = BTreeSet::new();
-        collect(&self.directory, DEEPEST, &mut found)
+        collect(&self.directory, MAX_DEPTH, &mut found)
             .map_err(|source| ProcessesError::List { path: self.directory.clone(), source })?;
         Ok(found)
     }
@@ -46,10 +46,10 @@ fn collect(group: &Path, depth: usize, found: &mut BTreeSet<u32>) -> io::Result<
         return Err(io::Error::other("nested too deep"));
     }
     match files::read(&group.join("cgroup.procs")) {
-        // A zero stands for a process of another process id namespace.
+        // A 0 stands for a process of another PID namespace.
         Ok(text) => found.extend(text.lines().filter_map(|it| it.parse::<u32>().ok()).filter(|it| *it != 0)),
         Err(error) if files::is_gone(&error) => return Ok(()),
-        // The processes of a threaded group are listed by the group above.
+        // Processes of a threaded cgroup are listed by its parent.
         Err(error) if files::is(&error, Errno::OPNOTSUPP) => {}
         Err(error) => return Err(error),
     }

@@ -1,4 +1,4 @@
-//! Taking groups away, the deepest first, also those that somebody made below ours.
+//! Removes cgroups, deepest first, including those that code inside created below ours.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,40 +8,45 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::patience::Patience;
+use crate::backoff::Backoff;
 
-use super::body::BodyCgroup;
 use super::group::Group;
+use super::instance::InstanceCgroup;
 
-/// How deep nested groups are taken away. Each level holds a descriptor, and no path gets too long.
-const DEEPEST: usize = 256;
+/// Maximum depth. Each level holds a descriptor; paths stay short.
+const MAX_DEPTH: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
     #[error("cgroup `{}` is still there after {} ms", path.display(), within.as_millis())]
-    Left { path: PathBuf, within: Duration, source: io::Error },
+    StillPresent { path: PathBuf, within: Duration, source: io::Error },
 }
 
 impl RemoveError {
-    /// The group that is left, with whatever is below it.
+    /// The cgroup that could not be removed.
     #[must_use]
     pub fn left(&self) -> &Path {
-        let RemoveError::Left { path, .. } = self;
+        let RemoveError::StillPresent { path, .. } = self;
         path
     }
 }
 
-impl BodyCgroup {
-    /// Removes all groups of the body. Those that are not there are removed. Tries again while processes are on
-    /// their way out; does not end any. Goes on past what cannot be removed, and says the first of it.
+impl InstanceCgroup {
+    /// Removes all cgroups of the instance. Missing ones are no error. Retries while processes are exiting; kills
+    /// none. Continues after a failure and returns the first one.
     pub fn remove(&self, within: Duration) -> Result<(), RemoveError> {
         let mut first_failed = Ok(());
-        for place in &self.places {
-            // Calls that nearly always spare the looking for groups below.
-            for leaf in place.keeper().into_iter().chain([place.work()]).filter(|it| *it != place.group) {
-                let _looked_at_again_below = leaf.remove_directory();
+        for hierarchy_group in &self.groups {
+            // Two calls that nearly always save the search for child cgroups.
+            for leaf in hierarchy_group
+                .keeper()
+                .into_iter()
+                .chain([hierarchy_group.work()])
+                .filter(|it| *it != hierarchy_group.group)
+            {
+                let _retried_below = leaf.remove_directory();
             }
-            first_failed = first_failed.and(place.group.remove(within));
+            first_failed = first_failed.and(hierarchy_group.group.remove(within));
         }
         first_failed
     }
@@ -49,26 +54,30 @@ impl BodyCgroup {
 
 impl Group {
     fn remove_directory(&self) -> Result<(), Errno> {
-        gone(unlinkat(CWD, &self.directory, AtFlags::REMOVEDIR))
+        ignore_missing(unlinkat(CWD, &self.directory, AtFlags::REMOVEDIR))
     }
 
     pub(super) fn remove(&self, within: Duration) -> Result<(), RemoveError> {
-        let mut patience = Patience::of(within);
+        let mut backoff = Backoff::with_timeout(within);
         loop {
             let Err(first) = self.remove_directory() else { return Ok(()) };
-            // Busy with groups below, or with processes.
+            // `EBUSY`: it has children, or processes.
             let below = if first == Errno::BUSY { self.remove_below() } else { Err(first) };
             let Err(error) = below.and_then(|()| self.remove_directory()) else { return Ok(()) };
-            if error != Errno::BUSY || patience.pause().is_err() {
-                return Err(RemoveError::Left { path: self.directory.clone(), within, source: error.into() });
+            if error != Errno::BUSY || backoff.pause().is_err() {
+                return Err(RemoveError::StillPresent {
+                    path: self.directory.clone(),
+                    within,
+                    source: error.into(),
+                });
             }
         }
     }
 
     fn remove_below(&self) -> Result<(), Errno> {
         match openat(CWD, &self.directory, DIRECTORY, Mode::empty()) {
-            Ok(directory) => remove_children(&directory, DEEPEST),
-            other => gone(other.map(drop)),
+            Ok(directory) => remove_children(&directory, MAX_DEPTH),
+            other => ignore_missing(other.map(drop)),
         }
     }
 }
@@ -76,7 +85,7 @@ impl Group {
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Removes what it can, and tells of the first group that it could not.
+/// Removes as many children as possible and returns the first failure.
 fn remove_children(group: &OwnedFd, depth: usize) -> Result<(), Errno> {
     if depth == 0 {
         return Err(Errno::LOOP);
@@ -88,20 +97,20 @@ fn remove_children(group: &OwnedFd, depth: usize) -> Result<(), Errno> {
         if entry.file_type() != FileType::Directory || name == c"." || name == c".." {
             continue;
         }
-        if gone(unlinkat(group, name, AtFlags::REMOVEDIR)).is_ok() {
+        if ignore_missing(unlinkat(group, name, AtFlags::REMOVEDIR)).is_ok() {
             continue;
         }
         let below = match openat(group, name, DIRECTORY, Mode::empty()) {
             Ok(child) => remove_children(&child, depth - 1),
-            other => gone(other.map(drop)),
+            other => ignore_missing(other.map(drop)),
         };
-        result = result.and(below.and_then(|()| gone(unlinkat(group, name, AtFlags::REMOVEDIR))));
+        result = result.and(below.and_then(|()| ignore_missing(unlinkat(group, name, AtFlags::REMOVEDIR))));
     }
     result
 }
 
-/// What is not there is removed.
-fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
+/// A missing cgroup counts as removed.
+fn ignore_missing(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         other => other,

@@ -1,26 +1,26 @@
-//! What the work of a body uses, and how often it ran into a limit.
+//! Usage of the workload of an instance, and how often it hit a limit.
 
-use super::body::{BodyCgroup, WORK};
+use super::detect::{Controller, Version};
 use super::files;
 use super::group::Group;
-use super::survey::{Controller, Version};
+use super::instance::{InstanceCgroup, WORK};
 
-/// Of the work alone, the keeper left out. None where a figure cannot be had: the group is not there, or the kernel
-/// does not count it.
+/// Usage of the workload without the keeper. `None` where a figure is unavailable: the cgroup does not exist, or the
+/// kernel does not count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CgroupUsage {
     pub cpu_ms: Option<u64>,
     pub memory_bytes: Option<u64>,
     pub memory_peak_bytes: Option<u64>,
-    /// Processes and threads where the kernel counts them, as the limit does; else processes.
+    /// Processes and threads where the kernel counts them, as the limit does; else processes only.
     pub processes: Option<u64>,
     pub io_read_bytes: Option<u64>,
     pub io_written_bytes: Option<u64>,
 }
 
-/// Counts since the groups were made.
+/// Counters since the cgroups were created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Breaches {
+pub struct LimitEvents {
     /// Processes that the kernel killed for memory.
     pub memory_kills: Option<u64>,
     /// How often the memory limit was reached, in most cases without harm. Newer kernels do not count it in v1
@@ -30,7 +30,7 @@ pub struct Breaches {
     pub pids_refused: Option<u64>,
 }
 
-impl BodyCgroup {
+impl InstanceCgroup {
     #[must_use]
     pub fn usage(&self) -> CgroupUsage {
         let (io_read_bytes, io_written_bytes) = self.io().unzip();
@@ -45,7 +45,7 @@ impl BodyCgroup {
     }
 
     #[must_use]
-    pub fn breaches(&self) -> Breaches {
+    pub fn limit_events(&self) -> LimitEvents {
         let memory = self.work_with(Controller::Memory);
         let pids = self.work_with(Controller::Pids);
         let pids_refused = pids.and_then(|it| it.keyed("pids.events", "max"));
@@ -54,10 +54,10 @@ impl BodyCgroup {
             Some(it) => v1_memory_breaches(&it),
             None => (None, None),
         };
-        Breaches { memory_kills, memory_reached, pids_refused }
+        LimitEvents { memory_kills, memory_reached, pids_refused }
     }
 
-    /// v2 counts it in every group, even where it has no controllers.
+    /// v2 counts CPU time in every cgroup, even without controllers.
     fn cpu_ms(&self) -> Option<u64> {
         let v2 = self.v2_work().and_then(|it| it.keyed("cpu.stat", "usage_usec")).map(|us| us / 1000);
         v2.or_else(|| self.work_with(Controller::Cpuacct)?.number("cpuacct.usage").map(|ns| ns / 1_000_000))
@@ -90,7 +90,7 @@ impl BodyCgroup {
     }
 }
 
-/// Where swap is counted, it is the sum of both that is reached first.
+/// Where swap is counted, the limit on the sum of both is hit first.
 fn v1_memory_breaches(work: &Group) -> (Option<u64>, Option<u64>) {
     let kills = work.keyed("memory.oom_control", "oom_kill");
     let with_swap = work.number("memory.memsw.failcnt").unwrap_or(0);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_was_not_used_is_zero() {
+    fn an_unused_disk_counts_zero() {
         assert_eq!(v1_io("Total 0\n"), (0, 0));
         assert_eq!(v2_io(""), (0, 0));
     }

@@ -1,30 +1,30 @@
-//! How much memory the host has, how much of it is left to us, and what files in it can hold.
+//! Memory of the host and what is left of it for us; abilities of tmpfs.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, XattrFlags, fsetxattr, memfd_create};
 
-/// All of it; none, if nobody says.
+/// Total memory; 0 if unknown.
 pub(crate) fn host_memory_mb() -> u64 {
     field("MemTotal:").unwrap_or(0)
 }
 
-/// All of it, where nothing less bounds what is left to us.
+/// Total memory, unless a cgroup limit leaves us less than the host has.
 pub(crate) fn memory_total_mb() -> Option<u64> {
     let bounded = memory_left_mb()? < field("MemAvailable:")?;
     if bounded { None } else { field("MemTotal:") }
 }
 
-/// What the host has left, or what the groups that we are in leave us, whichever is less.
+/// Available memory: of the host, or what the limits of our own cgroups leave, whichever is less.
 pub(crate) fn memory_left_mb() -> Option<u64> {
     let host = field("MemAvailable:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Some(groups.lines().filter_map(left_in_group_mb).chain([host]).min().unwrap_or(host))
 }
 
-/// Whether files in memory take the attributes by which an overlay without privilege marks a directory.
-pub(super) fn holds_marks() -> bool {
+/// Whether tmpfs accepts the user xattrs that an unprivileged overlay needs to mark opaque directories.
+pub(super) fn tmpfs_has_user_xattrs() -> bool {
     let marked = memfd_create("marked", MemfdFlags::CLOEXEC)
         .and_then(|file| fsetxattr(&file, "user.overlay.opaque", b"y", XattrFlags::empty()));
     marked.is_ok()
@@ -36,7 +36,7 @@ fn field(name: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1_024)
 }
 
-/// Through one group and all above it.
+/// Memory left in one cgroup and all its ancestors.
 fn left_in_group_mb(membership: &str) -> Option<u64> {
     let mut fields = membership.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_something_and_not_more_than_there_is() {
+    fn available_memory_is_positive_and_at_most_the_total() {
         let left = memory_left_mb().unwrap();
 
         assert!(left > 0 && left <= host_memory_mb());

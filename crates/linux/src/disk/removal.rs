@@ -1,7 +1,7 @@
-//! Removes a tree that hostile code has made: of any depth, closed to its owner, full of links.
+//! Removes a directory tree made by hostile code: of any depth, with closed permissions, full of symlinks.
 //!
-//! No path is followed below the top and nothing recurses. What is deep is moved up first, so that two open
-//! directories are enough for all of it.
+//! No path below the top is followed and nothing recurses. Deep directories are moved up first, so two open
+//! descriptors suffice.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Removes it if it is there, and says how many bytes of the disk it had taken.
+/// Removes the tree if it exists. Returns the bytes of disk that it used.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<u64> {
     let top = match open(&CWD, &c_name(path)?) {
         Ok(top) => top,
@@ -35,14 +35,15 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<u64> {
 
 struct Removal {
     top: OwnedFd,
-    /// How many directories were moved up, for names that nobody has.
+    /// Counter for unique names of moved directories.
     moved: u64,
     freed: u64,
 }
 
 impl Removal {
     fn empty_top(&mut self) -> io::Result<()> {
-        // What is moved up while the top is read may or may not be seen in that turn.
+        // Directories moved up while the top is read may or may not show up in the same pass, so repeat until it is
+        // empty.
         loop {
             let names = entries(&self.top)?;
             if names.is_empty() {
@@ -59,13 +60,13 @@ impl Removal {
         }
     }
 
-    /// Empties a directory below the top; what is not empty in it becomes the top's.
+    /// Empties a directory below the top; its non-empty subdirectories move to the top.
     fn empty(&mut self, directory: &OwnedFd) -> io::Result<()> {
         for (name, kind) in entries(directory)? {
             if self.remove_flat(Some(directory), &name, kind)? {
                 continue;
             }
-            // To be moved, a directory must be open to its owner: its link to its parent changes.
+            // A directory must be writable by its owner to be moved, since its `..` entry changes.
             drop(open(directory, &name)?);
             loop {
                 self.moved += 1;
@@ -80,7 +81,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Whether it is gone: a directory with something in it is not.
+    /// Removes a file or an empty directory. Returns false for a directory that is not empty.
     fn remove_flat(&mut self, directory: Option<&OwnedFd>, name: &CStr, kind: FileType) -> io::Result<bool> {
         let directory = directory.unwrap_or(&self.top);
         let found = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -93,7 +94,7 @@ impl Removal {
         if removed == Err(Errno::PERM) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             if let Ok(fixed) = openat(directory, name, flags, Mode::empty()) {
-                unfix(&fixed);
+                clear_immutable(&fixed);
             }
             removed = unlinkat(directory, name, how);
         }
@@ -112,10 +113,10 @@ impl Removal {
     }
 }
 
-/// What must not be changed must not be removed either: first it may be changed again.
-fn unfix(descriptor: &OwnedFd) {
+/// Clears the immutable and append-only flags, which forbid removal.
+fn clear_immutable(descriptor: &OwnedFd) {
     let fixed = IFlags::IMMUTABLE | IFlags::APPEND;
-    // Where this fails, so does the removal, which says why.
+    // If this fails, the removal fails too and reports why.
     if let Ok(flags) = ioctl_getflags(descriptor)
         && flags.intersects(fixed)
     {
@@ -123,7 +124,7 @@ fn unfix(descriptor: &OwnedFd) {
     }
 }
 
-/// All names in it but its own two. Read at once, so that nothing changes under the reader.
+/// All entries except `.` and `..`. Read at once, so that removals do not disturb the reading.
 fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, FileType)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -143,17 +144,17 @@ fn entries(directory: &OwnedFd) -> io::Result<Vec<(CString, FileType)>> {
     Ok(names)
 }
 
-/// Opens a directory, and opens it up if its owner has shut it.
+/// Opens a directory, after restoring owner permissions if they are missing.
 fn open(parent: &impl std::os::fd::AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     const WHOLE: Mode = Mode::RWXU;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode;
-    let shut = !Mode::from_raw_mode(mode).contains(WHOLE);
-    if FileType::from_raw_mode(mode) == FileType::Directory && shut {
+    let closed = !Mode::from_raw_mode(mode).contains(WHOLE);
+    if FileType::from_raw_mode(mode) == FileType::Directory && closed {
         chmodat(parent, name, WHOLE, AtFlags::empty())?;
     }
     let directory = openat(parent, name, flags, Mode::empty())?;
-    unfix(&directory);
+    clear_immutable(&directory);
     Ok(directory)
 }
 
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn a_tree_of_ten_thousand_levels_is_removed_with_few_descriptors() {
         let directory = tempfile::tempdir().unwrap();
-        let top = directory.path().join("body");
+        let top = directory.path().join("instance");
         fs::create_dir(&top).unwrap();
         let mut at = open(&CWD, &c_name(&top).unwrap()).unwrap();
         for level in 0..10_000 {
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn links_are_removed_and_not_followed() {
         let directory = tempfile::tempdir().unwrap();
-        let (top, outside) = (directory.path().join("body"), directory.path().join("outside"));
+        let (top, outside) = (directory.path().join("instance"), directory.path().join("outside"));
         fs::create_dir_all(top.join("inner")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("precious"), "kept").unwrap();
@@ -205,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_their_owner_has_shut_are_opened_up() {
+    fn directories_without_permissions_are_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let top = directory.path().join("body");
-        fs::create_dir_all(top.join("shut/shut/shut")).unwrap();
-        for path in ["shut/shut/shut", "shut/shut", "shut"] {
+        let top = directory.path().join("instance");
+        fs::create_dir_all(top.join("closed/closed/closed")).unwrap();
+        for path in ["closed/closed/closed", "closed/closed", "closed"] {
             fs::set_permissions(top.join(path), fs::Permissions::from_mode(0o000)).unwrap();
         }
 
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_removed_already() {
+    fn removing_a_missing_tree_succeeds() {
         let directory = tempfile::tempdir().unwrap();
 
         assert_eq!(remove_tree(&directory.path().join("nothing")).unwrap(), 0);

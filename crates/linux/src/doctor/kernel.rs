@@ -1,4 +1,4 @@
-//! What the kernel offers: namespaces, ids, filters.
+//! Kernel features: namespaces, ids, system call filters.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use rustix::process::{PidfdFlags, getpid, getuid, pidfd_open};
 
 use super::Diagnosis;
 
-/// The switches by which distributions keep ordinary users from making namespaces.
+/// Sysctls by which distributions forbid user namespaces to ordinary users.
 const SWITCHES: [(&str, &str, &str); 3] = [
     ("/proc/sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
@@ -18,7 +18,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
-/// The first that lays an overlay over files with other ids, which root's sandboxes have.
+/// The first kernel with overlayfs over id-mapped mounts, which sandboxes of root need.
 const OLDEST_FOR_ROOT: (u32, u32) = (5, 19);
 const OLDEST: (u32, u32) = (5, 12);
 
@@ -30,7 +30,7 @@ fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Whether this kernel is as new as that.
+/// Whether this kernel has at least this version.
 pub(super) fn is_at_least(wanted: (u32, u32)) -> bool {
     let release = release();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
@@ -56,29 +56,29 @@ fn namespaces() -> Diagnosis {
         let why = format!("this kernel has no {}", absent.join(", "));
         Diagnosis::missing("namespaces", why, "use a kernel with these namespaces")
     };
-    found.needed()
+    found.required()
 }
 
 fn user_namespaces() -> Diagnosis {
     let name = "user namespaces";
     for (file, closed, fix) in SWITCHES {
         let is_closed = fs::read_to_string(file).is_ok_and(|text| text.trim() == closed);
-        // Root is kept from them by the first switch only.
+        // Only the first sysctl applies to root.
         if is_closed && (!getuid().is_root() || file.ends_with("max_user_namespaces")) {
             let why = format!("`{file}` is {closed}");
-            return Diagnosis::missing(name, why, fix).needed();
+            return Diagnosis::missing(name, why, fix).required();
         }
     }
-    let who = if getuid().is_root() { "as root" } else { "open to ordinary users" };
-    Diagnosis::enforced(name, who).needed()
+    let who = if getuid().is_root() { "as root" } else { "allowed for ordinary users" };
+    Diagnosis::enforced(name, who).required()
 }
 
 fn ids() -> Diagnosis {
     if getuid().is_root() {
-        return Diagnosis::enforced("ids of its own", "65,536 for each sandbox, from 1,000,000,000 on");
+        return Diagnosis::enforced("separate ids", "65,536 for each sandbox, from 1,000,000,000 on");
     }
     let why = "root inside is this user outside, and sandboxes share that id";
-    Diagnosis::watched("ids of its own", why, "run as root, so that each sandbox gets ids of its own")
+    Diagnosis::watched("separate ids", why, "run as root, so that each sandbox gets separate ids")
 }
 
 fn seccomp() -> Diagnosis {
@@ -89,15 +89,15 @@ fn seccomp() -> Diagnosis {
         let fix = "use a kernel with CONFIG_SECCOMP_FILTER";
         Diagnosis::missing("system call filter", "this kernel has no seccomp filters", fix)
     };
-    found.needed()
+    found.required()
 }
 
 fn landlock() -> Diagnosis {
     let loaded = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
     if loaded.split(',').any(|module| module.trim() == "landlock") {
-        return Diagnosis::enforced("landlock", "there, as a second fence that sandboxes do not depend on");
+        return Diagnosis::enforced("landlock", "available; sandboxes do not depend on it");
     }
-    let fix = "none is needed: the mount namespace is the fence; or boot with lsm=landlock,…";
+    let fix = "optional: the mount namespace confines sandboxes; to enable it, boot with lsm=landlock,…";
     Diagnosis::missing("landlock", "not loaded, or securityfs is not mounted", fix)
 }
 
@@ -106,7 +106,7 @@ fn pidfd() -> Diagnosis {
         Ok(_) => Diagnosis::enforced("handles to processes", "pidfd"),
         Err(error) => Diagnosis::missing("handles to processes", error.to_string(), "use Linux 5.3 or newer"),
     };
-    found.needed()
+    found.required()
 }
 
 fn overlay() -> Diagnosis {

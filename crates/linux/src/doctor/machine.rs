@@ -1,4 +1,4 @@
-//! What the machine has: disk, a filesystem that can hold sandboxes, a clock.
+//! Host resources: disk, a suitable file system, a clock.
 
 use std::path::Path;
 
@@ -8,29 +8,29 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{Diagnosis, kernel};
 use crate::cgroup::Ability;
-use crate::disk::DiskChoice;
+use crate::disk::StorageOptions;
 
-/// Less than this is soon full.
-const LITTLE_MIB: u64 = 1024;
-/// Long before this program was written: a clock that shows it was never set.
-const LONG_AGO_S: i64 = 1_700_000_000;
+/// Warn below this much free disk.
+const MIN_FREE_MIB: u64 = 1024;
+/// A clock before this date was never set.
+const CLOCK_NEVER_SET_S: i64 = 1_700_000_000;
 
 pub(super) fn diagnose(data: &Path) -> Vec<Diagnosis> {
     vec![filesystem(data), free_disk(data), disk_limit(), clock()]
 }
 
-/// The nearest place on the way to it that is there.
-fn nearest(path: &Path) -> &Path {
-    path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"))
+/// The nearest existing ancestor.
+fn nearest_existing(path: &Path) -> &Path {
+    path.ancestors().find(|existing| existing.exists()).unwrap_or(Path::new("/"))
 }
 
 fn filesystem(data: &Path) -> Diagnosis {
-    let place = nearest(data);
+    let existing = nearest_existing(data);
     let shown = data.display();
-    let may_write = rustix::fs::access(place, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
-    let found = match (statfs(place), may_write) {
+    let may_write = rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+    let found = match (statfs(existing), may_write) {
         (_, Err(error)) => {
-            let why = format!("`{}` may not be written to: {error}", place.display());
+            let why = format!("`{}` may not be written to: {error}", existing.display());
             Diagnosis::missing("data directory", why, "choose another by --data-dir")
         }
         (Err(error), _) => Diagnosis::missing(
@@ -39,8 +39,8 @@ fn filesystem(data: &Path) -> Diagnosis {
             "choose another by --data-dir",
         ),
         (Ok(stat), Ok(())) => match kind(stat.f_type.cast_unsigned()) {
-            Kind::Local(name) if getuid().is_root() && !shows_other_ids(&name) => {
-                let why = format!("`{shown}` on {name}, which cannot show files with a sandbox's own ids");
+            Kind::Local(name) if getuid().is_root() && !supports_id_mapping(&name) => {
+                let why = format!("`{shown}` on {name}, which does not support id-mapped mounts");
                 Diagnosis::missing("data directory", why, "choose one on ext4, xfs or btrfs by --data-dir")
             }
             Kind::Local(name) => Diagnosis::enforced("data directory", format!("`{shown}` on {name}")),
@@ -50,7 +50,7 @@ fn filesystem(data: &Path) -> Diagnosis {
             }
         },
     };
-    found.needed()
+    found.required()
 }
 
 enum Kind {
@@ -58,7 +58,7 @@ enum Kind {
     Remote(&'static str),
 }
 
-/// By the numbers that the kernel gives filesystems.
+/// File system by its magic number.
 fn kind(number: u64) -> Kind {
     let local = |name: &str| Kind::Local(name.to_owned());
     match number {
@@ -73,8 +73,8 @@ fn kind(number: u64) -> Kind {
     }
 }
 
-/// What sandboxes share is on disk with root's ids, and seen inside with theirs.
-fn shows_other_ids(filesystem: &str) -> bool {
+/// Whether it supports id-mapped mounts: shared layers are owned by root on disk and by sandbox ids inside.
+fn supports_id_mapping(filesystem: &str) -> bool {
     match filesystem {
         "overlayfs" => false,
         "tmpfs" => kernel::is_at_least((6, 3)),
@@ -83,12 +83,12 @@ fn shows_other_ids(filesystem: &str) -> bool {
 }
 
 fn free_disk(data: &Path) -> Diagnosis {
-    match statfs(nearest(data)) {
+    match statfs(nearest_existing(data)) {
         Ok(stat) => {
             let block = u64::try_from(stat.f_bsize).unwrap_or(0);
             let free = stat.f_bavail.saturating_mul(block) >> 20;
             let means = format!("{free} MiB are free for sandboxes and records");
-            if free >= LITTLE_MIB {
+            if free >= MIN_FREE_MIB {
                 Diagnosis::enforced("free disk", means)
             } else {
                 Diagnosis::missing("free disk", means, "free some, or choose another --data-dir")
@@ -98,9 +98,9 @@ fn free_disk(data: &Path) -> Diagnosis {
     }
 }
 
-/// What bounds what a sandbox writes.
+/// How disk limits are enforced.
 fn disk_limit() -> Diagnosis {
-    match DiskChoice::find().ability() {
+    match StorageOptions::detect().ability() {
         Ability::Enforced { by } => Diagnosis::enforced("disk limit", by),
         Ability::Unavailable { why, fix } => Diagnosis::missing("disk limit", why, fix),
     }
@@ -108,8 +108,12 @@ fn disk_limit() -> Diagnosis {
 
 fn clock() -> Diagnosis {
     let shown = clock_gettime(ClockId::Realtime).tv_sec;
-    if shown >= LONG_AGO_S {
+    if shown >= CLOCK_NEVER_SET_S {
         return Diagnosis::enforced("clock", "set; deadlines run on the kernel's own counter");
     }
-    Diagnosis::missing("clock", "it shows a time long past", "set it: records would carry wrong dates")
+    Diagnosis::missing(
+        "clock",
+        "the clock shows a date long past",
+        "set the clock: records would carry wrong dates",
+    )
 }

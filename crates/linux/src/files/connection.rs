@@ -1,9 +1,9 @@
-//! One request for files: a connection of its own, on which somebody inside must make progress.
+//! One file request on its own connection, failed when no byte moves for a while.
 
 use std::io;
 use std::time::Duration;
 
-use pinfold_keeper::files::wire::{FileAnswer, FileRequest, piece_length};
+use pinfold_keeper::files::wire::{FileAnswer, FileRequest, chunk_length};
 use pinfold_keeper::wire::Request;
 use pinfold_provider::FileError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,32 +11,32 @@ use tokio::net::UnixStream;
 
 use super::translate::refusal;
 use crate::control::{self, ControlError};
-use crate::places::Places;
+use crate::paths::InstancePaths;
 
-/// How long nothing at all may happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// No piece that is sent is longer.
-const PIECE: usize = 256 * 1024;
+/// Maximum time without progress.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of one piece.
+const MAX_PIECE: usize = 256 * 1024;
 
 pub(super) struct Connection(UnixStream);
 
 impl Connection {
-    pub(super) async fn open(places: &Places, request: FileRequest) -> Result<Self, FileError> {
-        let mut stream = control::connect(places).await.map_err(|error| match error {
-            ControlError::NobodyThere(_) => FileError::NoSuchBody,
+    pub(super) async fn open(paths: &InstancePaths, request: FileRequest) -> Result<Self, FileError> {
+        let mut stream = control::connect(paths).await.map_err(|error| match error {
+            ControlError::NotListening(_) => FileError::NoSuchInstance,
             error @ ControlError::NoAnswer(_) => FileError::NoAnswer { why: error.to_string() },
         })?;
-        patiently(control::send(&mut stream, &Request::Files(request))).await?;
+        with_stall_timeout(control::send(&mut stream, &Request::Files(request))).await?;
         Ok(Self(stream))
     }
 
     pub(super) async fn answer(&mut self) -> Result<FileAnswer, FileError> {
-        let answer = patiently(control::receive(&mut self.0)).await?;
+        let answer = with_stall_timeout(control::receive(&mut self.0)).await?;
         refusal(answer)
     }
 
-    /// Waits as long as the caller does.
-    pub(super) async fn answer_some_time(&mut self) -> Result<FileAnswer, FileError> {
+    /// Waits without a time limit.
+    pub(super) async fn answer_without_timeout(&mut self) -> Result<FileAnswer, FileError> {
         let answer = control::receive(&mut self.0).await.map_err(no_answer)?;
         refusal(answer)
     }
@@ -49,7 +49,7 @@ impl Connection {
     }
 
     pub(super) async fn send_piece(&mut self, content: &[u8]) -> Result<(), FileError> {
-        for piece in content.chunks(PIECE) {
+        for piece in content.chunks(MAX_PIECE) {
             self.send_frame(piece).await?;
         }
         Ok(())
@@ -61,19 +61,19 @@ impl Connection {
 
     async fn send_frame(&mut self, piece: &[u8]) -> Result<(), FileError> {
         let length = u32::try_from(piece.len()).unwrap_or(0);
-        patiently(async {
+        with_stall_timeout(async {
             self.0.write_all(&length.to_le_bytes()).await?;
             self.0.write_all(piece).await
         })
         .await
     }
 
-    /// None at the end.
+    /// `None` at the end of the content.
     pub(super) async fn receive_piece(&mut self) -> Result<Option<Vec<u8>>, FileError> {
-        patiently(async {
+        with_stall_timeout(async {
             let mut length = [0; 4];
             self.0.read_exact(&mut length).await?;
-            let mut piece = vec![0; piece_length(length)?];
+            let mut piece = vec![0; chunk_length(length)?];
             self.0.read_exact(&mut piece).await?;
             Ok(if piece.is_empty() { None } else { Some(piece) })
         })
@@ -81,10 +81,10 @@ impl Connection {
     }
 }
 
-async fn patiently<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, FileError> {
-    match tokio::time::timeout(PATIENCE, step).await {
+async fn with_stall_timeout<T>(step: impl Future<Output = io::Result<T>>) -> Result<T, FileError> {
+    match tokio::time::timeout(STALL_TIMEOUT, step).await {
         Ok(done) => done.map_err(no_answer),
-        Err(_) => Err(FileError::NoAnswer { why: format!("nothing happened for {} s", PATIENCE.as_secs()) }),
+        Err(_) => Err(FileError::NoAnswer { why: format!("no progress for {} s", STALL_TIMEOUT.as_secs()) }),
     }
 }
 

@@ -1,11 +1,11 @@
-//! From the keeper's words to the provider's.
+//! Converts file types of the keeper protocol to those of the provider contract.
 
 use pinfold_keeper::files::wire::{self, FileAnswer, FileReason};
-use pinfold_provider::{Change, ChangeKind, Entry, FileError, FileKind, Metadata};
+use pinfold_provider::{ChangeKind, DirectoryEntry, FileChange, FileError, FileKind, Metadata};
 
-pub(super) fn metadata(told: wire::Metadata) -> Metadata {
+pub(super) fn metadata(found: wire::FileMetadata) -> Metadata {
     Metadata {
-        kind: match told.kind {
+        kind: match found.kind {
             wire::FileKind::File => FileKind::File,
             wire::FileKind::Directory => FileKind::Directory,
             wire::FileKind::Link => FileKind::Link,
@@ -13,31 +13,31 @@ pub(super) fn metadata(told: wire::Metadata) -> Metadata {
             wire::FileKind::Socket => FileKind::Socket,
             wire::FileKind::Device => FileKind::Device,
         },
-        size: told.size,
-        mode: told.mode,
-        uid: told.uid,
-        gid: told.gid,
-        modified_ms: told.modified_ms,
-        target: told.target.map(|name| name.0),
+        size: found.size,
+        mode: found.mode,
+        uid: found.uid,
+        gid: found.gid,
+        modified_ms: found.modified_ms,
+        target: found.target.map(|name| name.0),
     }
 }
 
-pub(super) fn entry(told: wire::Entry) -> Entry {
-    Entry { name: told.name.0, metadata: metadata(told.metadata) }
+pub(super) fn entry(found: wire::DirectoryEntry) -> DirectoryEntry {
+    DirectoryEntry { name: found.name.0, metadata: metadata(found.metadata) }
 }
 
-pub(super) fn change(told: wire::Change) -> Change {
-    let kind = match told.kind {
+pub(super) fn change(found: wire::FileChange) -> FileChange {
+    let kind = match found.kind {
         wire::ChangeKind::Appeared => ChangeKind::Appeared,
         wire::ChangeKind::Changed => ChangeKind::Changed,
         wire::ChangeKind::Vanished => ChangeKind::Vanished,
         wire::ChangeKind::Missed => ChangeKind::Missed,
         wire::ChangeKind::Gone => ChangeKind::Gone,
     };
-    Change { kind, name: told.name.0 }
+    FileChange { kind, name: found.name.0 }
 }
 
-/// Every answer but a refusal.
+/// Turns a refusal into an error and passes every other answer through.
 pub(super) fn refusal(answer: FileAnswer) -> Result<FileAnswer, FileError> {
     let FileAnswer::Refused { reason, why } = answer else { return Ok(answer) };
     Err(match reason {

@@ -1,4 +1,4 @@
-//! A base of its own for each test, and processes that never outlive it.
+//! A cgroup base for each test, and processes that never outlive it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -21,7 +21,7 @@ pub(crate) struct TestBase {
 }
 
 impl TestBase {
-    /// None, and a line in the list of skipped tests, where groups cannot be made.
+    /// `None`, and a line in the list of skipped tests, if cgroups cannot be created.
     pub(crate) fn new(test: &str) -> Option<TestBase> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("pinfold-test.{}-{number}", std::process::id());
@@ -35,7 +35,7 @@ impl TestBase {
         Some(TestBase { name, cgroups })
     }
 
-    /// The same for a test that becomes another user.
+    /// The same for a test that changes its uid.
     pub(crate) fn new_as_root(test: &str) -> Option<TestBase> {
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             return TestBase::new(test);
@@ -44,7 +44,7 @@ impl TestBase {
         None
     }
 
-    /// Every directory that has the name of this base, found without the code under test.
+    /// All directories with the name of this base, found without the code under test.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         search(Path::new("/sys/fs/cgroup"), &self.name, &mut found);
@@ -52,9 +52,9 @@ impl TestBase {
         found
     }
 
-    /// What a file says in whichever hierarchy has it.
-    pub(crate) fn read(&self, body: &str, leaf: &str, file: &str) -> Option<String> {
-        let paths = self.directories().into_iter().map(|it| it.join(body).join(leaf).join(file));
+    /// Content of a file in whichever hierarchy has it.
+    pub(crate) fn read(&self, instance: &str, leaf: &str, file: &str) -> Option<String> {
+        let paths = self.directories().into_iter().map(|it| it.join(instance).join(leaf).join(file));
         paths.into_iter().find_map(|it| fs::read_to_string(it).ok()).map(|it| it.trim().to_owned())
     }
 }
@@ -63,9 +63,9 @@ impl Drop for TestBase {
     fn drop(&mut self) {
         let within = Duration::from_secs(10);
         for name in self.cgroups.discover().unwrap_or_default() {
-            let Ok(body) = self.cgroups.open(&name) else { continue };
-            let ended = body.end_all(within);
-            let removed = body.remove(within);
+            let Ok(instance) = self.cgroups.open(&name) else { continue };
+            let ended = instance.kill_all_and_wait(within);
+            let removed = instance.remove(within);
             if !std::thread::panicking() {
                 ended.unwrap();
                 removed.unwrap();
@@ -79,7 +79,7 @@ impl Drop for TestBase {
     }
 }
 
-/// A group beside our base, taken away with all below it.
+/// A cgroup beside our base, removed with all below it.
 pub(crate) struct TestDirectory {
     pub(crate) path: PathBuf,
 }
@@ -119,39 +119,39 @@ fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
 fn skip(test: &str, reason: &str) {
     let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
     let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-    // In one call: other tests write to it at the same time.
+    // In one call: other tests append at the same time.
     list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
 }
 
-/// A shell in groups of a body. Ended and reaped when it is dropped.
+/// A shell in the cgroups of an instance. Killed and reaped on drop.
 pub(crate) struct Worker(Child);
 
 impl Worker {
-    /// Puts a shell into the groups from outside, then lets it run the script.
-    pub(crate) fn start(script: &str, joiners: &[OwnedFd]) -> Worker {
+    /// Puts a shell into the cgroups from outside, then lets it run the script.
+    pub(crate) fn start(script: &str, join_files: &[OwnedFd]) -> Worker {
         let gated = format!("read go; {script}");
         let mut command = Command::new("sh");
         command.arg("-c").arg(gated).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut worker = Worker(command.spawn().unwrap());
-        for joiner in joiners {
-            let mut file = File::from(joiner.as_fd().try_clone_to_owned().unwrap());
+        for join_file in join_files {
+            let mut file = File::from(join_file.as_fd().try_clone_to_owned().unwrap());
             file.write_all(worker.id().to_string().as_bytes()).unwrap();
         }
         worker.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
         worker
     }
 
-    /// Lets a shell join up to three groups by itself, through its standard descriptors.
-    pub(crate) fn start_joining(script: &str, joiners: Vec<OwnedFd>) -> Worker {
-        let count = joiners.len();
+    /// Lets a shell join up to three cgroups itself, through its standard descriptors.
+    pub(crate) fn start_joining(script: &str, join_files: Vec<OwnedFd>) -> Worker {
+        let count = join_files.len();
         assert!((1..=3).contains(&count), "{count} groups");
         let mut command = Command::new("sh");
         let join: String = (0..count).map(|number| format!("echo 0 >&{number}; ")).collect();
         command.arg("-c").arg(format!("{join} {script}"));
-        let mut joiners = joiners.into_iter().map(Stdio::from);
-        command.stdin(joiners.next().unwrap_or(Stdio::null()));
-        command.stdout(joiners.next().unwrap_or(Stdio::null()));
-        command.stderr(joiners.next().unwrap_or(Stdio::null()));
+        let mut join_files = join_files.into_iter().map(Stdio::from);
+        command.stdin(join_files.next().unwrap_or(Stdio::null()));
+        command.stdout(join_files.next().unwrap_or(Stdio::null()));
+        command.stderr(join_files.next().unwrap_or(Stdio::null()));
         Worker(command.spawn().unwrap())
     }
 
@@ -175,7 +175,7 @@ impl Drop for Worker {
     }
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) fn within(limit: Duration, holds: impl Fn() -> bool) {
     let pause = Duration::from_millis(5);
     for _ in 0..limit.as_millis() / pause.as_millis() {

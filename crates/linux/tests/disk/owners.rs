@@ -1,34 +1,35 @@
-//! Who is charged for what a sandbox takes of the kernel: the sandbox, and nobody else.
+//! Kernel resources of a sandbox are charged to the sandbox alone.
 
 use std::process::{Command, Stdio};
 
 use pinfold_lifecycle::Limits;
 
-use crate::stage::{Stage, is_root, skip, until};
+use crate::fixture::{Fixture, is_root, skip, until};
 
-/// Each `tail -f` of a local file holds one inotify instance, or says that it could not get one.
+/// Each `tail -f` of a local file holds one inotify instance, or reports that it got none.
 const HOLD: &str = "touch /dev/shm/file;
     for i in $(seq 150); do tail -f /dev/shm/file >/dev/null 2>>/tmp/said & done; sleep 100";
 
 #[tokio::test]
-async fn inotify_instances_run_out_for_one_sandbox_and_for_nobody_else() {
-    const TEST: &str = "inotify_instances_run_out_for_one_sandbox_and_for_nobody_else";
+async fn inotify_instances_run_out_for_one_sandbox_only() {
+    const TEST: &str = "inotify_instances_run_out_for_one_sandbox_only";
     if !is_root() {
         return skip(TEST, "without root all sandboxes share the caller's one id");
     }
-    let stage = Stage::new();
-    let (greedy, neighbour) = (stage.start(Limits::default()).await, stage.start(Limits::default()).await);
+    let fixture = Fixture::new();
+    let (greedy, neighbour) =
+        (fixture.start(Limits::default()).await, fixture.start(Limits::default()).await);
 
-    stage.begin(greedy, HOLD).await;
-    // Each writes its line in pieces, so that two may share one: it is said as often as it is read, not as lines.
+    fixture.begin(greedy, HOLD).await;
+    // Lines may be interleaved, so count occurrences, not lines.
     let refused = "for i in $(seq 600); do
             n=$(grep -o 'inotify cannot be used' /tmp/said | wc -l); test $n -ge 22 && break; sleep 0.05;
         done; test $n -ge 22 -a $n -lt 40";
-    assert_eq!(stage.code(greedy, refused).await, Some(0));
+    assert_eq!(fixture.code(greedy, refused).await, Some(0));
 
     let can =
         "f=$(mktemp -p /dev/shm); said=$(timeout 0.3 tail -f $f 2>&1 >/dev/null); rm $f; test -z \"$said\"";
-    assert_eq!(stage.code(neighbour, can).await, Some(0));
+    assert_eq!(fixture.code(neighbour, can).await, Some(0));
     let host = Command::new("sh").args(["-c", can]).stdin(Stdio::null()).status().unwrap();
     assert!(host.success());
 }
@@ -39,14 +40,16 @@ async fn the_namespaces_belong_to_the_sandbox_and_not_to_root() {
     if !is_root() {
         return skip(TEST, "without root there is only the caller");
     }
-    let stage = Stage::new();
-    let body = stage.start(Limits::default()).await;
+    let fixture = Fixture::new();
+    let instance = fixture.start(Limits::default()).await;
 
-    // Nobody inside is anybody outside, and the owner of all there is, is inside.
+    // No uid inside exists outside, and the owner of the namespaces is a uid inside.
     let owned = "test \"$(stat -c %u:%g / /etc /etc/passwd /workspace /root | sort -u)\" = 0:0";
-    assert_eq!(stage.code(body, owned).await, Some(0));
+    assert_eq!(fixture.code(instance, owned).await, Some(0));
     let kept = "grep -q '^ *0 *[123][0-9]* *65536$' /proc/self/uid_map";
-    assert_eq!(stage.code(body, kept).await, Some(0));
-    until("its ids are noted", || std::fs::read_dir(stage.data.path().join("ids")).unwrap().count() == 1)
-        .await;
+    assert_eq!(fixture.code(instance, kept).await, Some(0));
+    until("its id range is recorded", || {
+        std::fs::read_dir(fixture.data.path().join("ids")).unwrap().count() == 1
+    })
+    .await;
 }

@@ -1,4 +1,4 @@
-//! What is left of a sandbox's files after its end: nothing, whatever they were.
+//! Removal of files at the end of a sandbox, whatever they are.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pinfold_lifecycle::Limits;
 use pinfold_linux::StorageKind;
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::stage::{Stage, is_root, limited_kinds, skip};
+use crate::fixture::{Fixture, is_root, limited_kinds, skip};
 
 const HOSTILE: &str = "cd /workspace && mkdir -p shut/shut && touch shut/shut/file && mkfifo shut/fifo &&
     ln -s / shut/root && ln -s .. shut/up && ln -s shut shut/loop &&
@@ -16,91 +16,91 @@ const HOSTILE: &str = "cd /workspace && mkdir -p shut/shut && touch shut/shut/fi
 #[tokio::test]
 async fn hostile_trees_are_removed_from_every_storage() {
     for kind in limited_kinds().into_iter().chain([StorageKind::Directory]) {
-        let stage = Stage::with(kind);
-        let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
-        assert_eq!(stage.code(body, HOSTILE).await, Some(0), "{kind:?}");
+        let fixture = Fixture::with(kind);
+        let instance = fixture.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+        assert_eq!(fixture.code(instance, HOSTILE).await, Some(0), "{kind:?}");
 
-        stage.stop(body).await;
+        fixture.stop(instance).await;
 
-        assert_eq!(std::fs::read_dir(stage.places()).unwrap().count(), 0, "{kind:?}");
+        assert_eq!(std::fs::read_dir(fixture.storage_directory()).unwrap().count(), 0, "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn what_was_in_memory_is_told_also_by_a_keeper_that_has_to_wait_for_its_turn() {
-    let stage = Stage::with(StorageKind::Memory);
-    let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
-    assert_eq!(stage.code(body, "head -c 8M /dev/zero > kept").await, Some(0));
-    let keeper = stage.keeper(body);
+async fn freed_memory_is_reported_by_a_delayed_keeper() {
+    let fixture = Fixture::with(StorageKind::Memory);
+    let instance = fixture.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+    assert_eq!(fixture.code(instance, "head -c 8M /dev/zero > kept").await, Some(0));
+    let keeper = fixture.keeper(instance);
 
     pidfd_send_signal(&keeper, Signal::STOP).unwrap();
     let in_a_while = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let _it_may_have_been_given_up = pidfd_send_signal(&keeper, Signal::CONT);
+        let _keeper_may_be_gone = pidfd_send_signal(&keeper, Signal::CONT);
     };
-    let (receipt, ()) = tokio::join!(stage.stop(body), in_a_while);
+    let (receipt, ()) = tokio::join!(fixture.stop(instance), in_a_while);
 
     assert!(receipt.freed_bytes >= 8 << 20, "{receipt:?}");
 }
 
 #[tokio::test]
-async fn a_large_disk_is_a_file_that_goes_with_its_sandbox_and_its_device() {
-    const TEST: &str = "a_large_disk_is_a_file_that_goes_with_its_sandbox_and_its_device";
+async fn a_large_disk_is_an_image_removed_with_its_loop_device() {
+    const TEST: &str = "a_large_disk_is_an_image_removed_with_its_loop_device";
     if !is_root() {
         return skip(TEST, "needs root");
     }
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let limits = Limits { disk_mb: Some(20_000), memory_mb: Some(256), ..Limits::default() };
-    let bodies = [stage.start(limits).await, stage.start(limits).await];
-    assert_eq!(stage.devices(), 2);
-    let templates = std::fs::read_dir(stage.data.path().join("templates")).unwrap().count();
-    assert_eq!(templates, 1, "both are made from the same");
-    // More than fits into its memory.
-    assert_eq!(stage.code(bodies[0], "head -c 400M /dev/zero > big").await, Some(0));
+    let instances = [fixture.start(limits).await, fixture.start(limits).await];
+    assert_eq!(fixture.devices(), 2);
+    let templates = std::fs::read_dir(fixture.data.path().join("templates")).unwrap().count();
+    assert_eq!(templates, 1, "both use the same template");
+    // More than its memory limit.
+    assert_eq!(fixture.code(instances[0], "head -c 400M /dev/zero > big").await, Some(0));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(&*stage.data.path().to_string_lossy()), "nothing is mounted on the host");
+    assert!(!mounts.contains(&*fixture.data.path().to_string_lossy()), "nothing is mounted on the host");
 
-    for body in bodies {
-        stage.stop(body).await;
+    for instance in instances {
+        fixture.stop(instance).await;
     }
 
-    assert_eq!(stage.devices(), 0);
-    assert_eq!(std::fs::read_dir(stage.places()).unwrap().count(), 0);
+    assert_eq!(fixture.devices(), 0);
+    assert_eq!(std::fs::read_dir(fixture.storage_directory()).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn a_device_that_somebody_else_looks_at_is_waited_for() {
-    const TEST: &str = "a_device_that_somebody_else_looks_at_is_waited_for";
+async fn a_loop_device_opened_by_another_process_is_waited_for() {
+    const TEST: &str = "a_loop_device_opened_by_another_process_is_waited_for";
     if !is_root() {
         return skip(TEST, "needs root");
     }
-    let stage = Stage::with(StorageKind::Image);
-    let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
-    let looked_at = std::fs::File::open(stage.device_paths().pop().unwrap()).unwrap();
-    let looking = std::thread::spawn(move || {
+    let fixture = Fixture::with(StorageKind::Image);
+    let instance = fixture.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+    let opened = std::fs::File::open(fixture.device_paths().pop().unwrap()).unwrap();
+    let holder = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(300));
-        drop(looked_at);
+        drop(opened);
     });
 
-    stage.stop(body).await;
+    fixture.stop(instance).await;
 
-    assert_eq!(stage.devices(), 0);
-    looking.join().unwrap();
+    assert_eq!(fixture.devices(), 0);
+    holder.join().unwrap();
 }
 
 #[tokio::test]
-async fn a_killed_keeper_takes_its_files_along_and_the_stop_clears_the_rest() {
+async fn a_stop_by_another_provider_removes_all_storage() {
     for kind in limited_kinds().into_iter().chain([StorageKind::Directory]) {
-        let stage = Stage::with(kind);
-        let body = stage.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
-        let other = stage.another_provider(crate::stage::nursery());
-        assert_eq!(stage.code(body, "head -c 1M /dev/zero > big").await, Some(0));
+        let fixture = Fixture::with(kind);
+        let instance = fixture.start(Limits { disk_mb: Some(32), ..Limits::default() }).await;
+        let other = fixture.another_provider(crate::fixture::spawner());
+        assert_eq!(fixture.code(instance, "head -c 1M /dev/zero > big").await, Some(0));
 
-        // By somebody who knows nothing but the mark.
-        let outcome = pinfold_provider::Provider::stop(&other, body, 0).await;
+        // By another provider that knows only the instance name.
+        let outcome = pinfold_provider::Provider::stop(&other, instance, 0).await;
 
         assert!(matches!(outcome, pinfold_lifecycle::StopOutcome::Gone(_)), "{kind:?}: {outcome:?}");
-        assert_eq!(stage.devices(), 0);
-        stage.stop(body).await;
+        assert_eq!(fixture.devices(), 0);
+        fixture.stop(instance).await;
     }
 }

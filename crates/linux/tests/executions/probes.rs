@@ -1,4 +1,5 @@
-//! Probes of an image whose `true` is hostile: what it leaves behind belongs to no execution and ends with the probe.
+//! Probes of an image whose `true` is hostile: its leftover processes belong to no execution and are killed with the
+//! probe.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
@@ -6,14 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use pinfold_lifecycle::{ProbeFailure, Probed, Spec};
-use pinfold_linux::{FIRST_LAYER_ID, Layer};
+use pinfold_lifecycle::{ProbeFailure, ProbeResult, Spec};
+use pinfold_linux::{FIRST_LAYER_ID, RootLayer};
 use pinfold_provider::Provider;
 
 use crate::sandbox::{Sandbox, until};
 
-/// Few programs, with what they are linked to.
-const FURNISH: &str = r#"for name in sh cat setsid sleep; do
+/// A few programs with their libraries.
+const COPY_PROGRAMS: &str = r#"for name in sh cat setsid sleep; do
     program=$(command -v $name)
     mkdir -p "$1/bin" && cp -L "$program" "$1/bin/" || exit
     for library in $(ldd "$program" | grep -o '/[^ ]*'); do
@@ -21,9 +22,9 @@ const FURNISH: &str = r#"for name in sh cat setsid sleep; do
     done
 done"#;
 
-fn furnish(root: &Path, hostile: &str) {
-    let furnished = Command::new("sh").args(["-c", FURNISH, "furnish"]).arg(root).status().unwrap();
-    assert!(furnished.success());
+fn build_image(root: &Path, hostile: &str) {
+    let copied = Command::new("sh").args(["-c", COPY_PROGRAMS, "build_image"]).arg(root).status().unwrap();
+    assert!(copied.success());
     fs::write(root.join("bin/true"), format!("#!/bin/sh\n{hostile}\n")).unwrap();
     fs::set_permissions(root.join("bin/true"), fs::Permissions::from_mode(0o755)).unwrap();
     if rustix::process::geteuid().is_root() {
@@ -40,36 +41,36 @@ fn give_to_layers(path: &Path) {
 
 async fn sandbox_with(image: &Path) -> Sandbox {
     let first_id = rustix::process::geteuid().is_root().then_some(FIRST_LAYER_ID);
-    let layer = Layer { path: image.to_owned(), first_id };
+    let layer = RootLayer { path: image.to_owned(), first_id };
     let find = move |_: &str| Ok(vec![layer.clone()]);
     let spec = Spec { image: Some("hostile".into()), ..Spec::default() };
     Sandbox::of(&spec, |provider| provider.with_images(Arc::new(find))).await
 }
 
-/// Its probe, when it was seen that the program did what it is here for, and then that nothing is left.
-async fn probe_with(hostile: &str) -> Probed {
+/// Probes an image with this hostile `true`, after checking that it ran and that no process is left.
+async fn probe_with(hostile: &str) -> ProbeResult {
     let image = tempfile::tempdir().unwrap();
-    furnish(image.path(), hostile);
+    build_image(image.path(), hostile);
     let sandbox = sandbox_with(image.path()).await;
 
-    let probed = sandbox.provider.probe(sandbox.body).await;
+    let probed = sandbox.provider.probe(sandbox.instance).await;
 
     assert_eq!(sandbox.says("cat /workspace/left").await, "something\n");
-    let inside = || sandbox.provider.inside(sandbox.body);
+    let inside = || sandbox.provider.processes(sandbox.instance);
     until("nothing is left", || async { inside().is_some_and(|inside| inside.is_empty()) }).await;
     probed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_program_of_a_probe_leaves_behind_is_ended() {
+async fn processes_left_behind_by_a_probe_are_killed() {
     let probed = probe_with("setsid sleep 1000 & echo something > /workspace/left").await;
 
-    assert_eq!(probed, Probed::Passed);
+    assert_eq!(probed, ProbeResult::Passed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_probe_that_is_given_up_is_ended_with_all_that_it_began() {
+async fn a_timed_out_probe_is_killed_with_all_its_processes() {
     let probed = probe_with("setsid sleep 1000 & echo something > /workspace/left; sleep 1000").await;
 
-    assert!(matches!(probed, Probed::Failed(ProbeFailure::Exec { .. })), "{probed:?}");
+    assert!(matches!(probed, ProbeResult::Failed(ProbeFailure::Exec { .. })), "{probed:?}");
 }

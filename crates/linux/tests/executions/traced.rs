@@ -1,7 +1,7 @@
-//! What is traced, by its keeper or by its neighbour, ends like everything else and is told of as what ended it.
+//! Traced processes, by their keeper or by another execution, end like others and report their true cause.
 
 use pinfold_lifecycle::{Cause, ExecutionLimits};
-use pinfold_provider::{Killed, Provider};
+use pinfold_provider::{KillOutcome, Provider};
 
 use crate::NO_LIMITS;
 use crate::sandbox::{Sandbox, sh};
@@ -14,7 +14,7 @@ const TRACEME: u32 = 0;
 const SEIZE: u32 = 0x4206;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_itself_traced_by_its_keeper_has_not_ended_when_it_stops() {
+async fn a_process_traced_by_its_keeper_has_not_ended_when_it_stops() {
     let sandbox = Sandbox::plain().await;
     let stop = format!("exec perl -e 'syscall({PTRACE}, {TRACEME}, 0, 0, 0) == 0 or die; kill STOP => $$'");
     let limits = ExecutionLimits { timeout_ms: Some(500), ..NO_LIMITS };
@@ -25,9 +25,9 @@ async fn what_has_itself_traced_by_its_keeper_has_not_ended_when_it_stops() {
     sandbox.still_works().await;
 }
 
-/// The kernel tells nobody but the tracer, and that one never asks.
+/// The kernel reports the exit to the tracer only, which never asks.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_execution_traces_is_gone_when_it_was_killed() {
+async fn a_process_traced_by_another_execution_is_gone_after_a_kill() {
     let sandbox = Sandbox::plain().await;
     let traced = sandbox.script("echo $$; exec sleep 1000").await;
     sandbox.until_said(traced, "\n").await;
@@ -38,9 +38,9 @@ async fn what_another_execution_traces_is_gone_when_it_was_killed() {
     let tracer = sandbox.script(&seize).await;
     sandbox.until_said(tracer, "seized").await;
 
-    let killed = sandbox.provider.kill(sandbox.body, traced).await;
+    let killed = sandbox.provider.kill(sandbox.instance, traced).await;
 
-    assert_eq!(killed, Killed::Gone);
+    assert_eq!(killed, KillOutcome::Gone);
     assert_eq!(sandbox.how(traced).await, (Cause::Cancelled, Some(137)));
     sandbox.still_works().await;
 }

@@ -1,9 +1,9 @@
-//! Files inside a real sandbox, asked for from outside, and what code inside does about it.
+//! Files inside a real sandbox, accessed from outside, and attacks by code inside.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-#[path = "../ground/config.rs"]
+#[path = "../fixture/config.rs"]
 mod config;
+mod fixture;
 mod hostile;
 mod plain;
-mod stage;

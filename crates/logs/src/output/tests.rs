@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use pinfold_keeper::log::{Onset, Ring, Writer};
+use pinfold_keeper::log::{LogPosition, LogWriter, RingSize};
 
 use super::*;
 
@@ -10,14 +10,16 @@ const EXECUTION: ExecutionId = ExecutionId(7);
 
 struct Written {
     directory: tempfile::TempDir,
-    writer: Writer,
+    writer: LogWriter,
 }
 
 impl Written {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = File::open(directory.path()).unwrap().into();
-        let writer = Writer::begin(file, &EXECUTION.to_string(), Ring::DEFAULT, Onset::default()).unwrap();
+        let writer =
+            LogWriter::begin(file, &EXECUTION.to_string(), RingSize::DEFAULT, LogPosition::default())
+                .unwrap();
         Self { directory, writer }
     }
 
@@ -25,8 +27,8 @@ impl Written {
         self.writer.append(stream, 7, bytes).unwrap();
     }
 
-    fn read(&self, after: Place, is_complete: bool) -> Vec<Chunk> {
-        let mut output = Output::after(after, Some(self.directory.path()), EXECUTION);
+    fn read(&self, after: OutputPosition, is_complete: bool) -> Vec<LogChunk> {
+        let mut output = ExecutionOutput::after(after, Some(self.directory.path()), EXECUTION);
         let mut chunks = Vec::new();
         while output.head(is_complete, Timestamp(0)).unwrap().is_some() {
             chunks.extend(output.take());
@@ -34,17 +36,17 @@ impl Written {
         chunks
     }
 
-    fn kept(&self, is_complete: bool) -> Vec<Kept> {
-        let chunks = self.read(Place::default(), is_complete);
+    fn content(&self, is_complete: bool) -> Vec<LineContent> {
+        let chunks = self.read(OutputPosition::default(), is_complete);
         for (index, chunk) in chunks.iter().enumerate() {
             assert_eq!(self.read(chunk.after, is_complete), chunks[index + 1..], "after chunk {index}");
         }
-        chunks.into_iter().map(|chunk| chunk.kept).collect()
+        chunks.into_iter().map(|chunk| chunk.content).collect()
     }
 }
 
-fn text(text: &str) -> Kept {
-    Kept::Text(text.into())
+fn text(text: &str) -> LineContent {
+    LineContent::Text(text.into())
 }
 
 #[test]
@@ -52,25 +54,25 @@ fn a_character_that_is_cut_in_two_is_put_together() {
     let mut written = Written::new();
     let crab = "🦀".as_bytes();
     written.write(Stream::Stdout, &[b"a", &crab[..1]].concat());
-    assert_eq!(written.kept(false), [text("a")]);
+    assert_eq!(written.content(false), [text("a")]);
     written.write(Stream::Stdout, &crab[1..2]);
-    assert_eq!(written.kept(false), [text("a")]);
+    assert_eq!(written.content(false), [text("a")]);
 
     written.write(Stream::Stdout, &[&crab[2..], b"b"].concat());
 
-    assert_eq!(written.kept(false), [text("a"), text("🦀"), text("b")]);
+    assert_eq!(written.content(false), [text("a"), text("🦀"), text("b")]);
 }
 
 #[test]
 fn a_character_that_never_ends_is_bytes() {
     let mut written = Written::new();
     written.write(Stream::Stdout, b"a\xf0\x9f");
-    assert_eq!(written.kept(true), [text("a"), Kept::Bytes(b"\xf0\x9f".to_vec())]);
+    assert_eq!(written.content(true), [text("a"), LineContent::Bytes(b"\xf0\x9f".to_vec())]);
 
     written.write(Stream::Stderr, b"other");
 
-    let expected = [text("a"), Kept::Bytes(b"\xf0\x9f".to_vec()), text("other")];
-    assert_eq!(written.kept(false), expected);
+    let expected = [text("a"), LineContent::Bytes(b"\xf0\x9f".to_vec()), text("other")];
+    assert_eq!(written.content(false), expected);
 }
 
 #[test]
@@ -79,14 +81,14 @@ fn a_long_line_is_cut_between_characters_and_a_long_text_between_lines() {
     written.write(Stream::Stdout, "€".repeat(20_000).as_bytes());
     written.write(Stream::Stdout, "a line of some length\n".repeat(1_000).as_bytes());
 
-    let kept = written.kept(false);
+    let kept = written.content(false);
 
     let texts = kept.iter().map(|kept| match kept {
-        Kept::Text(text) => text.as_str(),
+        LineContent::Text(text) => text.as_str(),
         other => panic!("{other:?}"),
     });
     let texts: Vec<_> = texts.collect();
-    assert!(texts.iter().all(|text| text.len() <= LONGEST));
+    assert!(texts.iter().all(|text| text.len() <= MAX_CHUNK));
     assert_eq!(texts.concat(), "€".repeat(20_000) + &"a line of some length\n".repeat(1_000));
     assert!(texts.iter().skip_while(|text| text.starts_with('€')).all(|text| text.ends_with('\n')));
 }
@@ -98,7 +100,7 @@ fn pieces_of_no_length_are_passed_over() {
     written.write(Stream::Stderr, b"");
     written.write(Stream::Stdout, b"x");
 
-    assert_eq!(written.kept(false), [text("x")]);
+    assert_eq!(written.content(false), [text("x")]);
 }
 
 #[test]
@@ -116,12 +118,12 @@ fn whatever_was_written_comes_back_byte_by_byte() {
             expected.extend(piece);
         }
 
-        let kept = written.kept(true);
+        let kept = written.content(true);
 
         let bytes = kept.into_iter().flat_map(|kept| match kept {
-            Kept::Text(text) => text.into_bytes(),
-            Kept::Bytes(bytes) => bytes,
-            Kept::Gap(missing) => panic!("{missing:?}"),
+            LineContent::Text(text) => text.into_bytes(),
+            LineContent::Bytes(bytes) => bytes,
+            LineContent::Gap(missing) => panic!("{missing:?}"),
         });
         assert_eq!(bytes.collect::<Vec<_>>(), expected);
     }

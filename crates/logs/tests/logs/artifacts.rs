@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::Timestamp;
-use pinfold_logs::{Artifact, ArtifactError, ArtifactLimits, Artifacts, Expiry, Keep, Objects};
+use pinfold_logs::{
+    Artifact, ArtifactError, ArtifactLimits, Artifacts, ObjectStorage, RemovalMode, RetentionPeriods,
+};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const RUN: &str = "run_1";
@@ -16,7 +18,7 @@ struct Shelf {
 impl Shelf {
     fn new(limits: ArtifactLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let objects = Objects::local(&directory.path().join("objects")).unwrap();
+        let objects = ObjectStorage::local(&directory.path().join("objects")).unwrap();
         Self { artifacts: Artifacts::new(objects, limits), directory }
     }
 
@@ -119,11 +121,13 @@ async fn artifacts_go_when_they_are_old() {
     let now = i64::try_from(written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap();
     let days = |days: i64| Timestamp(now + days * 24 * 3_600_000);
 
-    assert_eq!(shelf.artifacts.expire(Keep::default(), days(2)).await.unwrap(), 0);
+    assert_eq!(shelf.artifacts.expire(RetentionPeriods::default(), days(2)).await.unwrap(), 0);
     assert!(!orphan.exists());
-    let foretold = shelf.artifacts.clear_stale(Keep::default(), days(8), Expiry::Foretell).await.unwrap();
+    let foretold =
+        shelf.artifacts.clear_stale(RetentionPeriods::default(), days(8), RemovalMode::DryRun).await.unwrap();
     assert_eq!(shelf.get("a").await.unwrap().1, b"x");
-    let gone = shelf.artifacts.clear_stale(Keep::default(), days(8), Expiry::Remove).await.unwrap();
+    let gone =
+        shelf.artifacts.clear_stale(RetentionPeriods::default(), days(8), RemovalMode::Remove).await.unwrap();
 
     assert_eq!((foretold, foretold.count), (gone, 1));
     assert!(gone.bytes > 1, "what describes it takes room too");

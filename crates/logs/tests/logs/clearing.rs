@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use pinfold_lifecycle::{Cleared, Timestamp};
-use pinfold_logs::Expiry;
+use pinfold_lifecycle::{StaleDataCleanup, Timestamp};
+use pinfold_logs::RemovalMode;
 
 use crate::stage::{ID, Stage, written};
 
@@ -17,7 +17,8 @@ fn hours_from_now(hours: u64) -> Timestamp {
 
 /// Which ones, whatever they took.
 async fn clear(stage: &Stage, age_ms: u64, now: Timestamp) -> (u64, u64) {
-    let Cleared { cleaned, skipped, .. } = stage.logs.clear_stale(age_ms, now, Expiry::Remove).await;
+    let StaleDataCleanup { cleaned, skipped, .. } =
+        stage.logs.clear_stale(age_ms, now, RemovalMode::Remove).await;
     (cleaned, skipped)
 }
 
@@ -56,12 +57,15 @@ async fn what_would_go_is_told_with_its_bytes_and_stays() {
             stage.logs.move_one(ID).await.unwrap();
         }
 
-        let early = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(1), Expiry::Foretell).await;
-        let foretold = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), Expiry::Foretell).await;
+        let early = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(1), RemovalMode::DryRun).await;
+        let foretold = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), RemovalMode::DryRun).await;
         let kept = written(&stage.read_all().await, 7);
-        let done = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), Expiry::Remove).await;
+        let done = stage.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), RemovalMode::Remove).await;
 
-        assert_eq!((early, kept), (Cleared { skipped: 1, ..Cleared::default() }, "text".into()));
+        assert_eq!(
+            (early, kept),
+            (StaleDataCleanup { skipped: 1, ..StaleDataCleanup::default() }, "text".into())
+        );
         assert_eq!((foretold, foretold.cleaned), (done, 1));
         assert!(done.bytes >= "text".len() as u64, "{done:?}");
     }

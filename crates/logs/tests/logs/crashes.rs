@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pinfold_logs::Entry;
+use pinfold_logs::LogEntry;
 
 use crate::stage::{ID, Stage};
 
@@ -48,7 +48,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-async fn read(directory: &Path) -> Vec<Entry> {
+async fn read(directory: &Path) -> Vec<LogEntry> {
     Stage::over(directory).read_all().await
 }
 

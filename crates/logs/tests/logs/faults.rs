@@ -17,7 +17,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_logs::{Keep, Moved, Objects};
+use pinfold_logs::{MoveOutcome, ObjectStorage, RetentionPeriods};
 
 use crate::stage::{ID, Stage};
 
@@ -118,7 +118,7 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
             let whole = stage.read_all().await;
             let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
             let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at, when };
-            let objects = Objects::of(Arc::new(faulty), "").unwrap();
+            let objects = ObjectStorage::of(Arc::new(faulty), "").unwrap();
             let fragile = Stage::with_objects(&stage.directory, objects);
 
             let moved = fragile.logs.move_one(ID).await;
@@ -128,7 +128,7 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
             }
             failed += 1;
             assert!(stage.outputs().exists());
-            assert!(matches!(stage.logs.move_one(ID).await.unwrap(), Moved::Moved { .. }));
+            assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
             assert_eq!(stage.read_all().await, whole);
             assert!(!stage.outputs().exists());
         }
@@ -146,9 +146,9 @@ async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
     }
     let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
     let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: Fails::Before };
-    let fragile = Stage::with_objects(&stage.directory, Objects::of(Arc::new(faulty), "").unwrap());
+    let fragile = Stage::with_objects(&stage.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
 
-    let told = fragile.logs.expire(Keep::default(), Timestamp(i64::MAX / 2)).await;
+    let told = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
 
     assert!(told.is_err());
     let left = |id: SandboxId| logs.join(id.to_string()).join("manifest.json").exists();

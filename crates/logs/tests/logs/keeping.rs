@@ -3,7 +3,9 @@
 use std::fs;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_logs::{ArtifactLimits, Artifacts, Cursor, FiguresArchive, Keep, Missing, Objects};
+use pinfold_logs::{
+    ArtifactLimits, Artifacts, Cursor, GapReason, MetricsArchive, ObjectStorage, RetentionPeriods,
+};
 use pinfold_store::Seq;
 
 use crate::stage::{ID, Stage, all, written};
@@ -30,10 +32,10 @@ async fn a_moved_log_goes_after_seven_days_and_its_record_stays() {
     let stage = ended().await;
     stage.logs.move_one(ID).await.unwrap();
 
-    let early = stage.logs.expire(Keep::default(), days_from_now(6)).await.unwrap();
+    let early = stage.logs.expire(RetentionPeriods::default(), days_from_now(6)).await.unwrap();
     assert_eq!((early, written(&stage.read_all().await, 7)), (0, "text".into()));
-    let late = stage.logs.expire(Keep::default(), days_from_now(8)).await.unwrap();
-    let again = stage.logs.expire(Keep::default(), days_from_now(8)).await.unwrap();
+    let late = stage.logs.expire(RetentionPeriods::default(), days_from_now(8)).await.unwrap();
+    let again = stage.logs.expire(RetentionPeriods::default(), days_from_now(8)).await.unwrap();
 
     assert_eq!((late, again), (1, 0));
     assert!(!stage.directory.join("objects/logs").join(ID.to_string()).exists());
@@ -42,21 +44,21 @@ async fn a_moved_log_goes_after_seven_days_and_its_record_stays() {
     assert_ne!(stage.world.store.history(Some(ID), Seq(0), 9).await.unwrap(), []);
     // What is recorded is told as long as it is there, and that the output is not.
     let page = stage.logs.read(ID, &Cursor::default(), all()).await.unwrap();
-    assert!(page.entries.iter().any(|it| it.gap().is_some_and(|gap| gap.why == Missing::NotKept)));
+    assert!(page.entries.iter().any(|it| it.gap().is_some_and(|gap| gap.reason == GapReason::NotKept)));
 }
 
 #[tokio::test]
 async fn output_that_could_not_be_moved_goes_too_but_not_that_of_the_living() {
     let stage = ended().await;
-    assert_eq!(stage.logs.expire(Keep::default(), days_from_now(6)).await.unwrap(), 0);
+    assert_eq!(stage.logs.expire(RetentionPeriods::default(), days_from_now(6)).await.unwrap(), 0);
     assert!(stage.outputs().exists());
-    assert_eq!(stage.logs.expire(Keep::default(), days_from_now(8)).await.unwrap(), 1);
+    assert_eq!(stage.logs.expire(RetentionPeriods::default(), days_from_now(8)).await.unwrap(), 1);
     assert!(!stage.outputs().exists());
 
     let mut alive = Stage::ready().await;
     alive.start(7).await;
     alive.write(7, "text");
-    assert_eq!(alive.logs.expire(Keep::default(), days_from_now(80)).await.unwrap(), 0);
+    assert_eq!(alive.logs.expire(RetentionPeriods::default(), days_from_now(80)).await.unwrap(), 0);
 
     assert_eq!(written(&alive.read_all().await, 7), "text");
 }
@@ -68,9 +70,9 @@ async fn segments_without_a_manifest_are_rubbish_after_a_day() {
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("000000.jsonl"), "half a log").unwrap();
 
-    stage.logs.expire(Keep::default(), days_from_now(0)).await.unwrap();
+    stage.logs.expire(RetentionPeriods::default(), days_from_now(0)).await.unwrap();
     assert!(place.exists());
-    stage.logs.expire(Keep::default(), days_from_now(2)).await.unwrap();
+    stage.logs.expire(RetentionPeriods::default(), days_from_now(2)).await.unwrap();
 
     assert!(!place.exists());
     assert_eq!(written(&stage.read_all().await, 7), "text");
@@ -80,14 +82,14 @@ async fn segments_without_a_manifest_are_rubbish_after_a_day() {
 async fn figures_stay_for_ever_whatever_else_goes() {
     let stage = ended().await;
     stage.logs.move_one(ID).await.unwrap();
-    let objects = Objects::local(&stage.directory.join("objects")).unwrap();
-    FiguresArchive::new(objects.clone()).keep("2026-11-16", b"{}".to_vec()).await.unwrap();
-    let (nothing, later) = (Keep { logs_ms: 0, artifacts_ms: 0 }, days_from_now(10_000));
+    let objects = ObjectStorage::local(&stage.directory.join("objects")).unwrap();
+    MetricsArchive::new(objects.clone()).keep("2026-11-16", b"{}".to_vec()).await.unwrap();
+    let (nothing, later) = (RetentionPeriods { logs_ms: 0, artifacts_ms: 0 }, days_from_now(10_000));
 
     let artifacts = Artifacts::new(objects, ArtifactLimits::default()).expire(nothing, later).await.unwrap();
     let logs = stage.logs.expire(nothing, later).await.unwrap();
 
     assert_eq!((artifacts, logs), (0, 1));
-    let kept = stage.directory.join("objects/archive/figures/2026-11-16.json");
+    let kept = stage.directory.join("objects/archive/metrics/2026-11-16.json");
     assert_eq!(fs::read_to_string(kept).unwrap(), "{}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use pinfold_lifecycle::{ExecutionId, Generation, Request, Timestamp};
-use pinfold_logs::{Cursor, Missing, Moved, ReadError};
+use pinfold_logs::{Cursor, GapReason, MoveOutcome, ReadError};
 use pinfold_store::Retention;
 
 use crate::stage::{ID, SANDBOX, Stage, all, entries, text, told, written};
@@ -20,7 +20,7 @@ async fn play(stage: &mut Stage) -> Vec<Cursor> {
         stage.write(7, &format!("seven {turn} 🦀").as_bytes()[..10]);
     }
     // Between half a character and the end that tells that it stays half.
-    stage.world.later(1);
+    stage.world.advance_ms(1);
     stage.start(9).await;
     stage.finish(7).await;
     cursors.push(live_cursor(stage).await);
@@ -54,7 +54,7 @@ async fn from_every_place_the_same_is_read_before_and_after_the_move() {
 
     let moved = stage.logs.move_one(ID).await.unwrap();
 
-    assert_eq!(moved, Moved::Moved { entries: whole.len() as u64 });
+    assert_eq!(moved, MoveOutcome::Moved { entries: whole.len() as u64 });
     assert!(!stage.outputs().exists());
     let objects = stage.directory.join("objects/logs").join(ID.to_string());
     assert!(fs::read_dir(objects).unwrap().count() > 3, "several segments and their manifest");
@@ -63,7 +63,7 @@ async fn from_every_place_the_same_is_read_before_and_after_the_move() {
     }
     assert_eq!(stage.read_all().await, whole);
     assert_eq!(stage.logs.last_activity(ID).await.unwrap(), activity);
-    assert!(stage.logs.read(ID, &Cursor::default(), all()).await.unwrap().over);
+    assert!(stage.logs.read(ID, &Cursor::default(), all()).await.unwrap().finished);
 }
 
 #[tokio::test]
@@ -113,15 +113,15 @@ async fn only_what_is_proven_gone_is_moved() {
     stage.start(7).await;
     stage.write(7, "alive");
 
-    assert_eq!(stage.logs.move_one(ID).await.unwrap(), Moved::NotGone);
+    assert_eq!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::NotGone);
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    stage.world.ask(SANDBOX, Request::Stop { cause, forced }).await;
+    stage.world.request(SANDBOX, Request::Stop { cause, forced }).await;
     assert_eq!(stage.logs.move_all().await.unwrap().moved, []);
-    stage.world.gone(SANDBOX).await;
+    stage.world.stop_succeeds(SANDBOX).await;
 
     assert_eq!(stage.logs.move_all().await.unwrap().moved, [ID]);
     assert_eq!(stage.logs.move_all().await.unwrap().moved, []);
-    assert_eq!(stage.logs.move_one(ID).await.unwrap(), Moved::Nothing);
+    assert_eq!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Nothing);
     assert_eq!(written(&stage.read_all().await, 7), "alive");
 }
 
@@ -138,7 +138,7 @@ async fn a_log_needs_neither_record_nor_history_once_it_is_moved() {
     stage.world.store.prune(records, 10).await.unwrap();
     assert!(stage.world.store.load(ID).await.unwrap().is_none());
 
-    assert!(matches!(stage.logs.move_one(ID).await.unwrap(), Moved::Moved { .. }));
+    assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
     stage.world.store.prune(Retention { history_before: later, ..records }, 10).await.unwrap();
 
     assert_eq!(stage.read_all().await, whole);
@@ -157,14 +157,14 @@ async fn what_is_recorded_after_the_move_is_read_after_it_and_moved_too() {
 
     // A launch that slept through it all makes its directory, and a body of it is found.
     fs::create_dir(stage.outputs()).unwrap();
-    stage.world.ask(SANDBOX, Request::LeaseStray { generation: Generation(2) }).await;
-    stage.world.gone(SANDBOX).await;
+    stage.world.request(SANDBOX, Request::LeaseStray { generation: Generation(2) }).await;
+    stage.world.stop_succeeds(SANDBOX).await;
     let later = stage.read_all().await;
     let moved = stage.logs.move_one(ID).await.unwrap();
 
     assert_eq!(told(&later[..whole.len()]), told(&whole));
     assert!(text(&later[whole.len()]).starts_with("orphaned sandbox"));
-    assert_eq!(moved, Moved::Moved { entries: (later.len() - whole.len()) as u64 });
+    assert_eq!(moved, MoveOutcome::Moved { entries: (later.len() - whole.len()) as u64 });
     assert_eq!(stage.read_all().await, later);
 }
 
@@ -196,6 +196,6 @@ async fn output_that_lies_nowhere_is_told_as_a_gap() {
     let whole = stage.read_all().await;
 
     let gap = whole.iter().find(|entry| entry.gap().is_some()).unwrap();
-    assert_eq!((gap.gap().unwrap().why, gap.execution), (Missing::NotKept, Some(ExecutionId(7))));
+    assert_eq!((gap.gap().unwrap().reason, gap.execution), (GapReason::NotKept, Some(ExecutionId(7))));
     assert!(text(whole.last().unwrap()).contains("exited"));
 }

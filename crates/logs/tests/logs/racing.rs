@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pinfold_lifecycle::{ExecutionId, SandboxId};
-use pinfold_logs::{Cursor, Entry, Limit, Source};
+use pinfold_logs::{Cursor, LogEntry, PageLimit, Source};
 use pinfold_store::Seq;
 
 use crate::stage::{ID, Stage, written};
@@ -13,27 +13,27 @@ const EXECUTIONS: u128 = 5;
 const LINES: usize = 200;
 
 /// Reads on from what it remembers as text, each time as if everything had been restarted.
-async fn read_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<Entry> {
+async fn read_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<LogEntry> {
     let (mut seen, mut cursor) = (Vec::new(), Cursor::default().to_string());
     let mut stage = Stage::over(directory);
     loop {
         if random.u8(..20) == 0 {
             stage = Stage::over(directory);
         }
-        let limit = Limit { entries: random.usize(1..40), bytes: random.usize(1..2_000) };
+        let limit = PageLimit { entries: random.usize(1..40), bytes: random.usize(1..2_000) };
         let page = stage.logs.read(ID, &cursor.parse().unwrap(), limit).await.unwrap();
         cursor = page.next.to_string();
         seen.extend(page.entries);
-        if page.over {
+        if page.finished {
             return seen;
         }
         tokio::time::sleep(Duration::from_millis(random.u64(..3))).await;
     }
 }
 
-async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<Entry> {
+async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<LogEntry> {
     let stage = Stage::over(directory);
-    let limit = Limit { entries: random.usize(1..100), bytes: 10_000 };
+    let limit = PageLimit { entries: random.usize(1..100), bytes: 10_000 };
     let mut follow = stage.logs.follow(ID, Cursor::default(), limit);
     let mut seen = Vec::new();
     loop {
@@ -44,7 +44,7 @@ async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<E
         };
         let page = page.unwrap();
         seen.extend(page.entries);
-        if page.over {
+        if page.finished {
             return seen;
         }
     }
@@ -107,7 +107,7 @@ async fn every_reader_sees_everything_once_in_the_order_of_its_source() {
 }
 
 /// Output comes after the line that says it started and before the one that says it ended.
-fn bounded_by_its_records(seen: &[Entry], execution: u128) {
+fn bounded_by_its_records(seen: &[LogEntry], execution: u128) {
     let id = ExecutionId(execution);
     let says = |words: &str| {
         let line = format!("{id} {words}");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use pinfold_keeper::log::{Ring, Stream};
+use pinfold_keeper::log::{RingSize, Stream};
 use pinfold_lifecycle::{Generation, SandboxId};
-use pinfold_logs::{Content, Cursor, Gap, Limit, Missing, ReadError, Source};
+use pinfold_logs::{Cursor, EntryContent, Gap, GapReason, PageLimit, ReadError, Source};
 
 use crate::stage::{ID, Stage, all, entries, text, told, written};
 
@@ -25,9 +25,9 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
     let control = |line: &str| (Source::Control, line.replace("exe", &execution.to_string()));
     let expected = [
         control("sandbox created"),
-        control("launch of body 1 began"),
-        control("body 1 launched"),
-        control("ready: body 1 was probed"),
+        control("launch of instance 1 began"),
+        control("instance 1 launched"),
+        control("ready: instance 1 was probed"),
         control("exe queued"),
         control("exe started"),
         (Source::Stdout, "out\n".into()),
@@ -35,15 +35,15 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
         (Source::Stdout, "out again\n".into()),
         control("exe exited with code 0"),
         control("stopped_by_user: the sandbox is to end"),
-        control("stop of body 1 began (attempt 1)"),
-        control("body 1 is gone"),
+        control("stop of instance 1 began (attempt 1)"),
+        control("instance 1 is gone"),
         control("sandbox ended: stopped_by_user"),
     ];
     assert_eq!(told, expected);
     assert!(page.entries.is_sorted_by_key(|entry| entry.at));
     assert!(page.entries[1..].iter().all(|entry| entry.generation == Generation(1)));
     assert_eq!(page.last_activity, Some(stage.world.now));
-    assert!(page.over && !page.more);
+    assert!(page.finished && !page.more);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
         }
         assert_eq!(collected, whole);
     }
-    let heavy = Limit { entries: 1_000, bytes: 1 };
+    let heavy = PageLimit { entries: 1_000, bytes: 1 };
     assert_eq!(stage.logs.read(ID, &Cursor::default(), heavy).await.unwrap().entries.len(), 1);
 }
 
@@ -103,9 +103,12 @@ async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
     assert_eq!(written(&before, 7), "");
     stage
         .world
-        .ask(1, pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true })
+        .request(
+            1,
+            pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true },
+        )
         .await;
-    stage.world.gone(1).await;
+    stage.world.stop_succeeds(1).await;
 
     let whole = stage.read_all().await;
 
@@ -119,7 +122,7 @@ async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
 async fn what_made_room_is_a_gap_of_so_many_bytes_also_to_who_comes_back() {
     let mut stage = Stage::ready().await;
     stage.world.execute(1, 7).await;
-    stage.begin_output(7, Ring { segments: 2, segment_bytes: 100 });
+    stage.begin_output(7, RingSize { segments: 2, segment_bytes: 100 });
     stage.record_start(7).await;
     stage.write(7, "first");
     let seen = stage.read_all().await;
@@ -129,13 +132,13 @@ async fn what_made_room_is_a_gap_of_so_many_bytes_also_to_who_comes_back() {
 
     let rest = stage.read_after(&seen.last().unwrap().seq).await;
 
-    let Content::Gap(Gap { why: Missing::MadeRoom, bytes: Some(bytes) }) = rest[0].content else {
+    let EntryContent::Gap(Gap { reason: GapReason::Rotated, bytes: Some(bytes) }) = rest[0].content else {
         panic!("{rest:?}")
     };
     assert_eq!(bytes + written(&rest, 7).len() as u64, 50 * 30);
     assert!(text(&rest[0]).contains(&format!("{bytes} bytes")));
     let fresh = stage.read_all().await;
-    let gap = fresh.iter().find_map(pinfold_logs::Entry::gap).unwrap();
+    let gap = fresh.iter().find_map(pinfold_logs::LogEntry::gap).unwrap();
     assert_eq!(gap.bytes, Some(bytes + 5));
 }
 
@@ -152,11 +155,11 @@ async fn hostile_output_is_kept_as_it_is_and_shown_harmless() {
     let whole = stage.read_all().await;
 
     let own: Vec<_> = whole.iter().filter(|entry| entry.source == Source::Stdout).collect();
-    assert_eq!(own[0].content, Content::Text(hostile.into()));
-    assert_eq!(own[0].printable(), "\\x1b]0;owned\\x07\\x1b[2J");
-    assert_eq!(own[1].content, Content::Bytes(b"\xff\xfe\x1b[31m".to_vec()));
+    assert_eq!(own[0].content, EntryContent::Text(hostile.into()));
+    assert_eq!(own[0].escaped(), "\\x1b]0;owned\\x07\\x1b[2J");
+    assert_eq!(own[1].content, EntryContent::Bytes(b"\xff\xfe\x1b[31m".to_vec()));
     assert_eq!(own[1].base64().as_deref(), Some("//4bWzMxbQ=="));
-    assert_eq!(own[1].printable(), "\\xff\\xfe\\x1b[31m");
+    assert_eq!(own[1].escaped(), "\\xff\\xfe\\x1b[31m");
     assert!(own[2..].iter().all(|entry| text(entry).len() <= 16 * 1024));
     assert_eq!(own[2..].iter().map(|entry| text(entry).len()).sum::<usize>(), 100_000);
 }
@@ -175,7 +178,7 @@ async fn damaged_output_is_told_and_the_rest_is_read() {
     let whole = stage.read_all().await;
 
     assert_eq!(written(&whole, 7), "good");
-    assert!(whole.iter().any(|it| it.gap().is_some_and(|gap| gap.why == Missing::Unreadable)));
+    assert!(whole.iter().any(|it| it.gap().is_some_and(|gap| gap.reason == GapReason::Unreadable)));
     assert!(text(whole.last().unwrap()).contains("exited"));
     for (index, entry) in whole.iter().enumerate() {
         assert_eq!(told(&stage.read_after(&entry.seq).await), told(&whole[index + 1..]));
@@ -199,7 +202,7 @@ async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_s
     let mut follow = stage.logs.follow(ID, Cursor::default(), all());
     let begun = follow.next(Duration::from_secs(10)).await.unwrap();
     let nothing = follow.next(Duration::from_millis(30)).await.unwrap();
-    assert!(nothing.entries.is_empty() && !nothing.over && nothing.next == begun.next);
+    assert!(nothing.entries.is_empty() && !nothing.finished && nothing.next == begun.next);
 
     let (came, ()) = tokio::join!(follow.next(Duration::from_secs(10)), async {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -212,7 +215,7 @@ async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_s
     let last = loop {
         let page = follow.next(Duration::from_secs(10)).await.unwrap();
         rest.extend(page.entries.clone());
-        if page.over {
+        if page.finished {
             break page;
         }
         assert!(!page.entries.is_empty(), "nothing came in ten seconds");

@@ -5,30 +5,30 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pinfold_keeper::log::{Onset, Ring, Stream, Writer};
+use pinfold_keeper::log::{LogPosition, LogWriter, RingSize, Stream};
 use pinfold_lifecycle::{Event, ExecutionId, ExecutionState, Fence, Outcome, Policy, SandboxId, Timestamp};
-use pinfold_logs::{Content, Cursor, Entry, Limit, Logs, Objects, Source};
-use pinfold_store::SqliteStore;
-use pinfold_store::conformance::World;
-use pinfold_store::conformance::world::{NODE, NOON};
+use pinfold_logs::{Cursor, EntryContent, LogEntry, Logs, ObjectStorage, PageLimit, Source};
+use pinfold_store::conformance::StoreFixture;
+use pinfold_store::conformance::fixture::{NODE, NOON};
+use pinfold_store_sqlite::SqliteStore;
 
 pub(crate) const SANDBOX: u128 = 1;
 pub(crate) const ID: SandboxId = SandboxId(SANDBOX);
 
 pub(crate) struct Stage {
-    pub(crate) world: World,
+    pub(crate) world: StoreFixture,
     pub(crate) logs: Logs,
     pub(crate) directory: PathBuf,
-    writers: BTreeMap<u128, Writer>,
+    writers: BTreeMap<u128, LogWriter>,
     _own: Option<tempfile::TempDir>,
 }
 
-pub(crate) fn all() -> Limit {
-    Limit { entries: usize::MAX, bytes: usize::MAX }
+pub(crate) fn all() -> PageLimit {
+    PageLimit { entries: usize::MAX, bytes: usize::MAX }
 }
 
-pub(crate) fn entries(count: usize) -> Limit {
-    Limit { entries: count, bytes: usize::MAX }
+pub(crate) fn entries(count: usize) -> PageLimit {
+    PageLimit { entries: count, bytes: usize::MAX }
 }
 
 impl Stage {
@@ -41,22 +41,22 @@ impl Stage {
 
     pub(crate) async fn ready_in(directory: &Path) -> Self {
         let stage = Self::over(directory);
-        stage.world.live(SANDBOX).await;
+        stage.world.create_ready(SANDBOX).await;
         fs::create_dir_all(stage.outputs()).unwrap();
         stage
     }
 
     /// On whatever is there.
     pub(crate) fn over(directory: &Path) -> Self {
-        let objects = Objects::local(&directory.join("objects")).unwrap();
+        let objects = ObjectStorage::local(&directory.join("objects")).unwrap();
         Self::with_objects(directory, objects)
     }
 
-    pub(crate) fn with_objects(directory: &Path, objects: Objects) -> Self {
+    pub(crate) fn with_objects(directory: &Path, objects: ObjectStorage) -> Self {
         let store = Arc::new(SqliteStore::open(&directory.join("store")).unwrap());
         let logs = Logs::new(store.clone(), &directory.join("logs"), objects);
-        let policy = Policy { side_by_side: 16, ..Policy::default() };
-        let world = World { store, now: NOON, node: NODE, policy };
+        let policy = Policy { max_concurrent: 16, ..Policy::default() };
+        let world = StoreFixture { store, now: NOON, node: NODE, policy };
         Self { world, logs, directory: directory.to_owned(), writers: BTreeMap::new(), _own: None }
     }
 
@@ -73,20 +73,21 @@ impl Stage {
     /// One that may run, as far as anybody knows.
     pub(crate) async fn ask(&mut self, execution: u128) {
         self.world.execute(SANDBOX, execution).await;
-        self.begin_output(execution, Ring::DEFAULT);
+        self.begin_output(execution, RingSize::DEFAULT);
     }
 
-    pub(crate) fn begin_output(&mut self, execution: u128, ring: Ring) {
+    pub(crate) fn begin_output(&mut self, execution: u128, ring: RingSize) {
         let directory = File::open(self.outputs()).unwrap().into();
         let writer =
-            Writer::begin(directory, &ExecutionId(execution).to_string(), ring, Onset::default()).unwrap();
+            LogWriter::begin(directory, &ExecutionId(execution).to_string(), ring, LogPosition::default())
+                .unwrap();
         self.writers.insert(execution, writer);
     }
 
     pub(crate) async fn record_start(&self, execution: u128) {
         let ticket = self.ticket(execution).await;
         let execution = ExecutionId(execution);
-        self.world.step(SANDBOX, Event::ExecutionStarted { ticket, execution }).await;
+        self.world.step(SANDBOX, Event::ExecutionStarted { fence: ticket, execution }).await;
     }
 
     pub(crate) fn write(&mut self, execution: u128, bytes: impl AsRef<[u8]>) {
@@ -95,7 +96,7 @@ impl Stage {
 
     /// Every piece a millisecond after the one before.
     pub(crate) fn write_to(&mut self, execution: u128, stream: Stream, bytes: impl AsRef<[u8]>) {
-        self.world.later(1);
+        self.world.advance_ms(1);
         let writer = self.writers.get_mut(&execution).unwrap();
         writer.append(stream, self.world.now.0, bytes.as_ref()).unwrap();
     }
@@ -103,7 +104,7 @@ impl Stage {
     pub(crate) async fn finish(&self, execution: u128) {
         let ticket = self.ticket(execution).await;
         let (execution, outcome) = (ExecutionId(execution), Outcome::exited(0));
-        self.world.step(SANDBOX, Event::ExecutionEnded { ticket, execution, outcome }).await;
+        self.world.step(SANDBOX, Event::ExecutionEnded { fence: ticket, execution, outcome }).await;
     }
 
     /// The sandbox ends, and is proven gone.
@@ -115,27 +116,27 @@ impl Stage {
         let sandbox = self.world.sandbox(SANDBOX).await;
         let execution = sandbox.executions.iter().find(|known| known.id.0 == execution).unwrap();
         match &execution.state {
-            ExecutionState::Starting { duty } => duty.ticket,
-            ExecutionState::Running { watch, .. } => watch.ticket,
+            ExecutionState::Starting { pending: duty } => duty.fence,
+            ExecutionState::Running { watch, .. } => watch.fence,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn read_all(&self) -> Vec<Entry> {
+    pub(crate) async fn read_all(&self) -> Vec<LogEntry> {
         self.read_after(&Cursor::default()).await
     }
 
-    pub(crate) async fn read_after(&self, after: &Cursor) -> Vec<Entry> {
+    pub(crate) async fn read_after(&self, after: &Cursor) -> Vec<LogEntry> {
         self.logs.read(ID, after, all()).await.unwrap().entries
     }
 }
 
-pub(crate) fn text(entry: &Entry) -> String {
+pub(crate) fn text(entry: &LogEntry) -> String {
     entry.text().unwrap()
 }
 
 /// What an execution wrote, as far as entries tell.
-pub(crate) fn written(entries: &[Entry], execution: u128) -> String {
+pub(crate) fn written(entries: &[LogEntry], execution: u128) -> String {
     let own = entries
         .iter()
         .filter(|entry| entry.execution == Some(ExecutionId(execution)) && entry.source != Source::Control);
@@ -143,6 +144,6 @@ pub(crate) fn written(entries: &[Entry], execution: u128) -> String {
 }
 
 /// Entries without their places, which differ from reader to reader.
-pub(crate) fn told(entries: &[Entry]) -> Vec<(Timestamp, Source, Option<ExecutionId>, Content)> {
+pub(crate) fn told(entries: &[LogEntry]) -> Vec<(Timestamp, Source, Option<ExecutionId>, EntryContent)> {
     entries.iter().map(|it| (it.at, it.source, it.execution, it.content.clone())).collect()
 }

@@ -1,12 +1,12 @@
-//! What Prometheus is told: names that stay, labels that are bounded, nothing that is not known.
+//! The text for Prometheus: stable names, bounded labels, no unknown values.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use pinfold_lifecycle::{Cause, Fact, NodeId, Outcome, Probed, Record, Timestamp};
+use pinfold_lifecycle::{Cause, Fact, NodeId, Outcome, ProbeResult, Record, Timestamp};
 
 use super::*;
-use crate::{AgentTypes, Cleaned, Route, Told, fold};
+use crate::{AgentTypes, CleanupRun, HistoryEntry, Route, count_entry};
 
 fn ended(number: u128) -> Record {
     let fact = Fact::ExecutionEnded {
@@ -16,20 +16,20 @@ fn ended(number: u128) -> Record {
     Record { at: Timestamp(1_000), by: NodeId(1), fact }
 }
 
-fn told_of(sums: Sums, standing: Standing) -> String {
+fn told_of(counters: Counters, standing: Gauges) -> String {
     let agent_types = AgentTypes::known(["VALIDATION"]);
-    Exposition { sums, agent_types, standing }.text(&Meter::default()).unwrap()
+    Exposition { counters: counters, agent_types, gauges: standing }.text(&ProcessMetrics::default()).unwrap()
 }
 
-/// Names with their labels, without what the labels say.
+/// Names with their label names, without values.
 fn names(text: &str) -> BTreeSet<String> {
-    let told = text.lines().filter(|line| !line.starts_with('#'));
-    told.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
+    let entry = text.lines().filter(|line| !line.starts_with('#'));
+    entry.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn the_text_ends_as_it_must_and_every_metric_says_what_it_is_and_whose() {
-    let text = told_of(Sums::default(), Standing::default());
+fn text_ends_with_eof_and_every_metric_has_type_and_help() {
+    let text = told_of(Counters::default(), Gauges::default());
 
     assert!(text.ends_with("# EOF\n"), "{text}");
     for line in text.lines().filter(|line| line.starts_with("# HELP")) {
@@ -40,29 +40,32 @@ fn the_text_ends_as_it_must_and_every_metric_says_what_it_is_and_whose() {
 }
 
 #[test]
-fn what_is_not_known_is_not_told() {
-    let text = told_of(Sums::default(), Standing::default());
+fn unknown_values_are_omitted() {
+    let text = told_of(Counters::default(), Gauges::default());
 
-    assert!(!text.contains("pinfold_memory_left_bytes"), "{text}");
+    assert!(!text.contains("pinfold_memory_free_bytes"), "{text}");
     assert!(!text.contains("pinfold_memory_limit_bytes"));
     assert!(!text.contains("pinfold_host_"));
     assert!(!text.contains("pinfold_store_bytes"));
     assert!(!text.contains("pinfold_cleanup_last_run"));
-    let known = Standing { memory_mb_left: Some(2), ..Standing::default() };
-    assert!(told_of(Sums::default(), known).contains("pinfold_memory_left_bytes 2097152"));
+    let known = Gauges { memory_mb_left: Some(2), ..Gauges::default() };
+    assert!(told_of(Counters::default(), known).contains("pinfold_memory_free_bytes 2097152"));
 }
 
 #[test]
-fn ten_thousand_types_of_agents_that_nobody_knows_are_told_as_one() {
+fn ten_thousand_unknown_agent_types_are_one_series() {
     let types = AgentTypes::known(["VALIDATION"]);
     let executions = |names: &mut dyn Iterator<Item = String>| {
-        let mut sums = Sums::default();
+        let mut counters = Counters::default();
         for name in names {
             let agent_type = types.label(Some(&name));
             let record = ended(1);
-            fold(&mut sums, &Told { record: &record, earlier: &[], agent_type: &agent_type, used: None });
+            count_entry(
+                &mut counters,
+                &HistoryEntry { record: &record, earlier: &[], agent_type: &agent_type, used: None },
+            );
         }
-        told_of(sums, Standing::default()).lines().count()
+        told_of(counters, Gauges::default()).lines().count()
     };
 
     let none = executions(&mut std::iter::empty());
@@ -73,8 +76,8 @@ fn ten_thousand_types_of_agents_that_nobody_knows_are_told_as_one() {
 }
 
 #[test]
-fn what_can_be_counted_is_told_before_it_was() {
-    let text = told_of(Sums::default(), Standing::default());
+fn counters_are_shown_before_their_first_event() {
+    let text = told_of(Counters::default(), Gauges::default());
 
     for line in [
         "pinfold_executions_total{agent_type=\"VALIDATION\",cause=\"time_limit\"} 0.0",
@@ -90,19 +93,19 @@ fn what_can_be_counted_is_told_before_it_was() {
         "pinfold_cleanup_items_total{what=\"evicted\"} 0.0",
         "pinfold_cleanup_seconds_count{layer=\"emergency\"} 0",
     ] {
-        assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
+        assert!(text.lines().any(|entry| entry == line), "{line} is not in:\n{text}");
     }
 }
 
 #[test]
-fn counters_gauges_and_histograms_are_told_with_their_figures() {
-    let mut sums = Sums::default();
-    sums.add(CPU, &["VALIDATION"], 1_500);
-    sums.took(Latency::Stop, &[], 4);
-    sums.took(Latency::Execution, &["VALIDATION"], 90_000);
-    let standing = Standing { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Standing::default() };
+fn counters_gauges_and_histograms_are_shown_with_their_values() {
+    let mut counters = Counters::default();
+    counters.add(CPU, &["VALIDATION"], 1_500);
+    counters.record(Latency::Stop, &[], 4);
+    counters.record(Latency::Execution, &["VALIDATION"], 90_000);
+    let standing = Gauges { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Gauges::default() };
 
-    let text = told_of(sums, standing);
+    let text = told_of(counters, standing);
 
     for line in [
         "# TYPE pinfold_sandbox_cpu_seconds counter",
@@ -118,27 +121,27 @@ fn counters_gauges_and_histograms_are_told_with_their_figures() {
         "pinfold_stop_seconds_bucket{le=\"+Inf\"} 1",
         "pinfold_execution_seconds_bucket{le=\"300.0\",agent_type=\"VALIDATION\"} 1",
     ] {
-        assert!(text.lines().any(|told| told == line), "{line} is not in:\n{text}");
+        assert!(text.lines().any(|entry| entry == line), "{line} is not in:\n{text}");
     }
 }
 
 #[test]
-fn times_that_an_earlier_version_kept_without_a_layer_are_not_told_beside_the_layers() {
-    let mut sums = Sums::default();
-    sums.took(Latency::Cleanup, &[], 4);
-    sums.took(Latency::Cleanup, &["reconcile"], 4);
+fn histograms_without_a_layer_label_are_omitted() {
+    let mut counters = Counters::default();
+    counters.record(Latency::Cleanup, &[], 4);
+    counters.record(Latency::Cleanup, &["reconcile"], 4);
 
-    let text = told_of(sums, Standing::default());
+    let text = told_of(counters, Gauges::default());
 
-    let told: Vec<_> =
+    let entry: Vec<_> =
         text.lines().filter(|line| line.starts_with("pinfold_cleanup_seconds_count")).collect();
-    assert_eq!(told.len(), LAYERS.len(), "{told:?}");
-    assert!(told.contains(&"pinfold_cleanup_seconds_count{layer=\"reconcile\"} 1"), "{told:?}");
+    assert_eq!(entry.len(), LAYERS.len(), "{entry:?}");
+    assert!(entry.contains(&"pinfold_cleanup_seconds_count{layer=\"reconcile\"} 1"), "{entry:?}");
 }
 
-/// `golden.txt` is the promise to everybody's dashboards. To add to it: `PINFOLD_BLESS=1`.
+/// `golden.txt` lists the names that dashboards depend on. To update it: `PINFOLD_BLESS=1`.
 #[test]
-fn names_and_labels_are_what_they_always_were() {
+fn names_and_labels_match_the_golden_file() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exposition/golden.txt");
     let kinds = |kind| match kind {
         Kind::Counter => "counter",
@@ -158,12 +161,12 @@ fn names_and_labels_are_what_they_always_were() {
 }
 
 #[test]
-fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
-    let meter = Meter::default();
-    meter.answered(&Route::new("GET", Some("/api/sandbox/{id}"), 200), Duration::from_millis(3));
-    meter.probed(&Probed::Passed, Duration::from_millis(3));
-    let mut sums = meter.take();
-    sums.cleaned(&Cleaned {
+fn every_metric_of_the_catalogue_and_no_other_is_shown() {
+    let meter = ProcessMetrics::default();
+    meter.request_answered(&Route::new("GET", Some("/api/sandbox/{id}"), 200), Duration::from_millis(3));
+    meter.probed(&ProbeResult::Passed, Duration::from_millis(3));
+    let mut counters = meter.take();
+    counters.count_cleanup(&CleanupRun {
         layer: "scheduled",
         succeeded: true,
         at_s: 7,
@@ -176,10 +179,10 @@ fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
         failed: 0,
     });
     for metric in CATALOGUE.iter().filter(|metric| metric.kind == Kind::Counter) {
-        sums.add(metric.name, metric.labels, 1);
+        counters.add(metric.name, metric.labels, 1);
     }
-    sums.took(Latency::Execution, &["none"], 3);
-    let mut standing = Standing {
+    counters.record(Latency::Execution, &["none"], 3);
+    let mut standing = Gauges {
         memory_mb_left: Some(1),
         disk_mb_left: Some(1),
         processes_left: Some(1),
@@ -188,7 +191,7 @@ fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
         processes_total: Some(1),
         store_bytes: Some(1),
         nodes: Some(1),
-        ..Standing::default()
+        ..Gauges::default()
     };
     standing.limits.sandboxes = Some(1);
     standing.limits.memory_mb = Some(1);
@@ -197,7 +200,7 @@ fn every_metric_of_the_catalogue_is_told_when_it_is_known_and_no_other() {
     standing.count(pinfold_lifecycle::State::Ready);
 
     let agent_types = AgentTypes::default();
-    let text = Exposition { sums, agent_types, standing }.text(&meter).unwrap();
+    let text = Exposition { counters: counters, agent_types, gauges: standing }.text(&meter).unwrap();
 
     let expected: BTreeSet<_> = CATALOGUE
         .iter()

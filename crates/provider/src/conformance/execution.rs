@@ -1,175 +1,186 @@
-//! Commands in a body: started once, waited for as often as one likes, seen while they run and after.
+//! Executions: started once, waited for repeatedly, observed while they run and after.
 
-use pinfold_lifecycle::{OutcomeKind, Seen};
+use pinfold_lifecycle::{OutcomeKind, ProcessObservation};
 
-use super::Deed;
-use super::site::{Site, refused, within};
+use super::TestCommand;
+use super::harness::{Harness, refused, within};
 use crate::{ExecError, WaitError};
 
-pub(super) async fn an_execution_ends_with_its_exit_code(site: Site) {
-    let body = site.started().await;
+pub(super) async fn an_execution_ends_with_its_exit_code(harness: Harness) {
+    let instance = harness.started().await;
 
-    let succeeds = site.run(body, Deed::Succeed).await;
-    let fails = site.run(body, Deed::ExitWith3).await;
+    let succeeds = harness.run(instance, TestCommand::Succeed).await;
+    let fails = harness.run(instance, TestCommand::ExitWith3).await;
 
     for (execution, code) in [(fails, 3), (succeeds, 0)] {
-        let outcome = site.outcome(body, execution).await;
+        let outcome = harness.outcome(instance, execution).await;
         assert_eq!((outcome.kind, outcome.exit_code), (OutcomeKind::Exited, Some(code)));
     }
 }
 
-pub(super) async fn wait_can_be_asked_again_after_the_end(site: Site) {
-    let body = site.started().await;
-    let execution = site.run(body, Deed::ExitWith3).await;
+pub(super) async fn wait_can_be_repeated_after_the_end(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.run(instance, TestCommand::ExitWith3).await;
 
-    let first = site.outcome(body, execution).await;
-    let again = site.outcome(body, execution).await;
+    let first = harness.outcome(instance, execution).await;
+    let again = harness.outcome(instance, execution).await;
 
     assert_eq!(first.exit_code, Some(3));
     assert_eq!(again, first);
 }
 
-pub(super) async fn an_execution_that_was_not_started_is_not_waited_for(site: Site) {
-    let body = site.started().await;
-    let unknown = site.ground.fresh_execution();
+pub(super) async fn waiting_for_an_unknown_execution_fails_at_once(harness: Harness) {
+    let instance = harness.started().await;
+    let unknown = harness.fixture.fresh_execution();
 
-    let waited = within("a wait for nothing to be refused", site.provider.wait(body, unknown)).await;
+    let waited =
+        within("the refusal to wait for an unknown execution", harness.provider.wait(instance, unknown))
+            .await;
 
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
 }
 
-/// The second time the command is another one, which shows in the outcome if it is run.
-pub(super) async fn the_same_execution_is_started_once(site: Site) {
-    let body = site.started().await;
-    let running = site.run(body, Deed::RunUntilKilled).await;
-    let ended = site.run(body, Deed::ExitWith3).await;
-    site.outcome(body, ended).await;
+/// The repeated command differs, so its outcome would show that it ran.
+pub(super) async fn the_same_execution_is_started_once(harness: Harness) {
+    let instance = harness.started().await;
+    let running = harness.run(instance, TestCommand::RunUntilKilled).await;
+    let ended = harness.run(instance, TestCommand::ExitWith3).await;
+    harness.outcome(instance, ended).await;
 
-    let other = site.another_process();
+    let other = harness.another_process();
     for execution in [running, ended] {
-        let again = other.exec(body, execution, Deed::Succeed).await;
-        assert_eq!(again, Ok(()), "starting again what was started is not an error");
+        let again = other.exec(instance, execution, TestCommand::Succeed).await;
+        assert_eq!(again, Ok(()), "repeating an exec is not an error");
     }
 
-    site.runs(body, running).await;
-    assert_eq!(site.outcome(body, ended).await.exit_code, Some(3));
-    let executions = site.whole(body).await.executions;
-    assert_eq!(executions.len(), 2, "there are more processes than executions: {executions:?}");
+    harness.runs(instance, running).await;
+    assert_eq!(harness.outcome(instance, ended).await.exit_code, Some(3));
+    let executions = harness.whole(instance).await.executions;
+    assert_eq!(executions.len(), 2, "more processes than executions: {executions:?}");
 }
 
-pub(super) async fn an_execution_for_another_generation_is_refused(site: Site) {
-    let sandbox = site.ground.fresh_sandbox();
-    let body = site.body(sandbox, 2);
-    site.start(body).await;
+pub(super) async fn an_execution_for_another_generation_is_refused(harness: Harness) {
+    let sandbox = harness.fixture.fresh_sandbox();
+    let instance = harness.instance(sandbox, 2);
+    harness.start(instance).await;
 
     for generation in [1, 3] {
-        let execution = site.ground.fresh_execution();
-        let answer = site.exec(site.body(sandbox, generation), execution, Deed::Succeed).await;
+        let execution = harness.fixture.fresh_execution();
+        let answer =
+            harness.exec(harness.instance(sandbox, generation), execution, TestCommand::Succeed).await;
         refused(&answer, "an execution for another generation");
     }
 
-    let executions = site.whole(body).await.executions;
-    assert!(executions.is_empty(), "it was refused and runs all the same: {executions:?}");
+    let executions = harness.whole(instance).await.executions;
+    assert!(executions.is_empty(), "the execution was refused and runs: {executions:?}");
 }
 
-pub(super) async fn an_execution_in_no_body_is_refused(site: Site) {
-    let never_was = site.fresh_body();
-    let ended = site.started().await;
-    site.stopped(ended).await;
+pub(super) async fn an_execution_in_a_missing_instance_is_refused(harness: Harness) {
+    let never_was = harness.fresh_instance();
+    let ended = harness.started().await;
+    harness.stopped(ended).await;
 
-    for body in [never_was, ended] {
-        let answer = site.exec(body, site.ground.fresh_execution(), Deed::Succeed).await;
-        refused(&answer, "an execution in no body");
-        site.absent(body.sandbox).await;
+    for instance in [never_was, ended] {
+        let answer = harness.exec(instance, harness.fixture.fresh_execution(), TestCommand::Succeed).await;
+        refused(&answer, "an execution in a missing instance");
+        harness.absent(instance.sandbox).await;
     }
 }
 
-/// Refused, failed, or ended with the exit code that shells have for it.
-pub(super) async fn a_command_that_cannot_be_found_fails(site: Site) {
-    let body = site.started().await;
-    let execution = site.ground.fresh_execution();
+/// Accepts a refusal, a failure, or the shell's exit code 127.
+pub(super) async fn a_command_that_cannot_be_found_fails(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.fixture.fresh_execution();
 
-    match site.exec(body, execution, Deed::NotFound).await {
+    match harness.exec(instance, execution, TestCommand::NotFound).await {
         Ok(()) => {
-            let outcome = site.outcome(body, execution).await;
+            let outcome = harness.outcome(instance, execution).await;
             let failed = outcome.kind == OutcomeKind::Failed || outcome.exit_code == Some(127);
             assert!(failed, "it ended with {outcome:?}");
         }
         Err(ExecError::Refused { .. }) => {
-            let seen = site.seen(body, execution).await;
-            assert!(!matches!(seen, Some(Seen::Running { .. })), "it was refused and runs");
+            let seen = harness.seen(instance, execution).await;
+            assert!(
+                !matches!(seen, Some(ProcessObservation::Running { .. })),
+                "the execution was refused and runs"
+            );
         }
-        Err(ExecError::Unclear { why }) => panic!("nobody can say whether it runs: {why}"),
+        Err(ExecError::Unclear { why }) => panic!("the outcome of exec is unknown: {why}"),
     }
 }
 
-pub(super) async fn running_and_ended_executions_are_observed(site: Site) {
-    let body = site.started().await;
-    let running = site.run(body, Deed::RunUntilKilled).await;
-    let ended = site.run(body, Deed::ExitWith3).await;
+pub(super) async fn running_and_ended_executions_are_observed(harness: Harness) {
+    let instance = harness.started().await;
+    let running = harness.run(instance, TestCommand::RunUntilKilled).await;
+    let ended = harness.run(instance, TestCommand::ExitWith3).await;
 
-    let outcome = site.outcome(body, ended).await;
+    let outcome = harness.outcome(instance, ended).await;
 
-    site.runs(body, running).await;
-    assert_eq!(site.seen(body, ended).await, Some(Seen::Ended(outcome)));
-    let executions = site.whole(body).await.executions;
-    assert_eq!(executions.len(), 2, "others are listed too: {executions:?}");
+    harness.runs(instance, running).await;
+    assert_eq!(harness.seen(instance, ended).await, Some(ProcessObservation::Ended(outcome)));
+    let executions = harness.whole(instance).await.executions;
+    assert_eq!(executions.len(), 2, "other executions are listed too: {executions:?}");
 }
 
-pub(super) async fn executions_run_side_by_side(site: Site) {
-    let body = site.started().await;
+pub(super) async fn executions_run_concurrently(harness: Harness) {
+    let instance = harness.started().await;
     let mut running = Vec::new();
     for _ in 0..4 {
-        running.push(site.run(body, Deed::RunUntilKilled).await);
+        running.push(harness.run(instance, TestCommand::RunUntilKilled).await);
     }
 
-    let short = site.run(body, Deed::Succeed).await;
+    let short = harness.run(instance, TestCommand::Succeed).await;
 
-    assert_eq!(site.outcome(body, short).await.exit_code, Some(0));
+    assert_eq!(harness.outcome(instance, short).await.exit_code, Some(0));
     for execution in running {
-        site.runs(body, execution).await;
+        harness.runs(instance, execution).await;
     }
 }
 
-/// The one that started it may be dead.
-pub(super) async fn another_process_can_go_on_with_an_execution(site: Site) {
-    let body = site.started().await;
-    let ended = site.run(body, Deed::ExitWith3).await;
-    let running = site.run(body, Deed::RunUntilKilled).await;
+/// The process that started the execution may be dead.
+pub(super) async fn another_process_can_continue_with_an_execution(harness: Harness) {
+    let instance = harness.started().await;
+    let ended = harness.run(instance, TestCommand::ExitWith3).await;
+    let running = harness.run(instance, TestCommand::RunUntilKilled).await;
 
-    let other = site.another_process();
+    let other = harness.another_process();
 
-    assert_eq!(other.outcome(body, ended).await.exit_code, Some(3));
-    other.runs(body, running).await;
-    other.provider.kill(body, running).await;
-    other.outcome(body, running).await;
+    assert_eq!(other.outcome(instance, ended).await.exit_code, Some(3));
+    other.runs(instance, running).await;
+    other.provider.kill(instance, running).await;
+    other.outcome(instance, running).await;
 }
 
-pub(super) async fn neighbours_do_not_see_each_others_executions(site: Site) {
-    let (body, neighbour) = (site.started().await, site.started().await);
-    let execution = site.run(body, Deed::RunUntilKilled).await;
+pub(super) async fn sandboxes_do_not_see_each_others_executions(harness: Harness) {
+    let (instance, neighbour) = (harness.started().await, harness.started().await);
+    let execution = harness.run(instance, TestCommand::RunUntilKilled).await;
 
-    let seen = site.seen(neighbour, execution).await;
-    let waited =
-        within("a wait for a neighbour's execution to be refused", site.provider.wait(neighbour, execution))
-            .await;
-    site.provider.kill(neighbour, execution).await;
+    let seen = harness.seen(neighbour, execution).await;
+    let waited = within(
+        "the refusal to wait for another sandbox's execution",
+        harness.provider.wait(neighbour, execution),
+    )
+    .await;
+    harness.provider.kill(neighbour, execution).await;
 
     assert_eq!(seen, None);
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
-    site.runs(body, execution).await;
+    harness.runs(instance, execution).await;
 }
 
-/// Whatever is asked under the same id later.
-pub(super) async fn what_could_not_be_started_is_never_started(site: Site) {
-    let body = site.started().await;
-    let execution = site.ground.fresh_execution();
-    let _ = site.exec(body, execution, Deed::NotFound).await;
+/// Also not by a later request with the same id.
+pub(super) async fn a_failed_start_is_never_retried_under_its_id(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.fixture.fresh_execution();
+    let _ = harness.exec(instance, execution, TestCommand::NotFound).await;
 
-    for process in [&site, &site.another_process()] {
-        let _ = process.exec(body, execution, Deed::RunUntilKilled).await;
+    for process in [&harness, &harness.another_process()] {
+        let _ = process.exec(instance, execution, TestCommand::RunUntilKilled).await;
     }
 
-    let seen = site.seen(body, execution).await;
-    assert!(!matches!(seen, Some(Seen::Running { .. })), "it could not be started, and runs");
+    let seen = harness.seen(instance, execution).await;
+    assert!(
+        !matches!(seen, Some(ProcessObservation::Running { .. })),
+        "the execution could not be started and runs"
+    );
 }

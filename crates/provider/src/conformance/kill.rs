@@ -1,99 +1,99 @@
-//! How an execution ends when it is told to, and stays ended whatever comes later.
+//! Killing executions: they end, and are never started afterwards.
 
 use std::sync::Mutex;
 
-use pinfold_lifecycle::Seen;
+use pinfold_lifecycle::ProcessObservation;
 
-use super::Deed;
-use super::permit::Asks;
-use super::site::{Site, refused, within};
-use crate::Killed;
+use super::TestCommand;
+use super::harness::{Harness, refused, within};
+use super::permit::CheckWith;
+use crate::KillOutcome;
 
-pub(super) async fn a_kill_ends_a_running_execution(site: Site) {
-    let body = site.started().await;
-    let execution = site.run(body, Deed::RunUntilKilled).await;
-    let provider = site.provider.clone();
-    let waiting = tokio::spawn(async move { provider.wait(body, execution).await });
-    site.runs(body, execution).await;
+pub(super) async fn a_kill_ends_a_running_execution(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.run(instance, TestCommand::RunUntilKilled).await;
+    let provider = harness.provider.clone();
+    let waiting = tokio::spawn(async move { provider.wait(instance, execution).await });
+    harness.runs(instance, execution).await;
 
-    assert_eq!(site.provider.kill(body, execution).await, Killed::Gone);
+    assert_eq!(harness.provider.kill(instance, execution).await, KillOutcome::Gone);
 
-    let waited = within("the answer to a wait for what was killed", waiting).await;
+    let waited = within("the end of a wait for a killed execution", waiting).await;
     let waited = waited.unwrap_or_else(|error| panic!("the wait panicked: {error}"));
     let outcome = waited.unwrap_or_else(|error| panic!("{execution} could not be waited for: {error}"));
-    assert_ne!(outcome.exit_code, Some(0), "it was killed and has succeeded");
-    assert_eq!(site.seen(body, execution).await, Some(Seen::Ended(outcome)));
+    assert_ne!(outcome.exit_code, Some(0), "the killed execution succeeded");
+    assert_eq!(harness.seen(instance, execution).await, Some(ProcessObservation::Ended(outcome)));
 }
 
-pub(super) async fn a_kill_leaves_other_executions_alone(site: Site) {
-    let body = site.started().await;
-    let killed = site.run(body, Deed::RunUntilKilled).await;
-    let other = site.run(body, Deed::RunUntilKilled).await;
+pub(super) async fn a_kill_leaves_other_executions_alone(harness: Harness) {
+    let instance = harness.started().await;
+    let killed = harness.run(instance, TestCommand::RunUntilKilled).await;
+    let other = harness.run(instance, TestCommand::RunUntilKilled).await;
 
-    assert_eq!(site.provider.kill(body, killed).await, Killed::Gone);
+    assert_eq!(harness.provider.kill(instance, killed).await, KillOutcome::Gone);
 
-    site.outcome(body, killed).await;
-    site.runs(body, other).await;
+    harness.outcome(instance, killed).await;
+    harness.runs(instance, other).await;
 }
 
-pub(super) async fn a_kill_after_the_end_changes_no_outcome(site: Site) {
-    let body = site.started().await;
-    let execution = site.run(body, Deed::ExitWith3).await;
-    let outcome = site.outcome(body, execution).await;
+pub(super) async fn a_kill_after_the_end_changes_no_outcome(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.run(instance, TestCommand::ExitWith3).await;
+    let outcome = harness.outcome(instance, execution).await;
 
-    assert_eq!(site.provider.kill(body, execution).await, Killed::Gone);
-    assert_eq!(site.provider.kill(body, execution).await, Killed::Gone);
+    assert_eq!(harness.provider.kill(instance, execution).await, KillOutcome::Gone);
+    assert_eq!(harness.provider.kill(instance, execution).await, KillOutcome::Gone);
 
-    assert_eq!(site.outcome(body, execution).await, outcome);
+    assert_eq!(harness.outcome(instance, execution).await, outcome);
 }
 
-pub(super) async fn an_execution_killed_before_its_start_is_never_started(site: Site) {
-    let body = site.started().await;
-    let execution = site.ground.fresh_execution();
+pub(super) async fn an_execution_killed_before_its_start_is_never_started(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.fixture.fresh_execution();
 
-    assert_eq!(site.provider.kill(body, execution).await, Killed::Gone);
+    assert_eq!(harness.provider.kill(instance, execution).await, KillOutcome::Gone);
 
-    for process in [&site, &site.another_process()] {
-        let answer = process.exec(body, execution, Deed::RunUntilKilled).await;
-        refused(&answer, "an execution that was killed before");
+    for process in [&harness, &harness.another_process()] {
+        let answer = process.exec(instance, execution, TestCommand::RunUntilKilled).await;
+        refused(&answer, "an execution killed before its start");
     }
-    let seen = site.seen(body, execution).await;
-    assert!(!matches!(seen, Some(Seen::Running { .. })), "it was refused and runs");
+    let seen = harness.seen(instance, execution).await;
+    assert!(!matches!(seen, Some(ProcessObservation::Running { .. })), "the execution was refused and runs");
 }
 
-/// The answer may be that it is refused or that it was started before; it does not run.
-pub(super) async fn a_killed_execution_is_not_started_again(site: Site) {
-    let body = site.started().await;
-    let execution = site.run(body, Deed::RunUntilKilled).await;
-    assert_eq!(site.provider.kill(body, execution).await, Killed::Gone);
-    let outcome = site.outcome(body, execution).await;
+/// The provider may refuse the second exec or accept it as a repetition; nothing may run.
+pub(super) async fn a_killed_execution_is_not_started_again(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.run(instance, TestCommand::RunUntilKilled).await;
+    assert_eq!(harness.provider.kill(instance, execution).await, KillOutcome::Gone);
+    let outcome = harness.outcome(instance, execution).await;
 
-    let _ = site.exec(body, execution, Deed::RunUntilKilled).await;
+    let _ = harness.exec(instance, execution, TestCommand::RunUntilKilled).await;
 
-    assert_eq!(site.seen(body, execution).await, Some(Seen::Ended(outcome.clone())));
-    assert_eq!(site.outcome(body, execution).await, outcome);
+    assert_eq!(harness.seen(instance, execution).await, Some(ProcessObservation::Ended(outcome.clone())));
+    assert_eq!(harness.outcome(instance, execution).await, outcome);
 }
 
-/// Or it is not confirmed.
-pub(super) async fn a_kill_while_the_body_is_being_made_is_kept(site: Site) {
-    let body = site.fresh_body();
-    let execution = site.ground.fresh_execution();
+/// Unless the kill was answered with `Unknown`.
+pub(super) async fn a_kill_during_the_launch_is_remembered(harness: Harness) {
+    let instance = harness.fresh_instance();
+    let execution = harness.fixture.fresh_execution();
     let killed = Mutex::new(None);
-    let permit = Asks(|| async {
-        let answer = site.provider.kill(body, execution).await;
-        *killed.lock().expect("no kill panics while it is kept") = Some(answer);
+    let permit = CheckWith(|| async {
+        let answer = harness.provider.kill(instance, execution).await;
+        *killed.lock().expect("not poisoned") = Some(answer);
         true
     });
 
-    let started = site.launch(body, &permit).await;
+    let started = harness.launch(instance, &permit).await;
 
     assert_eq!(started, Ok(()));
-    match killed.into_inner().expect("no kill panics while it is kept") {
-        None => panic!("the permit was not asked"),
-        Some(Killed::Unknown { .. }) => {}
-        Some(Killed::Gone) => {
-            let answer = site.exec(body, execution, Deed::RunUntilKilled).await;
-            refused(&answer, "an execution that was killed before");
+    match killed.into_inner().expect("not poisoned") {
+        None => panic!("the permit was not checked"),
+        Some(KillOutcome::Unknown { .. }) => {}
+        Some(KillOutcome::Gone) => {
+            let answer = harness.exec(instance, execution, TestCommand::RunUntilKilled).await;
+            refused(&answer, "an execution killed before its start");
         }
     }
 }

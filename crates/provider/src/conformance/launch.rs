@@ -1,4 +1,4 @@
-//! How a body comes into being: mark, permit, body, in this order, and any number of times.
+//! Launching an instance: marker, permit, processes, in this order, repeatably.
 
 use std::future;
 use std::sync::Mutex;
@@ -7,145 +7,148 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use pinfold_lifecycle::StopOutcome;
 use tokio::sync::Notify;
 
-use super::Deed;
-use super::permit::{Asks, Granted};
-use super::site::{Site, fails};
+use super::TestCommand;
+use super::harness::{Harness, fails};
+use super::permit::{CheckWith, Granted};
 use crate::{Found, InstanceId, StartError, WaitError};
 
-pub(super) async fn a_started_body_is_whole_alone_and_of_its_generation(site: Site) {
-    let body = site.body(site.ground.fresh_sandbox(), 7);
+pub(super) async fn a_started_instance_is_complete_and_the_only_one(harness: Harness) {
+    let instance = harness.instance(harness.fixture.fresh_sandbox(), 7);
 
-    site.start(body).await;
+    harness.start(instance).await;
 
-    let seen = site.whole(body).await;
-    assert!(seen.executions.is_empty(), "a new body has executions: {:?}", seen.executions);
+    let seen = harness.whole(instance).await;
+    assert!(seen.executions.is_empty(), "a new instance has executions: {:?}", seen.executions);
 }
 
-pub(super) async fn starting_again_what_runs_makes_no_second_body(site: Site) {
-    let body = site.started().await;
-    let execution = site.run(body, Deed::RunUntilKilled).await;
+pub(super) async fn repeating_a_start_makes_no_second_instance(harness: Harness) {
+    let instance = harness.started().await;
+    let execution = harness.run(instance, TestCommand::RunUntilKilled).await;
 
-    site.start(body).await;
-    site.another_process().start(body).await;
+    harness.start(instance).await;
+    harness.another_process().start(instance).await;
 
-    site.runs(body, execution).await;
-    let found = site.discovered(body.sandbox).await;
-    assert_eq!(found, [Found { body, whole: true }]);
+    harness.runs(instance, execution).await;
+    let found = harness.discovered(instance.sandbox).await;
+    assert_eq!(found, [Found { instance, whole: true }]);
 }
 
-/// At least one of them says that it succeeded.
-pub(super) async fn two_launches_at_once_make_one_body(site: Site) {
-    let body = site.fresh_body();
-    let other = site.another_process();
+/// At least one of the two launches reports success.
+pub(super) async fn two_concurrent_launches_make_one_instance(harness: Harness) {
+    let instance = harness.fresh_instance();
+    let other = harness.another_process();
 
-    let (one, two) = tokio::join!(site.launch(body, &Granted), other.launch(body, &Granted));
+    let (one, two) = tokio::join!(harness.launch(instance, &Granted), other.launch(instance, &Granted));
 
     assert!(one.is_ok() || two.is_ok(), "neither launch succeeded: {one:?}, {two:?}");
-    site.whole(body).await;
+    harness.whole(instance).await;
 }
 
-pub(super) async fn a_launch_that_is_no_longer_wanted_leaves_nothing_behind(site: Site) {
-    let body = site.fresh_body();
+pub(super) async fn a_launch_that_is_no_longer_wanted_leaves_nothing_behind(harness: Harness) {
+    let instance = harness.fresh_instance();
     let asked = AtomicUsize::new(0);
-    let permit = Asks(|| async {
+    let permit = CheckWith(|| async {
         asked.fetch_add(1, Ordering::Relaxed);
         false
     });
 
-    let started = site.launch(body, &permit).await;
+    let started = harness.launch(instance, &permit).await;
 
     assert_eq!(started, Err(StartError::NoLongerWanted));
-    assert!(asked.into_inner() > 0, "the permit was not asked");
-    site.absent(body.sandbox).await;
+    assert!(asked.into_inner() > 0, "the permit was not checked");
+    harness.absent(instance.sandbox).await;
 }
 
-pub(super) async fn the_permit_is_asked_when_the_mark_is_there(site: Site) {
-    let body = site.fresh_body();
-    let looks = Mutex::new(Vec::new());
-    let permit = Asks(|| async {
-        let other = site.another_process();
-        let look = (other.bodies(body.sandbox).await, other.discovered(body.sandbox).await);
-        looks.lock().expect("no look panics while it is kept").push(look);
+pub(super) async fn the_permit_is_checked_after_the_marker_is_set(harness: Harness) {
+    let instance = harness.fresh_instance();
+    let observations = Mutex::new(Vec::new());
+    let permit = CheckWith(|| async {
+        let other = harness.another_process();
+        let observation = (other.instances(instance.sandbox).await, other.discovered(instance.sandbox).await);
+        observations.lock().expect("not poisoned").push(observation);
         true
     });
 
-    let started = site.launch(body, &permit).await;
+    let started = harness.launch(instance, &permit).await;
 
     assert_eq!(started, Ok(()));
-    let looks = looks.into_inner().expect("no look panics while it is kept");
-    assert!(!looks.is_empty(), "the permit was not asked");
-    for (seen, found) in looks {
-        assert!(!seen.is_empty(), "nothing was there when the permit was asked");
+    let observations = observations.into_inner().expect("not poisoned");
+    assert!(!observations.is_empty(), "the permit was not checked");
+    for (seen, found) in observations {
+        assert!(!seen.is_empty(), "no marker existed when the permit was checked");
         let whole = seen.iter().any(|seen| seen.whole);
-        assert!(!whole, "the body was whole before the permit was asked: {seen:?}");
-        assert_eq!(found, [Found { body, whole: false }], "discovered when the permit was asked");
+        assert!(!whole, "the instance was complete before the permit was checked: {seen:?}");
+        assert_eq!(found, [Found { instance, whole: false }], "discovered when the permit was checked");
     }
 }
 
-/// However late the launch wakes up: its mark is gone, so it makes nothing.
-pub(super) async fn a_stop_between_mark_and_body_leaves_no_body(site: Site) {
-    let body = site.fresh_body();
+/// The stop removed the marker, so a late launch makes nothing.
+pub(super) async fn a_stop_between_marker_and_processes_leaves_no_instance(harness: Harness) {
+    let instance = harness.fresh_instance();
     let outcome = Mutex::new(None);
-    let permit = Asks(|| async {
-        let stopped = site.another_process().stop(body).await;
-        *outcome.lock().expect("no stop panics while it is kept") = Some(stopped);
+    let permit = CheckWith(|| async {
+        let stopped = harness.another_process().stop(instance).await;
+        *outcome.lock().expect("not poisoned") = Some(stopped);
         true
     });
 
-    let started = site.launch(body, &permit).await;
+    let started = harness.launch(instance, &permit).await;
 
     fails(&started, "a launch that was stopped half-way");
-    let outcome = outcome.into_inner().expect("no stop panics while it is kept");
-    assert!(matches!(outcome, Some(StopOutcome::Gone(_))), "the stop came to {outcome:?}");
-    site.absent(body.sandbox).await;
+    let outcome = outcome.into_inner().expect("not poisoned");
+    assert!(matches!(outcome, Some(StopOutcome::Gone(_))), "the stop's outcome was {outcome:?}");
+    harness.absent(instance.sandbox).await;
 }
 
-pub(super) async fn a_half_made_body_is_found_and_stopped(site: Site) {
-    let body = site.fresh_body();
+pub(super) async fn an_incomplete_instance_is_found_and_stopped(harness: Harness) {
+    let instance = harness.fresh_instance();
 
-    launch_half(&site, body).await;
+    launch_half(&harness, instance).await;
 
-    let bodies = site.bodies(body.sandbox).await;
-    assert!(!bodies.is_empty(), "the half that was made is not seen");
-    assert!(bodies.iter().all(|seen| !seen.whole), "half a body is called whole: {bodies:?}");
-    assert_eq!(site.discovered(body.sandbox).await, [Found { body, whole: false }]);
-    site.stopped(body).await;
-    site.absent(body.sandbox).await;
+    let instances = harness.instances(instance.sandbox).await;
+    assert!(!instances.is_empty(), "the incomplete instance is not observed");
+    assert!(
+        instances.iter().all(|seen| !seen.whole),
+        "an incomplete instance is reported complete: {instances:?}"
+    );
+    assert_eq!(harness.discovered(instance.sandbox).await, [Found { instance, whole: false }]);
+    harness.stopped(instance).await;
+    harness.absent(instance.sandbox).await;
 }
 
-pub(super) async fn a_launch_dropped_half_way_can_be_made_again(site: Site) {
-    let body = site.fresh_body();
-    launch_half(&site, body).await;
+pub(super) async fn a_launch_dropped_half_way_can_be_repeated(harness: Harness) {
+    let instance = harness.fresh_instance();
+    launch_half(&harness, instance).await;
 
-    site.start(body).await;
+    harness.start(instance).await;
 
-    site.whole(body).await;
+    harness.whole(instance).await;
 }
 
-pub(super) async fn a_new_generation_knows_nothing_of_the_old_one(site: Site) {
-    let old = site.started().await;
-    let execution = site.run(old, Deed::Succeed).await;
-    site.stopped(old).await;
+pub(super) async fn a_new_generation_shares_nothing_with_the_old_one(harness: Harness) {
+    let old = harness.started().await;
+    let execution = harness.run(old, TestCommand::Succeed).await;
+    harness.stopped(old).await;
 
-    let new = site.body(old.sandbox, 2);
-    site.start(new).await;
+    let new = harness.instance(old.sandbox, 2);
+    harness.start(new).await;
 
-    let seen = site.whole(new).await;
-    assert!(seen.executions.is_empty(), "it shows executions of the old one: {seen:?}");
-    let waited = site.provider.wait(new, execution).await;
+    let seen = harness.whole(new).await;
+    assert!(seen.executions.is_empty(), "it lists executions of the old generation: {seen:?}");
+    let waited = harness.provider.wait(new, execution).await;
     assert_eq!(waited, Err(WaitError::NoSuchExecution));
-    fails(&site.provider.usage(old).await, "asking the old one for its usage");
+    fails(&harness.provider.usage(old).await, "usage of the old generation");
 }
 
-/// Begins a launch and drops it while it waits for its permit, as a crash would.
-async fn launch_half(site: &Site, body: InstanceId) {
+/// Starts a launch and drops it while it waits for its permit, like a crash.
+async fn launch_half(harness: &Harness, instance: InstanceId) {
     let asked = Notify::new();
-    let permit = Asks(|| async {
+    let permit = CheckWith(|| async {
         asked.notify_one();
         future::pending().await
     });
     tokio::select! {
-        started = site.launch(body, &permit) => panic!("the launch did not wait for its permit: {started:?}"),
+        started = harness.launch(instance, &permit) => panic!("the launch did not wait for its permit: {started:?}"),
         () = asked.notified() => {}
     }
 }

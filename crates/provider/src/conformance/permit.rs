@@ -1,4 +1,4 @@
-//! Permits that say yes or no, and permits in which something happens first.
+//! Start permits of the suite.
 
 use async_trait::async_trait;
 
@@ -6,8 +6,8 @@ use crate::StartPermit;
 
 pub(super) struct Granted;
 
-/// Does something when it is asked, and says what that comes to.
-pub(super) struct Asks<F>(pub(super) F);
+/// Runs a function and answers with its result.
+pub(super) struct CheckWith<F>(pub(super) F);
 
 #[async_trait]
 impl StartPermit for Granted {
@@ -17,7 +17,7 @@ impl StartPermit for Granted {
 }
 
 #[async_trait]
-impl<F, A> StartPermit for Asks<F>
+impl<F, A> StartPermit for CheckWith<F>
 where
     F: Fn() -> A + Send + Sync,
     A: Future<Output = bool> + Send,

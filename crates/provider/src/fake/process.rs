@@ -1,21 +1,21 @@
-//! Processes of the fake: a command is a few words that say how long it runs and how it ends.
+//! Processes of the fake. A command is a few words that say defect long it runs and defect it ends.
 
 use pinfold_lifecycle::{Cause, Command, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{Fed, Feed, FeedError, ResizeError, SignalError};
+use crate::{ResizeError, SignalError, StdinError, StdinWrite, WriteResult};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) started_at: Timestamp,
     ends: Ends,
     chatty: bool,
-    /// It uses the processor all the time.
+    /// Uses the CPU all the time.
     busy: bool,
-    /// It would, and never gets it.
+    /// Waits for a CPU all the time.
     starved: bool,
     pub(crate) killed_at: Option<Timestamp>,
-    /// The first signal that ends a program, and when it came.
+    /// The first fatal signal, and its time.
     signalled: Option<(Timestamp, i32)>,
     input: Option<Input>,
     terminal: bool,
@@ -34,12 +34,13 @@ enum Ends {
     WithItsInput,
 }
 
-/// Signals that end a program which takes no notice of them: HUP, INT, QUIT, KILL, TERM.
+/// Signals that end a program without a handler: HUP, INT, QUIT, KILL, TERM.
 const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
 
 impl Process {
-    /// `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (it prints all the time), `compute` (for ever, and
-    /// prints nothing), `starve` (the same, and the processor is never free for it), `hang`, and `cat`, which ends when its input does.
+    /// Commands: `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (prints all the time), `compute`
+    /// (forever, silent), `starve` (like `compute`, but never gets a CPU), `hang`, and `cat` (until its stdin
+    /// is closed).
     pub(crate) fn start(command: &Command, now: Timestamp) -> Result<Self, (Cause, String)> {
         let words: Vec<_> = command.argv.iter().map(String::as_str).collect();
         let (ends, chatty) = match words.as_slice() {
@@ -54,7 +55,7 @@ impl Process {
             ["cat"] => (Ends::WithItsInput, false),
             _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
         };
-        // Without an input there is nothing to read, and that ends at once.
+        // Without stdin there is nothing to read, so it ends at once.
         let ends = match ends {
             Ends::WithItsInput if !command.stdin && !command.tty => Ends::At(now, Outcome::exited(0)),
             ends => ends,
@@ -85,19 +86,19 @@ impl Process {
         Ok(())
     }
 
-    pub(crate) fn feed(&mut self, feed: Feed<'_>, now: Timestamp) -> Result<Fed, FeedError> {
+    pub(crate) fn write(&mut self, write: StdinWrite<'_>, now: Timestamp) -> Result<WriteResult, StdinError> {
         if self.outcome(now).is_some() {
-            return Err(FeedError::NotRunning);
+            return Err(StdinError::NotRunning);
         }
-        let input = self.input.as_mut().ok_or(FeedError::NoInput)?;
-        let end = feed.at.saturating_add(feed.bytes.len() as u64);
-        if input.closed_at.is_none() && feed.at <= input.accepted {
+        let input = self.input.as_mut().ok_or(StdinError::NoInput)?;
+        let end = write.at.saturating_add(write.bytes.len() as u64);
+        if input.closed_at.is_none() && write.at <= input.accepted {
             input.accepted = input.accepted.max(end);
-            if feed.close && input.accepted == end {
+            if write.close && input.accepted == end {
                 input.closed_at = Some(now);
             }
         }
-        Ok(Fed { accepted: input.accepted, closed: input.closed_at.is_some() })
+        Ok(WriteResult { accepted: input.accepted, closed: input.closed_at.is_some() })
     }
 
     pub(crate) fn resize(&self, now: Timestamp) -> Result<(), ResizeError> {

@@ -1,4 +1,4 @@
-//! The fake's side of the [`Provider`] contract.
+//! The [`Provider`] implementation of the fake.
 
 use std::collections::btree_map::Entry;
 use std::future;
@@ -6,46 +6,46 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    BodySeen, Cause, Evidence, ExecutionId, ExecutionSeen, Finding, Guard, Guards, Outcome, ProbeFailure,
-    Probed, Receipt, ReceiptCheck, SandboxId, Seen, StopOutcome, Timestamp,
+    Cause, Evidence, ExecutionId, ExecutionObservation, Finding, Guard, Guards, InstanceObservation, Outcome,
+    ProbeFailure, ProbeResult, ProcessObservation, Receipt, ReceiptCheck, SandboxId, StopOutcome, Timestamp,
 };
 
 use super::process::Process;
-use super::world::{Anatomy, Contents, FakeWorld};
-use super::{Call, Fault, Forecast, Weather};
+use super::world::{Contents, FakeInstance, FakeWorld};
+use super::{Call, CallPlan, Fault, FaultPlan};
 use crate::{
-    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, Found,
-    InstanceId, Killed, Provider, ResizeError, SignalError, Start, StartError, TerminalSize, Usage,
-    WaitError,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Found, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 
-/// One engine's hands in the world.
+/// One engine's handle on the fake host.
 pub struct FakeProvider {
     world: Arc<FakeWorld>,
-    weather: Arc<dyn Weather>,
+    faults: Arc<dyn FaultPlan>,
     guards: Guards,
 }
 
 const POLL_MS: u64 = 250;
-const NO_ANSWER: &str = "no keeper answers";
+const NO_ANSWER: &str = "the keeper does not answer";
 
 impl FakeProvider {
     #[must_use]
-    pub fn new(world: Arc<FakeWorld>, weather: Arc<dyn Weather>, guards: Guards) -> Self {
-        Self { world, weather, guards }
+    pub fn new(world: Arc<FakeWorld>, faults: Arc<dyn FaultPlan>, guards: Guards) -> Self {
+        Self { world, faults, guards }
     }
 
-    /// Begins a call: waits as the weather says, and gives its fate.
-    async fn begin(&self, call: Call) -> Forecast {
-        let forecast = self.weather.forecast(call);
-        self.pause(forecast.before_ms).await;
-        forecast
+    /// Begins a call: applies the first delay and returns the plan.
+    async fn begin(&self, call: Call) -> CallPlan {
+        let plan = self.faults.plan_call(call);
+        self.pause(plan.before_ms).await;
+        plan
     }
 
-    /// Ends a call: its answer comes late, or never.
-    async fn answer<T>(&self, forecast: Forecast, answer: T) -> T {
-        self.pause(forecast.after_ms).await;
-        if forecast.fault == Some(Fault::AnswerLost) {
+    /// Ends a call: the answer is delayed, or never returned.
+    async fn answer<T>(&self, plan: CallPlan, answer: T) -> T {
+        self.pause(plan.after_ms).await;
+        if plan.fault == Some(Fault::AnswerLost) {
             future::pending::<()>().await;
         }
         answer
@@ -53,24 +53,24 @@ impl FakeProvider {
 
     async fn pause(&self, ms: u64) {
         if ms > 0 {
-            self.weather.sleep_ms(ms).await;
+            self.faults.sleep_ms(ms).await;
         }
     }
 
     fn now(&self) -> Timestamp {
-        self.weather.now()
+        self.faults.now()
     }
 
-    fn reachable(&self, body: InstanceId) -> Result<(), String> {
-        match self.world.lock().alive(body, self.now()) {
+    fn reachable(&self, instance: InstanceId) -> Result<(), String> {
+        match self.world.lock().alive(instance, self.now()) {
             Some(_) => Ok(()),
-            None => Err(format!("no keeper answers for generation {}", body.generation.0)),
+            None => Err(format!("no keeper for generation {}", instance.generation.0)),
         }
     }
 
     fn is_covered(&self, found: InstanceId, stop: InstanceId) -> bool {
         let in_time =
-            found.generation <= stop.generation || !self.guards.hold(Guard::StopKeepsToItsGeneration);
+            found.generation <= stop.generation || !self.guards.hold(Guard::StopSparesLaterGenerations);
         found.sandbox == stop.sandbox && in_time
     }
 }
@@ -82,189 +82,208 @@ impl Provider for FakeProvider {
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
-        let forecast = self.begin(Call::Discover).await;
-        if matches!(forecast.fault, Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)) {
-            return Err(DiscoverError::LookFailed { what: "the world".into(), why: "fog".into() });
+        let plan = self.begin(Call::Discover).await;
+        if matches!(plan.fault, Some(Fault::Fails | Fault::ObserveFails | Fault::HalfDone)) {
+            return Err(DiscoverError::ObserveFailed {
+                what: "the fake host".into(),
+                why: "injected fault".into(),
+            });
         }
         let now = self.now();
         let found = {
             let contents = self.world.lock();
-            let bodies = contents.bodies.iter();
-            bodies.map(|(body, anatomy)| Found { body: *body, whole: anatomy.is_alive(now) }).collect()
+            let instances = contents.instances.iter();
+            instances
+                .map(|(instance, fake)| Found { instance: *instance, whole: fake.is_alive(now) })
+                .collect()
         };
-        self.answer(forecast, Ok(Discovered { found, unreadable: Vec::new() })).await
+        self.answer(plan, Ok(Discovered { found, unreadable: Vec::new() })).await
     }
 
-    async fn start(&self, start: Start<'_>) -> Result<(), StartError> {
-        let forecast = self.begin(Call::Start).await;
-        if forecast.fault == Some(Fault::Fails) {
-            return Err(StartError::Failed { why: "no ground to build on".into() });
+    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
+        let plan = self.begin(Call::Start).await;
+        if plan.fault == Some(Fault::Fails) {
+            return Err(StartError::Failed { why: "injected fault".into() });
         }
-        let mark = self.world.lock().mark(start.body);
-        self.pause(forecast.halfway_ms).await;
-        if !start.permit.still_wanted().await && self.guards.hold(Guard::PermitBeforeBody) {
-            self.world.lock().unmark(start.body, mark);
+        let marker = self.world.lock().marker(start.instance);
+        self.pause(plan.halfway_ms).await;
+        if !start.permit.still_wanted().await && self.guards.hold(Guard::PermitBeforeInstance) {
+            self.world.lock().remove_marker(start.instance, marker);
             return Err(StartError::NoLongerWanted);
         }
-        self.pause(forecast.halfway_ms).await;
-        if forecast.fault == Some(Fault::HalfDone) {
-            return Err(StartError::Failed { why: "half of the body is missing".into() });
+        self.pause(plan.halfway_ms).await;
+        if plan.fault == Some(Fault::HalfDone) {
+            return Err(StartError::Failed { why: "injected fault: start half done".into() });
         }
-        match self.world.lock().marked(start.body, mark) {
-            Some(anatomy) => anatomy.come_alive(start.ends_at, self.now()),
+        match self.world.lock().with_marker(start.instance, marker) {
+            Some(fake) => fake.set_alive(start.ends_at, self.now()),
             None => return Err(StartError::NoLongerWanted),
         }
-        self.answer(forecast, Ok(())).await
+        self.answer(plan, Ok(())).await
     }
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        let forecast = self.begin(Call::Observe).await;
-        if matches!(forecast.fault, Some(Fault::Fails | Fault::LookFails | Fault::HalfDone)) {
+        let plan = self.begin(Call::Observe).await;
+        if matches!(plan.fault, Some(Fault::Fails | Fault::ObserveFails | Fault::HalfDone)) {
             return Evidence::Unknown { why: "fog".into() };
         }
         let now = self.now();
-        let bodies: Vec<_> = {
+        let instances: Vec<_> = {
             let contents = self.world.lock();
-            let own = contents.bodies.iter().filter(|(body, _)| body.sandbox == sandbox);
-            own.map(|(body, anatomy)| seen(*body, anatomy, now)).collect()
+            let own = contents.instances.iter().filter(|(instance, _)| instance.sandbox == sandbox);
+            own.map(|(instance, fake)| seen(*instance, fake, now)).collect()
         };
-        let evidence =
-            if bodies.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(bodies) };
-        self.answer(forecast, evidence).await
+        let evidence = if instances.is_empty() {
+            Evidence::Absent(vec![nothing()])
+        } else {
+            Evidence::Present(instances)
+        };
+        self.answer(plan, evidence).await
     }
 
-    async fn probe(&self, body: InstanceId) -> Probed {
-        let forecast = self.begin(Call::Probe).await;
-        let probed = match (forecast.fault, self.reachable(body)) {
+    async fn probe(&self, instance: InstanceId) -> ProbeResult {
+        let plan = self.begin(Call::Probe).await;
+        let probed = match (plan.fault, self.reachable(instance)) {
             (Some(Fault::Fails), _) => {
-                Probed::Failed(ProbeFailure::Files { why: "/workspace is missing".into() })
+                ProbeResult::Failed(ProbeFailure::Files { why: "/workspace is missing".into() })
             }
-            (Some(Fault::LookFails | Fault::HalfDone), _) => Probed::Unknown { why: "fog".into() },
-            (_, Err(why)) => Probed::Failed(ProbeFailure::Control { why }),
-            (_, Ok(())) => Probed::Passed,
+            (Some(Fault::ObserveFails | Fault::HalfDone), _) => ProbeResult::Unknown { why: "fog".into() },
+            (_, Err(why)) => ProbeResult::Failed(ProbeFailure::Control { why }),
+            (_, Ok(())) => ProbeResult::Passed,
         };
-        self.answer(forecast, probed).await
+        self.answer(plan, probed).await
     }
 
-    async fn ping(&self, body: InstanceId) -> Probed {
-        let forecast = self.begin(Call::Ping).await;
-        let probed = match (forecast.fault, self.reachable(body)) {
-            (Some(Fault::Fails | Fault::LookFails | Fault::HalfDone), _) => {
-                Probed::Unknown { why: "fog".into() }
+    async fn ping(&self, instance: InstanceId) -> ProbeResult {
+        let plan = self.begin(Call::Ping).await;
+        let probed = match (plan.fault, self.reachable(instance)) {
+            (Some(Fault::Fails | Fault::ObserveFails | Fault::HalfDone), _) => {
+                ProbeResult::Unknown { why: "fog".into() }
             }
-            (_, Err(why)) => Probed::Failed(ProbeFailure::Control { why }),
-            (_, Ok(())) => Probed::Passed,
+            (_, Err(why)) => ProbeResult::Failed(ProbeFailure::Control { why }),
+            (_, Ok(())) => ProbeResult::Passed,
         };
-        self.answer(forecast, probed).await
+        self.answer(plan, probed).await
     }
 
-    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
-        let forecast = self.begin(Call::Exec).await;
-        match forecast.fault {
-            Some(Fault::Fails) => return Err(refused("the keeper has no room")),
+    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
+        let plan = self.begin(Call::Exec).await;
+        match plan.fault {
+            Some(Fault::Fails) => return Err(refused("injected fault")),
             Some(Fault::HalfDone) => {
-                return Err(ExecError::Unclear { why: "the line went dead".into() });
+                return Err(ExecError::Unclear { why: "injected fault: no answer".into() });
             }
-            Some(Fault::AnswerLost | Fault::LookFails) | None => {}
+            Some(Fault::AnswerLost | Fault::ObserveFails) | None => {}
         }
-        let started = self.world.lock().exec(body, exec, self.now());
-        if forecast.fault == Some(Fault::LookFails) {
-            return Err(ExecError::Unclear { why: "the line went dead".into() });
+        let started = self.world.lock().exec(instance, exec, self.now());
+        if plan.fault == Some(Fault::ObserveFails) {
+            return Err(ExecError::Unclear { why: "injected fault: no answer".into() });
         }
-        self.answer(forecast, started).await
+        self.answer(plan, started).await
     }
 
-    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         loop {
             let now = self.now();
             {
                 let mut contents = self.world.lock();
-                let Some(anatomy) = contents.alive(body, now) else {
+                let Some(fake) = contents.alive(instance, now) else {
                     return Err(WaitError::Unreachable { why: NO_ANSWER.into() });
                 };
-                let process = anatomy.processes.get(&execution).ok_or(WaitError::NoSuchExecution)?;
+                let process = fake.processes.get(&execution).ok_or(WaitError::NoSuchExecution)?;
                 if let Some(outcome) = process.outcome(now) {
                     return Ok(outcome);
                 }
             }
-            self.weather.sleep_ms(POLL_MS).await;
+            self.faults.sleep_ms(POLL_MS).await;
         }
     }
 
-    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
-        let forecast = self.begin(Call::Kill).await;
-        if forecast.fault == Some(Fault::Fails) {
-            return Killed::Unknown { why: "the line went dead".into() };
+    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
+        let plan = self.begin(Call::Kill).await;
+        if plan.fault == Some(Fault::Fails) {
+            return KillOutcome::Unknown { why: "injected fault: no answer".into() };
         }
-        self.world.lock().kill(body, execution, self.now());
-        let killed = match forecast.fault {
-            Some(Fault::LookFails | Fault::HalfDone) => Killed::Unknown { why: "fog".into() },
-            Some(Fault::Fails | Fault::AnswerLost) | None => Killed::Gone,
+        self.world.lock().kill(instance, execution, self.now());
+        let killed = match plan.fault {
+            Some(Fault::ObserveFails | Fault::HalfDone) => KillOutcome::Unknown { why: "fog".into() },
+            Some(Fault::Fails | Fault::AnswerLost) | None => KillOutcome::Gone,
         };
-        self.answer(forecast, killed).await
+        self.answer(plan, killed).await
     }
 
-    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
+    async fn signal(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        signal: i32,
+    ) -> Result<(), SignalError> {
         let now = self.now();
         let mut contents = self.world.lock();
         let unreachable = || SignalError::Unreachable { why: NO_ANSWER.into() };
-        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
-        let process = anatomy.processes.get_mut(&execution).ok_or(SignalError::NoSuchExecution)?;
+        let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
+        let process = fake.processes.get_mut(&execution).ok_or(SignalError::NoSuchExecution)?;
         process.signal(signal, now)
     }
 
-    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
+    async fn write_stdin(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        write: StdinWrite<'_>,
+    ) -> Result<WriteResult, StdinError> {
         let now = self.now();
         let mut contents = self.world.lock();
-        let unreachable = || FeedError::Unreachable { why: NO_ANSWER.into() };
-        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
-        let process = anatomy.processes.get_mut(&execution).ok_or(FeedError::NoSuchExecution)?;
-        process.feed(feed, now)
+        let unreachable = || StdinError::Unreachable { why: NO_ANSWER.into() };
+        let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
+        let process = fake.processes.get_mut(&execution).ok_or(StdinError::NoSuchExecution)?;
+        process.write(write, now)
     }
 
-    /// Nothing in it looks at its size.
+    /// The fake ignores the size.
     async fn resize(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         execution: ExecutionId,
         _size: TerminalSize,
     ) -> Result<(), ResizeError> {
         let now = self.now();
         let mut contents = self.world.lock();
         let unreachable = || ResizeError::Unreachable { why: NO_ANSWER.into() };
-        let anatomy = contents.alive(body, now).ok_or_else(unreachable)?;
-        let process = anatomy.processes.get_mut(&execution).ok_or(ResizeError::NoSuchExecution)?;
+        let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
+        let process = fake.processes.get_mut(&execution).ok_or(ResizeError::NoSuchExecution)?;
         process.resize(now)
     }
 
-    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
-        let forecast = self.begin(Call::Stop).await;
-        if forecast.fault == Some(Fault::Fails) {
-            return StopOutcome::Unknown { why: "the ground shakes".into() };
+    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
+        let plan = self.begin(Call::Stop).await;
+        if plan.fault == Some(Fault::Fails) {
+            return StopOutcome::Unknown { why: "injected fault".into() };
         }
-        self.pause(grace_ms.min(forecast.halfway_ms)).await;
-        let leave_marks = forecast.fault == Some(Fault::HalfDone);
-        self.world.lock().end_bodies(leave_marks, |found| self.is_covered(found, body));
-        self.pause(forecast.halfway_ms).await;
-        let left = self.world.lock().bodies.keys().filter(|found| found.sandbox == body.sandbox).count();
-        let outcome = match (forecast.fault, left) {
-            (Some(Fault::LookFails), _) => StopOutcome::Unknown { why: "fog".into() },
-            (_, 0) => StopOutcome::Gone(Box::new(receipt(body, self.now()))),
-            (_, left) => StopOutcome::StillPresent { what: format!("{left} bodies") },
+        self.pause(grace_ms.min(plan.halfway_ms)).await;
+        let leave_markers = plan.fault == Some(Fault::HalfDone);
+        self.world.lock().end_instances(leave_markers, |found| self.is_covered(found, instance));
+        self.pause(plan.halfway_ms).await;
+        let left =
+            self.world.lock().instances.keys().filter(|found| found.sandbox == instance.sandbox).count();
+        let outcome = match (plan.fault, left) {
+            (Some(Fault::ObserveFails), _) => StopOutcome::Unknown { why: "fog".into() },
+            (_, 0) => StopOutcome::Gone(Box::new(receipt(instance, self.now()))),
+            (_, left) => StopOutcome::StillPresent { what: format!("{left} instances") },
         };
-        self.answer(forecast, outcome).await
+        self.answer(plan, outcome).await
     }
 
-    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
+    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
         let now = self.now();
-        match self.world.lock().alive(body, now) {
-            Some(anatomy) => Ok(Usage {
-                processes: Some(anatomy.running(now) as u64),
-                cpu_ms: Some(anatomy.processes.values().map(|process| process.cpu_ms(now)).sum()),
-                runs: Some(anatomy.processes.values().any(|process| process.is_starved(now))),
+        match self.world.lock().alive(instance, now) {
+            Some(fake) => Ok(Usage {
+                processes: Some(fake.running(now) as u64),
+                cpu_ms: Some(fake.processes.values().map(|process| process.cpu_ms(now)).sum()),
+                runs: Some(fake.processes.values().any(|process| process.is_starved(now))),
                 ..Usage::default()
             }),
-            None => Err(AskBodyError::NoSuchBody),
+            None => Err(InstanceError::NoSuchInstance),
         }
     }
 
@@ -272,40 +291,40 @@ impl Provider for FakeProvider {
         self.world.capacity()
     }
 
-    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
-        let forecast = self.begin(Call::KeepAlive).await;
-        let unreachable = || AskBodyError::Unreachable { why: "the line went dead".into() };
-        if forecast.fault == Some(Fault::Fails) {
+    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
+        let plan = self.begin(Call::KeepAlive).await;
+        let unreachable = || InstanceError::Unreachable { why: "injected fault: no answer".into() };
+        if plan.fault == Some(Fault::Fails) {
             return Err(unreachable());
         }
-        let kept = match self.world.lock().alive(body, self.now()) {
-            Some(anatomy) => {
-                anatomy.ends_at = ends_at;
+        let kept = match self.world.lock().alive(instance, self.now()) {
+            Some(fake) => {
+                fake.ends_at = ends_at;
                 Ok(())
             }
-            None => Err(AskBodyError::NoSuchBody),
+            None => Err(InstanceError::NoSuchInstance),
         };
-        if matches!(forecast.fault, Some(Fault::HalfDone | Fault::LookFails)) {
+        if matches!(plan.fault, Some(Fault::HalfDone | Fault::ObserveFails)) {
             return Err(unreachable());
         }
-        self.answer(forecast, kept).await
+        self.answer(plan, kept).await
     }
 }
 
 impl Contents {
-    fn exec(&mut self, body: InstanceId, exec: Exec<'_>, now: Timestamp) -> Result<(), ExecError> {
-        let anatomy = self.alive(body, now).ok_or_else(|| refused("there is no such body"))?;
-        if anatomy.killed.contains(&exec.execution) {
-            let why = "it was killed or refused before".into();
+    fn exec(&mut self, instance: InstanceId, exec: ExecRequest<'_>, now: Timestamp) -> Result<(), ExecError> {
+        let fake = self.alive(instance, now).ok_or_else(|| refused("no such instance"))?;
+        if fake.killed.contains(&exec.execution) {
+            let why = "the execution was killed or refused before".into();
             return Err(ExecError::Refused { cause: Cause::Cancelled, why });
         }
-        if let Entry::Vacant(place) = anatomy.processes.entry(exec.execution) {
+        if let Entry::Vacant(place) = fake.processes.entry(exec.execution) {
             let process = Process::start(exec.command, now);
             match process {
                 Ok(process) => place.insert(process),
                 Err((cause, why)) => {
-                    // What was refused is never started later.
-                    anatomy.killed.insert(exec.execution);
+                    // A refused execution is never started later.
+                    fake.killed.insert(exec.execution);
                     return Err(ExecError::Refused { cause, why });
                 }
             };
@@ -313,11 +332,11 @@ impl Contents {
         Ok(())
     }
 
-    fn kill(&mut self, body: InstanceId, execution: ExecutionId, now: Timestamp) {
-        // Also in a body that is not alive yet: what was killed is not started when it is.
-        if let Some(anatomy) = self.bodies.get_mut(&body) {
-            anatomy.killed.insert(execution);
-            if let Some(process) = anatomy.processes.get_mut(&execution) {
+    fn kill(&mut self, instance: InstanceId, execution: ExecutionId, now: Timestamp) {
+        // Also before the instance is alive, so that the execution is not started then.
+        if let Some(fake) = self.instances.get_mut(&instance) {
+            fake.killed.insert(execution);
+            if let Some(process) = fake.processes.get_mut(&execution) {
                 process.killed_at.get_or_insert(now);
             }
         }
@@ -328,24 +347,32 @@ fn refused(why: &str) -> ExecError {
     ExecError::Refused { cause: Cause::StartFailed, why: why.to_owned() }
 }
 
-fn seen(body: InstanceId, anatomy: &Anatomy, now: Timestamp) -> BodySeen {
-    let whole = anatomy.is_alive(now);
-    // What ran in a body has ended with it.
-    let processes = anatomy.processes.iter().filter(|_| whole);
+fn seen(instance: InstanceId, fake: &FakeInstance, now: Timestamp) -> InstanceObservation {
+    let whole = fake.is_alive(now);
+    // Processes end with their instance.
+    let processes = fake.processes.iter().filter(|_| whole);
     let executions = processes.map(|(execution, process)| {
-        let running = Seen::Running { last_activity_at: process.last_activity_at(now) };
-        ExecutionSeen { execution: *execution, seen: process.outcome(now).map_or(running, Seen::Ended) }
+        let running = ProcessObservation::Running { last_activity_at: process.last_activity_at(now) };
+        ExecutionObservation {
+            execution: *execution,
+            process: process.outcome(now).map_or(running, ProcessObservation::Ended),
+        }
     });
-    BodySeen { generation: body.generation, whole, executions: executions.collect(), last_busy_at: None }
+    InstanceObservation {
+        generation: instance.generation,
+        whole,
+        executions: executions.collect(),
+        last_busy_at: None,
+    }
 }
 
 fn nothing() -> ReceiptCheck {
-    ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "memory".into(), detail: None }
+    ReceiptCheck { kind: "instances".into(), result: Finding::Absent, means: "memory".into(), detail: None }
 }
 
-fn receipt(body: InstanceId, now: Timestamp) -> Receipt {
+fn receipt(instance: InstanceId, now: Timestamp) -> Receipt {
     Receipt {
-        generation: body.generation,
+        generation: instance.generation,
         verified_at: now,
         checks: vec![nothing()],
         freed_bytes: 0,

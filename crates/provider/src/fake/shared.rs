@@ -1,5 +1,5 @@
-//! The fake world in a file: read under a lock before every use, and replaced whole after it, so that a process
-//! that is killed at any moment leaves the world as it was before or after its deed.
+//! The fake host in a file: read under a lock before every use and replaced atomically after it, so that a
+//! process killed at any moment leaves it as before or after its call.
 
 use std::fs::{self, File};
 use std::ops::{Deref, DerefMut};
@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::world::Contents;
 
-/// The world while one looks at it or changes it. Nobody else does at the same time.
+/// Exclusive access to the fake host's state.
 pub(crate) struct Locked<'a> {
     contents: MutexGuard<'a, Contents>,
     shared: Option<Shared<'a>>,
@@ -18,17 +18,17 @@ pub(crate) struct Locked<'a> {
 
 struct Shared<'a> {
     file: &'a Path,
-    /// Held until this is dropped; the kernel frees it if its holder dies.
+    /// Held until drop; the kernel releases it if the process dies.
     _lock: File,
 }
 
 impl<'a> Locked<'a> {
     pub(crate) fn new(mut contents: MutexGuard<'a, Contents>, file: Option<&'a Path>) -> Self {
         let shared = file.map(|file| {
-            let lock = File::create(file.with_extension("lock")).expect("the fake world's lock can be made");
-            flock(&lock, FlockOperation::LockExclusive).expect("the fake world can be locked");
+            let lock = File::create(file.with_extension("lock")).expect("create the fake host's lock file");
+            flock(&lock, FlockOperation::LockExclusive).expect("lock the fake host");
             if let Ok(text) = fs::read(file) {
-                *contents = serde_json::from_slice(&text).expect("the fake world can be read");
+                *contents = serde_json::from_slice(&text).expect("parse the fake host's state");
             }
             Shared { file, _lock: lock }
         });
@@ -39,10 +39,10 @@ impl<'a> Locked<'a> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if let Some(Shared { file, .. }) = &self.shared {
-            let text = serde_json::to_vec(&*self.contents).expect("the fake world can be written");
+            let text = serde_json::to_vec(&*self.contents).expect("serialize the fake host's state");
             let draft = file.with_extension("draft");
-            fs::write(&draft, text).expect("the fake world's draft can be written");
-            fs::rename(draft, file).expect("the fake world can be replaced");
+            fs::write(&draft, text).expect("write the fake host's draft");
+            fs::rename(draft, file).expect("replace the fake host's state");
         }
     }
 }
@@ -61,7 +61,7 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-/// A map with keys that are not text, as a list of pairs.
+/// Serializes a map with non-string keys as a list of pairs.
 pub(crate) mod pairs {
     use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The physical world of the fake: marks, bodies, processes. It outlives the engines that act on it.
+//! State of the fake host: markers, instances, processes. It outlives the engines that use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,55 +11,55 @@ use super::process::Process;
 use super::shared::Locked;
 use crate::{Capacity, DiscoverError, InstanceId};
 
-/// What is there, shared by every engine on the host.
+/// The fake host, shared by its engines.
 #[derive(Debug, Default)]
 pub struct FakeWorld {
     contents: Mutex<Contents>,
-    /// Where several processes share it.
+    /// The file, if several processes share the host.
     file: Option<PathBuf>,
-    /// What the host has left. None: plenty.
+    /// Configured free capacity. None: ample.
     capacity: Mutex<Option<Result<Capacity, DiscoverError>>>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contents {
     #[serde(with = "super::shared::pairs")]
-    pub(crate) bodies: BTreeMap<InstanceId, Anatomy>,
-    /// Grows with every mark, so that a launch knows its own from a later one.
-    last_mark: u64,
+    pub(crate) instances: BTreeMap<InstanceId, FakeInstance>,
+    /// Incremented by every launch, so that a launch recognizes its own marker.
+    last_marker: u64,
 }
 
-/// A body and its parts. One with only a mark is inert: nothing runs in it.
+/// An instance. With only a marker, nothing can run in it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Anatomy {
-    pub(crate) mark: u64,
+pub(crate) struct FakeInstance {
+    pub(crate) marker: u64,
     pub(crate) alive: bool,
     pub(crate) processes: BTreeMap<ExecutionId, Process>,
-    /// Executions that were killed, also before they were started, or refused.
+    /// Executions killed (also before their start) or refused.
     pub(crate) killed: BTreeSet<ExecutionId>,
     pub(crate) ends_at: Timestamp,
 }
 
-/// What a checker sees, without going through the provider.
+/// An instance as a test sees it, bypassing the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Physical {
-    pub body: InstanceId,
-    /// Something can run in it. False: only a mark.
+pub struct PhysicalInstance {
+    pub instance: InstanceId,
+    /// Processes can run in it. False: only a marker exists.
     pub alive: bool,
     pub running: usize,
-    /// When it ends itself.
+    /// When the instance ends itself.
     pub ends_at: Timestamp,
 }
 
 impl FakeWorld {
-    /// A world that several processes share, and that outlives them.
+    /// A host shared by several processes through a file.
     #[must_use]
     pub fn on_file(file: PathBuf) -> Self {
         Self { file: Some(file), ..Self::default() }
     }
 
-    /// What the host is found to have left from now on.
-    pub fn has_left(&self, capacity: Result<Capacity, DiscoverError>) {
+    /// Sets the capacity that the host reports.
+    pub fn set_capacity(&self, capacity: Result<Capacity, DiscoverError>) {
         *self.capacity.lock().unwrap_or_else(PoisonError::into_inner) = Some(capacity);
     }
 
@@ -84,82 +84,82 @@ impl FakeWorld {
     }
 
     #[must_use]
-    pub fn everything(&self, now: Timestamp) -> Vec<Physical> {
+    pub fn instances(&self, now: Timestamp) -> Vec<PhysicalInstance> {
         let contents = self.lock();
-        let bodies = contents.bodies.iter();
-        bodies
-            .map(|(body, anatomy)| Physical {
-                body: *body,
-                alive: anatomy.is_alive(now),
-                running: anatomy.running(now),
-                ends_at: anatomy.ends_at,
+        let instances = contents.instances.iter();
+        instances
+            .map(|(instance, fake)| PhysicalInstance {
+                instance: *instance,
+                alive: fake.is_alive(now),
+                running: fake.running(now),
+                ends_at: fake.ends_at,
             })
             .collect()
     }
 
-    /// A body dies by itself, with all that is in it; `leave_mark`: not without a trace.
-    pub fn kill_body(&self, body: InstanceId, leave_mark: bool) {
+    /// Kills an instance with all its processes; with `leave_marker` its marker stays.
+    pub fn kill_instance(&self, instance: InstanceId, leave_marker: bool) {
         let mut contents = self.lock();
-        if leave_mark {
-            if let Some(anatomy) = contents.bodies.get_mut(&body) {
-                anatomy.die();
+        if leave_marker {
+            if let Some(fake) = contents.instances.get_mut(&instance) {
+                fake.die();
             }
         } else {
-            contents.bodies.remove(&body);
+            contents.instances.remove(&instance);
         }
     }
 
-    /// The host restarts: nothing that ran is left.
+    /// Reboots the host: every instance is gone.
     pub fn reboot(&self) {
-        self.lock().bodies.clear();
+        self.lock().instances.clear();
     }
 }
 
 impl Contents {
-    /// Makes the mark of a launch, or finds the body already there.
-    pub(crate) fn mark(&mut self, body: InstanceId) -> u64 {
-        self.last_mark += 1;
-        let mark = self.last_mark;
-        let anatomy = self.bodies.entry(body).or_default();
-        anatomy.mark = mark;
-        mark
+    /// Sets the marker of a launch.
+    pub(crate) fn marker(&mut self, instance: InstanceId) -> u64 {
+        self.last_marker += 1;
+        let marker = self.last_marker;
+        let fake = self.instances.entry(instance).or_default();
+        fake.marker = marker;
+        marker
     }
 
-    pub(crate) fn marked(&mut self, body: InstanceId, mark: u64) -> Option<&mut Anatomy> {
-        self.bodies.get_mut(&body).filter(|anatomy| anatomy.mark == mark)
+    pub(crate) fn with_marker(&mut self, instance: InstanceId, marker: u64) -> Option<&mut FakeInstance> {
+        self.instances.get_mut(&instance).filter(|fake| fake.marker == marker)
     }
 
-    /// Takes back the mark of a launch that is no longer wanted, if nothing else has become of it.
-    pub(crate) fn unmark(&mut self, body: InstanceId, mark: u64) {
-        if self.marked(body, mark).is_some_and(|anatomy| !anatomy.alive) {
-            self.bodies.remove(&body);
+    /// Removes the marker of a cancelled launch, unless the instance became alive.
+    pub(crate) fn remove_marker(&mut self, instance: InstanceId, marker: u64) {
+        if self.with_marker(instance, marker).is_some_and(|fake| !fake.alive) {
+            self.instances.remove(&instance);
         }
     }
 
-    pub(crate) fn alive(&mut self, body: InstanceId, now: Timestamp) -> Option<&mut Anatomy> {
-        self.bodies.get_mut(&body).filter(|anatomy| anatomy.is_alive(now))
+    pub(crate) fn alive(&mut self, instance: InstanceId, now: Timestamp) -> Option<&mut FakeInstance> {
+        self.instances.get_mut(&instance).filter(|fake| fake.is_alive(now))
     }
 
-    /// Ends the bodies that are covered; `leave_marks`: what ran is dead, the rest is still there.
-    pub(crate) fn end_bodies(&mut self, leave_marks: bool, is_covered: impl Fn(InstanceId) -> bool) {
-        if leave_marks {
-            for (_, anatomy) in self.bodies.iter_mut().filter(|(body, _)| is_covered(**body)) {
-                anatomy.die();
+    /// Ends the covered instances; with `leave_markers` their markers stay.
+    pub(crate) fn end_instances(&mut self, leave_markers: bool, is_covered: impl Fn(InstanceId) -> bool) {
+        if leave_markers {
+            for (_, fake) in self.instances.iter_mut().filter(|(instance, _)| is_covered(**instance)) {
+                fake.die();
             }
         } else {
-            self.bodies.retain(|body, _| !is_covered(*body));
+            self.instances.retain(|instance, _| !is_covered(*instance));
         }
     }
 }
 
-impl Anatomy {
-    /// It also ends itself when its time is up.
+impl FakeInstance {
+    /// An instance ends itself when its time is up.
     pub(crate) fn is_alive(&self, now: Timestamp) -> bool {
         self.alive && now < self.ends_at
     }
 
-    /// Nothing that ran in it before its end comes back with it.
-    pub(crate) fn come_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
+    /// Processes from before its end do not come back.
+    pub(crate) fn set_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
         if !self.is_alive(now) {
             self.processes.clear();
         }
@@ -167,10 +167,10 @@ impl Anatomy {
         self.ends_at = ends_at;
     }
 
-    /// What remains is inert, and nobody's launch can make it whole again.
+    /// What remains is inert, and no launch in progress can complete it.
     pub(crate) fn die(&mut self) {
         self.alive = false;
-        self.mark = 0;
+        self.marker = 0;
         self.processes.clear();
     }
 

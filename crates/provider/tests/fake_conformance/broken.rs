@@ -1,4 +1,4 @@
-//! A provider that breaks one promise at a time. What it does not break it leaves to the fake.
+//! A provider with one defect at a time. Everything else is delegated to the fake.
 
 use std::collections::BTreeSet;
 use std::future;
@@ -6,28 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    BodySeen, Cause, Command, Evidence, ExecutionId, ExecutionLimits, ExecutionSeen, Finding, Generation,
-    Outcome, Probed, Receipt, ReceiptCheck, SandboxId, Seen, Spec, StopOutcome, Timestamp,
+    Cause, Command, Evidence, ExecutionId, ExecutionLimits, ExecutionObservation, Finding, Generation,
+    InstanceObservation, Outcome, ProbeResult, ProcessObservation, Receipt, ReceiptCheck, SandboxId, Spec,
+    StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    AskBodyError, Capacity, DiscoverError, Discovered, Exec, ExecError, Fed, Feed, FeedError, InstanceId,
-    Killed, Provider, ResizeError, SignalError, Start, StartError, StartPermit, TerminalSize, Usage,
-    WaitError,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
+    Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 
-use crate::caught::How;
-use crate::ground::FakeGround;
+use crate::caught::Defect;
+use crate::fixture::FakeFixture;
 
 struct Broken {
-    how: How,
+    defect: Defect,
     inner: Arc<dyn Provider>,
     memory: Arc<Memory>,
-    /// What this handle has started, and no other.
-    own_bodies: Mutex<BTreeSet<InstanceId>>,
+    /// Started through this handle only.
+    own_instances: Mutex<BTreeSet<InstanceId>>,
     own_executions: Mutex<BTreeSet<ExecutionId>>,
 }
 
-/// What all handles on one ground remember, where a promise is broken by it.
+/// State shared by all handles, used by the defects.
 #[derive(Default)]
 struct Memory {
     started: Mutex<BTreeSet<(InstanceId, ExecutionId)>>,
@@ -39,15 +40,15 @@ struct Memory {
 
 struct Always(bool);
 
-/// The fake's ground with a broken provider on it.
-pub(crate) fn ground(how: How) -> FakeGround {
+/// The fake's fixture with a broken provider.
+pub(crate) fn fixture(defect: Defect) -> FakeFixture {
     let memory = Arc::<Memory>::default();
-    FakeGround::behind(move |inner| {
+    FakeFixture::wrapping(move |inner| {
         Arc::new(Broken {
-            how,
+            defect,
             inner,
             memory: memory.clone(),
-            own_bodies: Mutex::default(),
+            own_instances: Mutex::default(),
             own_executions: Mutex::default(),
         })
     })
@@ -68,46 +69,48 @@ impl Provider for Broken {
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
         let mut discovered = self.inner.discover().await?;
-        match self.how {
-            How::DiscoversNothing => discovered.found.clear(),
-            How::SeesNoHalves => discovered.found.retain(|found| found.whole),
+        match self.defect {
+            Defect::DiscoversNothing => discovered.found.clear(),
+            Defect::SeesNoHalves => discovered.found.retain(|found| found.whole),
             _ => {}
         }
         Ok(discovered)
     }
 
-    async fn start(&self, start: Start<'_>) -> Result<(), StartError> {
-        let Start { body, permit, .. } = start;
-        locked(&self.own_bodies).insert(body);
-        match self.how {
-            How::StartsNothing => Ok(()),
-            How::StartsAnotherBodyToo => {
-                let generation = body.generation.next();
-                let body = InstanceId { generation, ..body };
-                self.inner.start(Start { body, ..start }).await?;
+    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
+        let StartRequest { instance, permit, .. } = start;
+        locked(&self.own_instances).insert(instance);
+        match self.defect {
+            Defect::StartsNothing => Ok(()),
+            Defect::StartsAnotherBodyToo => {
+                let generation = instance.generation.next();
+                let instance = InstanceId { generation, ..instance };
+                self.inner.start(StartRequest { instance, ..start }).await?;
                 self.inner.start(start).await
             }
-            How::StartsAnew => {
-                self.inner.stop(body, 0).await;
+            Defect::StartsAnew => {
+                self.inner.stop(instance, 0).await;
                 self.inner.start(start).await
             }
-            How::RefusesToStartOverRemains if !self.bodies(body.sandbox).await.is_empty() => {
-                Err(StartError::Failed { why: "something is in the way".into() })
+            Defect::RefusesToStartOverRemains if !self.instances(instance.sandbox).await.is_empty() => {
+                Err(StartError::Failed { why: "an instance exists".into() })
             }
-            How::IgnoresThePermit => self.inner.start(Start { permit: &Always(true), ..start }).await,
-            How::AsksThePermitFirst => {
+            Defect::IgnoresThePermit => {
+                self.inner.start(StartRequest { permit: &Always(true), ..start }).await
+            }
+            Defect::AsksThePermitFirst => {
                 let permit = Always(permit.still_wanted().await);
-                self.inner.start(Start { permit: &permit, ..start }).await
+                self.inner.start(StartRequest { permit: &permit, ..start }).await
             }
-            How::StartsForEver => {
+            Defect::StartsForEver => {
                 let ends_at = Timestamp(i64::MAX);
-                self.inner.start(Start { ends_at, ..start }).await
+                self.inner.start(StartRequest { ends_at, ..start }).await
             }
-            How::Resurrects => {
+            Defect::Resurrects => {
                 self.inner.start(start).await?;
                 let started = locked(&self.memory.started).clone();
-                for (_, execution) in started.iter().filter(|(known, _)| *known == body) {
-                    let _ = self.run(body, *execution, "hang").await;
+                for (_, execution) in started.iter().filter(|(known, _)| *known == instance) {
+                    let _ = self.run(instance, *execution, "hang").await;
                 }
                 Ok(())
             }
@@ -116,166 +119,181 @@ impl Provider for Broken {
     }
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        let mut bodies = self.bodies(sandbox).await;
-        match self.how {
-            How::SeesNoHalves => bodies.retain(|body| body.whole),
-            How::SeesNoExecutions => bodies.iter_mut().for_each(|body| body.executions.clear()),
-            How::SeesAllExecutions => {
+        let mut instances = self.instances(sandbox).await;
+        match self.defect {
+            Defect::SeesNoHalves => instances.retain(|instance| instance.whole),
+            Defect::SeesNoExecutions => instances.iter_mut().for_each(|instance| instance.executions.clear()),
+            Defect::SeesAllExecutions => {
                 let all = self.all_executions().await;
-                bodies.iter_mut().for_each(|body| body.executions.clone_from(&all));
+                instances.iter_mut().for_each(|instance| instance.executions.clone_from(&all));
             }
             _ => {}
         }
-        if bodies.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(bodies) }
+        if instances.is_empty() { Evidence::Absent(vec![nothing()]) } else { Evidence::Present(instances) }
     }
 
-    async fn probe(&self, body: InstanceId) -> Probed {
-        if self.how == How::ProbesByExecution {
-            let _ = self.run(body, ExecutionId(u128::MAX), "true").await;
+    async fn probe(&self, instance: InstanceId) -> ProbeResult {
+        if self.defect == Defect::ProbesByExecution {
+            let _ = self.run(instance, ExecutionId(u128::MAX), "true").await;
         }
-        self.passing(self.inner.probe(body).await)
+        self.passing(self.inner.probe(instance).await)
     }
 
-    async fn ping(&self, body: InstanceId) -> Probed {
-        self.passing(self.inner.ping(body).await)
+    async fn ping(&self, instance: InstanceId) -> ProbeResult {
+        self.passing(self.inner.ping(instance).await)
     }
 
-    async fn exec(&self, body: InstanceId, exec: Exec<'_>) -> Result<(), ExecError> {
+    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
         let execution = exec.execution;
-        let first = locked(&self.memory.started).insert((body, execution));
+        let first = locked(&self.memory.started).insert((instance, execution));
         locked(&self.own_executions).insert(execution);
-        match self.how {
-            How::TakesAnyGeneration => self.inner.exec(self.any_generation(body).await, exec).await,
-            How::RunsAgain if !first => {
+        match self.defect {
+            Defect::TakesAnyGeneration => self.inner.exec(self.any_generation(instance).await, exec).await,
+            Defect::RunsAgain if !first => {
                 let execution = ExecutionId(u128::MAX - execution.0);
-                self.inner.exec(body, Exec { execution, ..exec }).await
+                self.inner.exec(instance, ExecRequest { execution, ..exec }).await
             }
-            How::RunsTheKilledAgain if locked(&self.memory.killed).contains(&execution) => {
+            Defect::RunsTheKilledAgain if locked(&self.memory.killed).contains(&execution) => {
                 locked(&self.memory.ran_again).insert(execution);
                 Ok(())
             }
-            How::NeverRefuses => {
-                let _ = self.inner.exec(body, exec).await;
+            Defect::NeverRefuses => {
+                let _ = self.inner.exec(instance, exec).await;
                 Ok(())
             }
-            How::FindsEveryCommand if is_unknown(exec.command) => self.run(body, execution, "true").await,
-            How::RunsTheRefused if is_unknown(exec.command) => {
-                Err(ExecError::Refused { cause: Cause::StartFailed, why: "not today".into() })
+            Defect::FindsEveryCommand if is_unknown(exec.command) => {
+                self.run(instance, execution, "true").await
             }
-            How::RunsOneAtATime if self.all_executions().await.iter().any(is_running) => {
-                let why = "one after the other".into();
+            Defect::RunsTheRefused if is_unknown(exec.command) => {
+                Err(ExecError::Refused { cause: Cause::StartFailed, why: "refused by the defect".into() })
+            }
+            Defect::RunsOneAtATime if self.all_executions().await.iter().any(is_running) => {
+                let why = "another execution runs".into();
                 Err(ExecError::Refused { cause: Cause::StartFailed, why })
             }
-            _ => self.inner.exec(body, exec).await,
+            _ => self.inner.exec(instance, exec).await,
         }
     }
 
-    async fn wait(&self, body: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
+    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
         let killed = locked(&self.memory.killed).contains(&execution);
         let ran_again = locked(&self.memory.ran_again).contains(&execution);
-        let waited = match self.how {
-            How::TakesAnyGeneration => self.inner.wait(self.any_generation(body).await, execution).await,
-            How::WaitsForItsOwnOnly if !locked(&self.own_executions).contains(&execution) => {
+        let waited = match self.defect {
+            Defect::TakesAnyGeneration => {
+                self.inner.wait(self.any_generation(instance).await, execution).await
+            }
+            Defect::WaitsForItsOwnOnly if !locked(&self.own_executions).contains(&execution) => {
                 return Err(WaitError::NoSuchExecution);
             }
-            How::KillsTheDead if killed => return Ok(Outcome::ended_for(Cause::Cancelled)),
-            How::RunsTheKilledAgain if ran_again => return Ok(Outcome::exited(0)),
-            _ => self.inner.wait(body, execution).await,
+            Defect::KillsTheDead if killed => return Ok(Outcome::ended_for(Cause::Cancelled)),
+            Defect::RunsTheKilledAgain if ran_again => return Ok(Outcome::exited(0)),
+            _ => self.inner.wait(instance, execution).await,
         };
-        match (self.how, waited) {
-            (How::AlwaysSucceeds, Ok(_)) => Ok(Outcome::exited(0)),
-            (How::AnswersOnce, Ok(_)) if !locked(&self.memory.answered).insert(execution) => {
+        match (self.defect, waited) {
+            (Defect::AlwaysSucceeds, Ok(_)) => Ok(Outcome::exited(0)),
+            (Defect::AnswersOnce, Ok(_)) if !locked(&self.memory.answered).insert(execution) => {
                 Err(WaitError::NoSuchExecution)
             }
-            (How::WaitsForEver, Err(_)) => future::pending().await,
+            (Defect::WaitsForEver, Err(_)) => future::pending().await,
             (_, waited) => waited,
         }
     }
 
-    async fn kill(&self, body: InstanceId, execution: ExecutionId) -> Killed {
+    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
         locked(&self.memory.killed).insert(execution);
         let all = self.all_executions().await;
-        match self.how {
-            How::KillsNothing => return Killed::Gone,
-            How::KillsOnlyWhatRuns if !all.iter().any(|seen| seen.execution == execution) => {
-                return Killed::Gone;
+        match self.defect {
+            Defect::KillsNothing => return KillOutcome::Gone,
+            Defect::KillsOnlyWhatRuns if !all.iter().any(|seen| seen.execution == execution) => {
+                return KillOutcome::Gone;
             }
-            How::KillsAll => {
+            Defect::KillsAll => {
                 for seen in all {
-                    self.inner.kill(body, seen.execution).await;
+                    self.inner.kill(instance, seen.execution).await;
                 }
             }
             _ => {}
         }
-        self.inner.kill(body, execution).await
+        self.inner.kill(instance, execution).await
     }
 
-    async fn signal(&self, body: InstanceId, execution: ExecutionId, signal: i32) -> Result<(), SignalError> {
-        match self.how {
-            How::SignalsNothing => Ok(()),
-            How::SignalsTheDead => {
-                let _ = self.inner.signal(body, execution, signal).await;
+    async fn signal(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        signal: i32,
+    ) -> Result<(), SignalError> {
+        match self.defect {
+            Defect::SignalsNothing => Ok(()),
+            Defect::SignalsTheDead => {
+                let _ = self.inner.signal(instance, execution, signal).await;
                 Ok(())
             }
-            _ => self.inner.signal(body, execution, signal).await,
+            _ => self.inner.signal(instance, execution, signal).await,
         }
     }
 
-    async fn feed(&self, body: InstanceId, execution: ExecutionId, feed: Feed<'_>) -> Result<Fed, FeedError> {
-        let feed = match self.how {
-            How::AcceptsAgain | How::AcceptsBeyondGaps => {
-                let nothing = Feed { at: 0, bytes: b"", close: false };
-                let Fed { accepted, .. } = self.inner.feed(body, execution, nothing).await?;
-                let again = self.how == How::AcceptsAgain || feed.at > accepted;
-                Feed { at: if again { accepted } else { feed.at }, ..feed }
+    async fn write_stdin(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        write: StdinWrite<'_>,
+    ) -> Result<WriteResult, StdinError> {
+        let write = match self.defect {
+            Defect::AcceptsAgain | Defect::AcceptsBeyondGaps => {
+                let nothing = StdinWrite { at: 0, bytes: b"", close: false };
+                let WriteResult { accepted, .. } =
+                    self.inner.write_stdin(instance, execution, nothing).await?;
+                let again = self.defect == Defect::AcceptsAgain || write.at > accepted;
+                StdinWrite { at: if again { accepted } else { write.at }, ..write }
             }
-            How::NeverCloses => Feed { close: false, ..feed },
-            _ => feed,
+            Defect::NeverCloses => StdinWrite { close: false, ..write },
+            _ => write,
         };
-        let fed = self.inner.feed(body, execution, feed).await;
-        if self.how == How::FeedsAnything {
-            return Ok(fed.unwrap_or(Fed { accepted: feed.bytes.len() as u64, closed: false }));
+        let written = self.inner.write_stdin(instance, execution, write).await;
+        if self.defect == Defect::FeedsAnything {
+            return Ok(written.unwrap_or(WriteResult { accepted: write.bytes.len() as u64, closed: false }));
         }
-        fed
+        written
     }
 
     async fn resize(
         &self,
-        body: InstanceId,
+        instance: InstanceId,
         execution: ExecutionId,
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
-        let resized = self.inner.resize(body, execution, size).await;
-        if self.how == How::ResizesAnything { Ok(()) } else { resized }
+        let resized = self.inner.resize(instance, execution, size).await;
+        if self.defect == Defect::ResizesAnything { Ok(()) } else { resized }
     }
 
-    async fn stop(&self, body: InstanceId, grace_ms: u64) -> StopOutcome {
-        let before = self.bodies(body.sandbox).await;
-        match self.how {
-            How::StopsNothing => return gone(body, vec![nothing()]),
-            How::StopsItsOwnOnly if !locked(&self.own_bodies).contains(&body) => {
-                return gone(body, vec![nothing()]);
+    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
+        let before = self.instances(instance.sandbox).await;
+        match self.defect {
+            Defect::StopsNothing => return gone(instance, vec![nothing()]),
+            Defect::StopsItsOwnOnly if !locked(&self.own_instances).contains(&instance) => {
+                return gone(instance, vec![nothing()]);
             }
-            How::FailsToStopNothing if before.is_empty() => {
-                return StopOutcome::Unknown { why: "there is nothing to stop".into() };
+            Defect::FailsToStopNothing if before.is_empty() => {
+                return StopOutcome::Unknown { why: "nothing to stop".into() };
             }
-            How::StopsLaterOnes => {
+            Defect::StopsLaterOnes => {
                 let generation = Generation(u64::MAX);
-                return self.inner.stop(InstanceId { generation, ..body }, grace_ms).await;
+                return self.inner.stop(InstanceId { generation, ..instance }, grace_ms).await;
             }
-            How::StopsEverybody => {
-                for found in self.inner.discover().await.expect("the fake can look").found {
-                    self.inner.stop(found.body, grace_ms).await;
+            Defect::StopsEverybody => {
+                for found in self.inner.discover().await.expect("the fake can discover").found {
+                    self.inner.stop(found.instance, grace_ms).await;
                 }
             }
             _ => {}
         }
-        let stopped = self.inner.stop(body, grace_ms).await;
-        match self.how {
-            How::StopsWithoutProof => gone(body, Vec::new()),
-            How::SparesEarlierOnes => {
-                for seen in before.iter().filter(|seen| seen.generation < body.generation) {
-                    self.restore(InstanceId { generation: seen.generation, ..body }).await;
+        let stopped = self.inner.stop(instance, grace_ms).await;
+        match self.defect {
+            Defect::StopsWithoutProof => gone(instance, Vec::new()),
+            Defect::SparesEarlierOnes => {
+                for seen in before.iter().filter(|seen| seen.generation < instance.generation) {
+                    self.restore(InstanceId { generation: seen.generation, ..instance }).await;
                 }
                 stopped
             }
@@ -283,110 +301,110 @@ impl Provider for Broken {
         }
     }
 
-    async fn usage(&self, body: InstanceId) -> Result<Usage, AskBodyError> {
-        match self.how {
-            How::UsesNothingEverywhere => Ok(Usage::default()),
-            How::MeasuresNothing => Err(AskBodyError::Unreachable { why: "no scales".into() }),
-            How::TakesAnyGeneration => self.inner.usage(self.any_generation(body).await).await,
-            _ => self.inner.usage(body).await,
+    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
+        match self.defect {
+            Defect::UsesNothingEverywhere => Ok(Usage::default()),
+            Defect::MeasuresNothing => Err(InstanceError::Unreachable { why: "not measured".into() }),
+            Defect::TakesAnyGeneration => self.inner.usage(self.any_generation(instance).await).await,
+            _ => self.inner.usage(instance).await,
         }
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        if self.how == How::MeasuresNoHost {
-            let (what, why) = ("the host".into(), "no scales".into());
-            return Err(DiscoverError::LookFailed { what, why });
+        if self.defect == Defect::MeasuresNoHost {
+            let (what, why) = ("the host".into(), "not measured".into());
+            return Err(DiscoverError::ObserveFailed { what, why });
         }
         self.inner.capacity().await
     }
 
-    async fn keep_alive(&self, body: InstanceId, ends_at: Timestamp) -> Result<(), AskBodyError> {
-        match self.how {
-            How::KeepsNothingAlive => Ok(()),
-            How::OnlyShortensLife => {
+    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
+        match self.defect {
+            Defect::KeepsNothingAlive => Ok(()),
+            Defect::OnlyShortensLife => {
                 let shortest = {
                     let mut known = locked(&self.memory.shortest_life);
                     let shortest = known.map_or(ends_at, |known| known.min(ends_at));
                     *known.insert(shortest)
                 };
-                self.inner.keep_alive(body, shortest).await
+                self.inner.keep_alive(instance, shortest).await
             }
-            How::KeepsEverythingAlive => {
-                let _ = self.inner.keep_alive(body, ends_at).await;
+            Defect::KeepsEverythingAlive => {
+                let _ = self.inner.keep_alive(instance, ends_at).await;
                 Ok(())
             }
-            _ => self.inner.keep_alive(body, ends_at).await,
+            _ => self.inner.keep_alive(instance, ends_at).await,
         }
     }
 }
 
 impl Broken {
-    async fn bodies(&self, sandbox: SandboxId) -> Vec<BodySeen> {
+    async fn instances(&self, sandbox: SandboxId) -> Vec<InstanceObservation> {
         match self.inner.observe(sandbox).await {
-            Evidence::Present(bodies) => bodies,
+            Evidence::Present(instances) => instances,
             Evidence::Absent(_) | Evidence::Unknown { .. } => Vec::new(),
         }
     }
 
-    /// Those of every sandbox.
-    async fn all_executions(&self) -> Vec<ExecutionSeen> {
+    /// The executions of every sandbox.
+    async fn all_executions(&self) -> Vec<ExecutionObservation> {
         let mut all = Vec::new();
-        for found in self.inner.discover().await.expect("the fake can look").found {
-            let bodies = self.bodies(found.body.sandbox).await;
-            all.extend(bodies.into_iter().flat_map(|body| body.executions));
+        for found in self.inner.discover().await.expect("the fake can discover").found {
+            let instances = self.instances(found.instance.sandbox).await;
+            all.extend(instances.into_iter().flat_map(|instance| instance.executions));
         }
         all
     }
 
-    /// Whatever body the sandbox has.
-    async fn any_generation(&self, body: InstanceId) -> InstanceId {
-        let bodies = self.bodies(body.sandbox).await;
-        let generation = bodies.first().map_or(body.generation, |seen| seen.generation);
-        InstanceId { generation, ..body }
+    /// Any instance of the sandbox.
+    async fn any_generation(&self, instance: InstanceId) -> InstanceId {
+        let instances = self.instances(instance.sandbox).await;
+        let generation = instances.first().map_or(instance.generation, |seen| seen.generation);
+        InstanceId { generation, ..instance }
     }
 
-    fn passing(&self, probed: Probed) -> Probed {
-        match self.how {
-            How::NeverPasses => Probed::Unknown { why: "nobody tried".into() },
-            How::AlwaysPasses => Probed::Passed,
+    fn passing(&self, probed: ProbeResult) -> ProbeResult {
+        match self.defect {
+            Defect::NeverPasses => ProbeResult::Unknown { why: "not probed".into() },
+            Defect::AlwaysPasses => ProbeResult::Passed,
             _ => probed,
         }
     }
 
-    async fn run(&self, body: InstanceId, execution: ExecutionId, word: &str) -> Result<(), ExecError> {
+    async fn run(&self, instance: InstanceId, execution: ExecutionId, word: &str) -> Result<(), ExecError> {
         let argv = vec![word.to_owned()];
         let command = Command { argv, ..Command::default() };
         let (command, limits) = (&command, ExecutionLimits::default());
-        self.inner.exec(body, Exec { execution, command, limits }).await
+        self.inner.exec(instance, ExecRequest { execution, command, limits }).await
     }
 
-    async fn restore(&self, body: InstanceId) {
+    async fn restore(&self, instance: InstanceId) {
         let (spec, ends_at) = (&Spec::default(), Timestamp(i64::MAX));
-        let start = Start { body, spec, ends_at, ends_with_caller: false, permit: &Always(true) };
+        let start = StartRequest { instance, spec, ends_at, ends_with_caller: false, permit: &Always(true) };
         self.inner.start(start).await.expect("the fake can start");
     }
 }
 
 fn locked<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
-    memory.lock().expect("nobody panics while it is locked")
+    memory.lock().expect("not poisoned")
 }
 
-/// To the fake.
+/// Whether the fake does not know this command.
 fn is_unknown(command: &Command) -> bool {
     command.argv == ["no-such-command"]
 }
 
-fn is_running(seen: &ExecutionSeen) -> bool {
-    matches!(seen.seen, Seen::Running { .. })
+fn is_running(seen: &ExecutionObservation) -> bool {
+    matches!(seen.process, ProcessObservation::Running { .. })
 }
 
 fn nothing() -> ReceiptCheck {
-    ReceiptCheck { kind: "bodies".into(), result: Finding::Absent, means: "hearsay".into(), detail: None }
+    ReceiptCheck { kind: "instances".into(), result: Finding::Absent, means: "hearsay".into(), detail: None }
 }
 
-fn gone(body: InstanceId, checks: Vec<ReceiptCheck>) -> StopOutcome {
+fn gone(instance: InstanceId, checks: Vec<ReceiptCheck>) -> StopOutcome {
     StopOutcome::Gone(Box::new(Receipt {
-        generation: body.generation,
+        generation: instance.generation,
         verified_at: Timestamp(0),
         checks,
         freed_bytes: 0,

@@ -1,4 +1,4 @@
-//! Every promise is broken once on purpose, to show that the suite notices.
+//! Every conformance case fails for at least one broken provider.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use pinfold_provider::conformance;
 
 use crate::broken;
 
-/// How a provider is broken.
+/// A defect of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum Defect {
     NotAtAll,
     // Launching.
     StartsNothing,
@@ -26,7 +26,7 @@ pub(crate) enum How {
     SparesEarlierOnes,
     StopsEverybody,
     StopsItsOwnOnly,
-    // Looking.
+    // Observing.
     DiscoversNothing,
     SeesNoHalves,
     SeesNoExecutions,
@@ -58,7 +58,7 @@ pub(crate) enum How {
     RunsTheKilledAgain,
     RunsTheRefused,
     Resurrects,
-    // Talking.
+    // Process IO.
     SignalsNothing,
     SignalsTheDead,
     AcceptsAgain,
@@ -68,86 +68,86 @@ pub(crate) enum How {
     ResizesAnything,
 }
 
-/// Each way of breaking, and the promise that catches it.
-const CAUGHT: &[(How, &str)] = &[
-    (How::StartsNothing, "a_started_body_is_whole_alone_and_of_its_generation"),
-    (How::StartsAnotherBodyToo, "a_started_body_is_whole_alone_and_of_its_generation"),
-    (How::StartsAnew, "starting_again_what_runs_makes_no_second_body"),
-    (How::StartsAnotherBodyToo, "two_launches_at_once_make_one_body"),
-    (How::IgnoresThePermit, "a_launch_that_is_no_longer_wanted_leaves_nothing_behind"),
-    (How::AsksThePermitFirst, "the_permit_is_asked_when_the_mark_is_there"),
-    (How::AsksThePermitFirst, "a_stop_between_mark_and_body_leaves_no_body"),
-    (How::SeesNoHalves, "a_half_made_body_is_found_and_stopped"),
-    (How::RefusesToStartOverRemains, "a_launch_dropped_half_way_can_be_made_again"),
-    (How::TakesAnyGeneration, "a_new_generation_knows_nothing_of_the_old_one"),
-    (How::StopsNothing, "a_stopped_body_is_proven_gone"),
-    (How::StopsWithoutProof, "a_stopped_body_is_proven_gone"),
-    (How::FailsToStopNothing, "stopping_twice_answers_gone_twice"),
-    (How::FailsToStopNothing, "stopping_what_never_was_answers_gone"),
-    (How::StopsLaterOnes, "a_stop_leaves_later_generations_alone"),
-    (How::SparesEarlierOnes, "a_stop_ends_earlier_generations_too"),
-    (How::WaitsForEver, "a_stop_ends_running_executions"),
-    (How::StopsItsOwnOnly, "a_stop_needs_no_memory_of_the_start"),
-    (How::StopsEverybody, "stopping_one_sandbox_leaves_its_neighbour"),
-    (How::DiscoversNothing, "everything_that_carries_our_mark_is_discovered"),
-    (How::NeverPasses, "probe_and_ping_pass_on_a_live_body"),
-    (How::AlwaysPasses, "probe_and_ping_do_not_pass_where_nothing_lives"),
-    (How::ProbesByExecution, "a_probe_is_not_an_execution"),
-    (How::UsesNothingEverywhere, "usage_answers_for_a_live_body_only"),
-    (How::MeasuresNothing, "usage_answers_for_a_live_body_only"),
-    (How::MeasuresNoHost, "capacity_answers"),
-    (How::StartsForEver, "a_body_ends_itself_when_its_time_is_up"),
-    (How::Resurrects, "nothing_comes_back_with_a_body_that_is_made_again"),
-    (How::KeepsNothingAlive, "keep_alive_brings_the_end_nearer"),
-    (How::OnlyShortensLife, "keep_alive_puts_the_end_off"),
-    (How::KeepsEverythingAlive, "only_a_live_body_is_kept_alive"),
-    (How::AlwaysSucceeds, "an_execution_ends_with_its_exit_code"),
-    (How::AnswersOnce, "wait_can_be_asked_again_after_the_end"),
-    (How::WaitsForEver, "an_execution_that_was_not_started_is_not_waited_for"),
-    (How::RunsAgain, "the_same_execution_is_started_once"),
-    (How::TakesAnyGeneration, "an_execution_for_another_generation_is_refused"),
-    (How::NeverRefuses, "an_execution_in_no_body_is_refused"),
-    (How::FindsEveryCommand, "a_command_that_cannot_be_found_fails"),
-    (How::SeesNoExecutions, "running_and_ended_executions_are_observed"),
-    (How::RunsOneAtATime, "executions_run_side_by_side"),
-    (How::WaitsForItsOwnOnly, "another_process_can_go_on_with_an_execution"),
-    (How::SeesAllExecutions, "neighbours_do_not_see_each_others_executions"),
-    (How::RunsTheRefused, "what_could_not_be_started_is_never_started"),
-    (How::SignalsNothing, "a_signal_ends_what_takes_no_notice_of_it"),
-    (How::SignalsTheDead, "only_what_runs_is_signalled_and_only_by_signals"),
-    (How::AcceptsAgain, "what_is_fed_again_is_accepted_once"),
-    (How::AcceptsBeyondGaps, "what_lies_beyond_a_gap_is_not_accepted"),
-    (How::NeverCloses, "closing_its_input_ends_what_reads_it"),
-    (How::FeedsAnything, "only_what_has_an_input_is_fed"),
-    (How::ResizesAnything, "only_a_terminal_is_resized"),
-    (How::KillsNothing, "a_kill_ends_a_running_execution"),
-    (How::KillsAll, "a_kill_leaves_other_executions_alone"),
-    (How::KillsTheDead, "a_kill_after_the_end_changes_no_outcome"),
-    (How::KillsOnlyWhatRuns, "an_execution_killed_before_its_start_is_never_started"),
-    (How::RunsTheKilledAgain, "a_killed_execution_is_not_started_again"),
-    (How::KillsOnlyWhatRuns, "a_kill_while_the_body_is_being_made_is_kept"),
+/// Each defect, and the case that catches it.
+const CAUGHT: &[(Defect, &str)] = &[
+    (Defect::StartsNothing, "a_started_instance_is_complete_and_the_only_one"),
+    (Defect::StartsAnotherBodyToo, "a_started_instance_is_complete_and_the_only_one"),
+    (Defect::StartsAnew, "repeating_a_start_makes_no_second_instance"),
+    (Defect::StartsAnotherBodyToo, "two_concurrent_launches_make_one_instance"),
+    (Defect::IgnoresThePermit, "a_launch_that_is_no_longer_wanted_leaves_nothing_behind"),
+    (Defect::AsksThePermitFirst, "the_permit_is_checked_after_the_marker_is_set"),
+    (Defect::AsksThePermitFirst, "a_stop_between_marker_and_processes_leaves_no_instance"),
+    (Defect::SeesNoHalves, "an_incomplete_instance_is_found_and_stopped"),
+    (Defect::RefusesToStartOverRemains, "a_launch_dropped_half_way_can_be_repeated"),
+    (Defect::TakesAnyGeneration, "a_new_generation_shares_nothing_with_the_old_one"),
+    (Defect::StopsNothing, "a_stopped_instance_is_proven_gone"),
+    (Defect::StopsWithoutProof, "a_stopped_instance_is_proven_gone"),
+    (Defect::FailsToStopNothing, "stopping_twice_answers_gone_twice"),
+    (Defect::FailsToStopNothing, "stopping_an_unknown_instance_answers_gone"),
+    (Defect::StopsLaterOnes, "a_stop_leaves_later_generations_alone"),
+    (Defect::SparesEarlierOnes, "a_stop_ends_earlier_generations_too"),
+    (Defect::WaitsForEver, "a_stop_ends_running_executions"),
+    (Defect::StopsItsOwnOnly, "a_stop_needs_no_local_state"),
+    (Defect::StopsEverybody, "stopping_one_sandbox_leaves_others_running"),
+    (Defect::DiscoversNothing, "every_instance_with_our_name_is_discovered"),
+    (Defect::NeverPasses, "probe_and_ping_pass_on_a_live_instance"),
+    (Defect::AlwaysPasses, "probe_and_ping_do_not_pass_without_a_live_instance"),
+    (Defect::ProbesByExecution, "a_probe_is_not_an_execution"),
+    (Defect::UsesNothingEverywhere, "usage_answers_for_a_live_instance_only"),
+    (Defect::MeasuresNothing, "usage_answers_for_a_live_instance_only"),
+    (Defect::MeasuresNoHost, "capacity_answers"),
+    (Defect::StartsForEver, "an_instance_ends_itself_when_its_time_is_up"),
+    (Defect::Resurrects, "a_repeated_start_brings_no_execution_back"),
+    (Defect::KeepsNothingAlive, "keep_alive_can_shorten_the_life"),
+    (Defect::OnlyShortensLife, "keep_alive_can_extend_the_life"),
+    (Defect::KeepsEverythingAlive, "only_a_live_instance_is_kept_alive"),
+    (Defect::AlwaysSucceeds, "an_execution_ends_with_its_exit_code"),
+    (Defect::AnswersOnce, "wait_can_be_repeated_after_the_end"),
+    (Defect::WaitsForEver, "waiting_for_an_unknown_execution_fails_at_once"),
+    (Defect::RunsAgain, "the_same_execution_is_started_once"),
+    (Defect::TakesAnyGeneration, "an_execution_for_another_generation_is_refused"),
+    (Defect::NeverRefuses, "an_execution_in_a_missing_instance_is_refused"),
+    (Defect::FindsEveryCommand, "a_command_that_cannot_be_found_fails"),
+    (Defect::SeesNoExecutions, "running_and_ended_executions_are_observed"),
+    (Defect::RunsOneAtATime, "executions_run_concurrently"),
+    (Defect::WaitsForItsOwnOnly, "another_process_can_continue_with_an_execution"),
+    (Defect::SeesAllExecutions, "sandboxes_do_not_see_each_others_executions"),
+    (Defect::RunsTheRefused, "a_failed_start_is_never_retried_under_its_id"),
+    (Defect::SignalsNothing, "a_fatal_signal_ends_a_process_without_handler"),
+    (Defect::SignalsTheDead, "only_running_executions_take_valid_signals"),
+    (Defect::AcceptsAgain, "a_repeated_stdin_write_is_accepted_once"),
+    (Defect::AcceptsBeyondGaps, "a_stdin_write_beyond_a_gap_is_not_accepted"),
+    (Defect::NeverCloses, "closing_stdin_ends_its_reader"),
+    (Defect::FeedsAnything, "only_an_execution_with_stdin_accepts_writes"),
+    (Defect::ResizesAnything, "only_a_terminal_is_resized"),
+    (Defect::KillsNothing, "a_kill_ends_a_running_execution"),
+    (Defect::KillsAll, "a_kill_leaves_other_executions_alone"),
+    (Defect::KillsTheDead, "a_kill_after_the_end_changes_no_outcome"),
+    (Defect::KillsOnlyWhatRuns, "an_execution_killed_before_its_start_is_never_started"),
+    (Defect::RunsTheKilledAgain, "a_killed_execution_is_not_started_again"),
+    (Defect::KillsOnlyWhatRuns, "a_kill_during_the_launch_is_remembered"),
 ];
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_breaks_a_promise_is_caught() {
-    for (how, promise) in CAUGHT {
-        let kept = tokio::spawn(conformance::keep(broken::ground(*how), promise)).await;
+async fn a_broken_provider_fails_its_conformance_case() {
+    for (defect, case) in CAUGHT {
+        let passed = tokio::spawn(conformance::check_case(broken::fixture(*defect), case)).await;
 
-        assert!(kept.is_err(), "`{promise}` holds for a provider that is broken: {how:?}");
+        assert!(passed.is_err(), "case `{case}` passes with the defect {defect:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_provider_that_can_be_broken_keeps_its_promises_while_it_is_not() {
-    for promise in conformance::names() {
-        conformance::keep(broken::ground(How::NotAtAll), promise).await;
+async fn the_provider_without_a_defect_passes_every_case() {
+    for case in conformance::case_names() {
+        conformance::check_case(broken::fixture(Defect::NotAtAll), case).await;
     }
 }
 
 #[test]
-fn every_promise_is_seen_broken() {
-    let broken: BTreeSet<_> = CAUGHT.iter().map(|(_, promise)| *promise).collect();
-    let promised: BTreeSet<_> = conformance::names().collect();
+fn every_conformance_case_has_a_defect_that_fails_it() {
+    let broken: BTreeSet<_> = CAUGHT.iter().map(|(_, case)| *case).collect();
+    let promised: BTreeSet<_> = conformance::case_names().collect();
 
     assert_eq!(broken, promised);
 }

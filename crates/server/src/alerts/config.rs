@@ -1,28 +1,28 @@
-//! What whoever runs a server has decided about alerts.
+//! Alert configuration: thresholds, receivers, routes and retries.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use pinfold_alerts::{Habits, Level, Rules, Severity};
+use pinfold_alerts::{EscalationLevel, NotificationPolicy, Rules, Severity};
 
 use super::Channel;
 
 #[derive(Debug, Clone)]
 pub struct AlertsConfig {
-    /// How often figures are looked at.
+    /// The evaluation interval.
     pub every: Duration,
-    /// Rates are of what happened in this time.
+    /// The time window of rates.
     pub window: Duration,
     pub rules: Rules,
-    pub habits: Habits,
-    /// Where the runbook is; links begin with it.
+    pub habits: NotificationPolicy,
+    /// The address of the runbook. Links begin with it.
     pub runbook: String,
     pub routes: Routes,
-    /// Who is called at which level. A level that has nobody of a kind leaves it to the one before.
-    pub receivers: BTreeMap<Level, Receivers>,
+    /// Receivers by escalation level. Where a level has no receiver for a channel, the previous level's is used.
+    pub receivers: BTreeMap<EscalationLevel, Receivers>,
     pub smtp: Option<Smtp>,
-    pub perseverance: Perseverance,
+    pub retry: DeliveryRetry,
 }
 
 impl Default for AlertsConfig {
@@ -31,17 +31,17 @@ impl Default for AlertsConfig {
             every: Duration::from_secs(15),
             window: Duration::from_secs(900),
             rules: Rules::default(),
-            habits: Habits::default(),
+            habits: NotificationPolicy::default(),
             runbook: "docs/runbook.md".to_owned(),
             routes: Routes::default(),
             receivers: BTreeMap::new(),
             smtp: None,
-            perseverance: Perseverance::default(),
+            retry: DeliveryRetry::default(),
         }
     }
 }
 
-/// How somebody is called, besides the log, which is told of everything.
+/// Channels by severity. Everything is also logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routes {
     pub critical: Vec<Channel>,
@@ -72,16 +72,16 @@ impl Routes {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Receivers {
     pub webhook: Option<Webhook>,
-    /// The address is all that it takes to write there.
-    pub slack: Option<Hidden>,
+    /// A webhook URL of Slack. It grants write access.
+    pub slack: Option<Redacted>,
     pub email: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    pub url: Hidden,
-    /// Messages are signed with it.
-    pub secret: Option<Hidden>,
+    pub url: Redacted,
+    /// The key that signs the requests.
+    pub secret: Option<Redacted>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,33 +90,33 @@ pub struct Smtp {
     pub port: u16,
     pub security: SmtpSecurity,
     pub from: String,
-    /// Name and password.
-    pub login: Option<(String, Hidden)>,
+    /// User name and password.
+    pub login: Option<(String, Redacted)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmtpSecurity {
-    /// Encrypted from the first byte.
+    /// TLS from the first byte.
     Tls,
-    /// Encrypted before anything is said, or not sent.
+    /// STARTTLS, required.
     StartTls,
-    /// Not at all.
+    /// Unencrypted.
     None,
 }
 
-/// How long a receiver is waited for, and how often it is tried again.
+/// Timeout and retries of deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Perseverance {
+pub struct DeliveryRetry {
     pub timeout: Duration,
     pub first_pause: Duration,
-    /// Pauses double until they are so long.
+    /// The limit of the doubling pauses.
     pub longest_pause: Duration,
     pub attempts: u32,
-    /// Nobody else tries while one does. Longer than an attempt may take.
+    /// How long a claimed delivery is reserved for one server. Longer than an attempt may take.
     pub claim: Duration,
 }
 
-impl Default for Perseverance {
+impl Default for DeliveryRetry {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(10),
@@ -128,8 +128,8 @@ impl Default for Perseverance {
     }
 }
 
-impl Perseverance {
-    /// After so many attempts. None: that was the last.
+impl DeliveryRetry {
+    /// The pause after so many attempts. None: give up.
     pub(super) fn pause_after(&self, attempts: u32) -> Option<Duration> {
         if attempts >= self.attempts {
             return None;
@@ -139,11 +139,11 @@ impl Perseverance {
     }
 }
 
-/// Used, and never written anywhere.
+/// A secret that `Debug` does not print.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(pub String);
+pub struct Redacted(pub String);
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(not shown)")
     }
@@ -154,27 +154,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_come_to_an_end() {
-        let how =
-            Perseverance { longest_pause: Duration::from_secs(30), attempts: 5, ..Perseverance::default() };
+    fn pauses_double_up_to_a_limit_and_end() {
+        let retry =
+            DeliveryRetry { longest_pause: Duration::from_secs(30), attempts: 5, ..DeliveryRetry::default() };
 
         let pauses: Vec<_> =
-            (1..=5).map(|attempts| how.pause_after(attempts).map(|it| it.as_secs())).collect();
+            (1..=5).map(|attempts| retry.pause_after(attempts).map(|it| it.as_secs())).collect();
 
         assert_eq!(pauses, [Some(5), Some(10), Some(20), Some(30), None]);
     }
 
     #[test]
-    fn what_is_hidden_is_not_printed() {
+    fn secrets_are_not_printed() {
         let config = AlertsConfig {
             receivers: BTreeMap::from([(
-                Level::AgentTeam,
+                EscalationLevel::AgentTeam,
                 Receivers {
                     webhook: Some(Webhook {
-                        url: Hidden("hunter2".into()),
-                        secret: Some(Hidden("hunter2".into())),
+                        url: Redacted("hunter2".into()),
+                        secret: Some(Redacted("hunter2".into())),
                     }),
-                    slack: Some(Hidden("hunter2".into())),
+                    slack: Some(Redacted("hunter2".into())),
                     email: vec![],
                 },
             )]),

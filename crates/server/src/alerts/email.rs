@@ -1,4 +1,4 @@
-//! A message as an e-mail.
+//! Notifications by e-mail.
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use pinfold_api::{AlertEvent, AlertNotice};
 
-use super::notice::impact_in_words;
+use super::notice::impact_text;
+use super::slack::severity_name;
 use super::{Smtp, SmtpSecurity};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmailError {
-    #[error("`{given}` is no address for mail")]
+    #[error("`{given}` is not a mail address")]
     BadAddress { given: String },
-    #[error("could not write the mail: {0}")]
+    #[error("could not compose the mail: {0}")]
     Write(#[from] lettre::error::Error),
-    #[error("could not hand over the mail: {0}")]
-    HandOver(String),
+    #[error("could not send the mail: {0}")]
+    Send(String),
 }
 
 pub(super) async fn send(
@@ -30,12 +31,12 @@ pub(super) async fn send(
     within: Duration,
 ) -> Result<String, EmailError> {
     let mail = mail(smtp, to, delivery, notice)?;
-    let answer = transport(smtp, within)?.send(mail).await.map_err(|error| handing_over(&error))?;
+    let answer = transport(smtp, within)?.send(mail).await.map_err(|error| send_error(&error))?;
     Ok(format!("it answered {}", answer.code()))
 }
 
 fn transport(smtp: &Smtp, within: Duration) -> Result<AsyncSmtpTransport<Tokio1Executor>, EmailError> {
-    let parameters = || TlsParameters::new(smtp.host.clone()).map_err(|error| handing_over(&error));
+    let parameters = || TlsParameters::new(smtp.host.clone()).map_err(|error| send_error(&error));
     let tls = match smtp.security {
         SmtpSecurity::Tls => Tls::Wrapper(parameters()?),
         SmtpSecurity::StartTls => Tls::Required(parameters()?),
@@ -51,17 +52,17 @@ fn transport(smtp: &Smtp, within: Duration) -> Result<AsyncSmtpTransport<Tokio1E
     Ok(builder.build())
 }
 
-/// With its causes, as the server told them.
-fn handing_over(error: &dyn std::error::Error) -> EmailError {
-    let (mut told, mut source) = (error.to_string(), error.source());
+/// The error with its chain of causes.
+fn send_error(error: &dyn std::error::Error) -> EmailError {
+    let (mut text, mut source) = (error.to_string(), error.source());
     while let Some(cause) = source {
-        told = format!("{told}: {cause}");
+        text = format!("{text}: {cause}");
         source = cause.source();
     }
-    EmailError::HandOver(told)
+    EmailError::Send(text)
 }
 
-/// The delivery's id is the mail's, so that one that arrives twice is one.
+/// The delivery id is the Message-ID, so that mail clients merge duplicates.
 fn mail(smtp: &Smtp, to: &[String], delivery: &str, notice: &AlertNotice) -> Result<Message, EmailError> {
     let mut mail: MessageBuilder = Message::builder()
         .from(address(&smtp.from)?)
@@ -78,7 +79,7 @@ fn address(given: &str) -> Result<Mailbox, EmailError> {
 }
 
 fn subject(notice: &AlertNotice) -> String {
-    let severity = format!("{:?}", notice.severity).to_uppercase();
+    let severity = severity_name(notice.severity).to_uppercase();
     match notice.event {
         AlertEvent::Resolved => format!("[RESOLVED] {}", notice.title),
         AlertEvent::Fired
@@ -101,6 +102,6 @@ fn text(notice: &AlertNotice) -> String {
         notice.level,
         notice.affects.join(", "),
         notice.runbook,
-        impact_in_words(&notice.impact),
+        impact_text(&notice.impact),
     )
 }

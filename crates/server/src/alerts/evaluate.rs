@@ -1,102 +1,118 @@
-//! Looks at the figures every few seconds, and commits what follows: new states, what happened, and what is to be
-//! delivered. Of several servers that do so, the one whose commit lands is the one that tells.
+//! Evaluates all alerts every few seconds and commits the result: new states, history entries and deliveries. Of
+//! several servers, the one whose commit succeeds sends the notifications.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pinfold_alerts::{Alert, AlertState, Figures, Happening, Severity, Stepped, What, step};
-use pinfold_store::{AlertChange, AlertHappened, AlertRow, Alerts, NewDelivery};
+use pinfold_alerts::{
+    Alert, AlertChange, AlertInputs, AlertState, AlertTransition, ChangeKind, Severity, step,
+};
+use pinfold_store::{self as store, AlertRow, AlertStore, NewAlertRecord, NewDelivery};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{notice, runbook_of};
+use crate::service::serde_name;
 use crate::{Failure, Service};
 
-/// Never ends by itself.
-pub(super) async fn keep_looking(service: Arc<Service>) {
-    let mut looks = interval(service.rules().alerts.every.max(Duration::from_millis(10)));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+/// Runs until aborted.
+pub(super) async fn evaluate_loop(service: Arc<Service>) {
+    let mut due = interval(service.config().alerts.every.max(Duration::from_millis(10)));
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        looks.tick().await;
+        due.tick().await;
         if let Err(failure) = service.evaluate().await {
-            tracing::error!(why = failure.detail.message, "alerts could not be evaluated");
+            tracing::error!(
+                why = failure.detail.message,
+                "alert evaluation failed, retrying at the next interval"
+            );
         }
     }
 }
 
-/// States that are read, and what is to be made of them.
-pub(crate) struct Draft {
+/// Alert states as read, and the change to commit.
+pub(crate) struct AlertDraft {
     states: Vec<(Alert, AlertRow)>,
-    change: AlertChange,
-    happened: Vec<Happening>,
+    change: store::AlertChange,
+    happened: Vec<AlertChange>,
 }
 
 impl Service {
     async fn evaluate(&self) -> Result<(), Failure> {
-        let seen = self.look_for_alerts().await;
-        let config = &self.rules().alerts;
-        let mut draft = self.draft().await?;
+        let snapshot = self.measure_alerts().await;
+        let config = &self.config().alerts;
+        let mut draft = self.load_alert_draft().await?;
         for alert in Alert::ALL {
             let state = draft.state_of(*alert);
-            let stepped = step(*alert, &state, &seen.figures, &config.rules, config.habits, seen.at);
+            let stepped = step(*alert, &state, &snapshot.inputs, &config.rules, config.habits, snapshot.at);
             draft.put(*alert, &state, stepped)?;
         }
-        // If somebody else was quicker, the next look begins from what they made of it.
-        self.land(draft, &seen.figures).await.map(drop)
+        // If another server committed first, the next evaluation starts from its states.
+        self.commit_alerts(draft, &snapshot.inputs).await.map(drop)
     }
 
-    pub(crate) async fn draft(&self) -> Result<Draft, Failure> {
+    pub(crate) async fn load_alert_draft(&self) -> Result<AlertDraft, Failure> {
         let rows = self.host().store.alert_states().await?;
-        // What a newer program knows beside these is left as it is.
+        // Alerts of a newer version are left unchanged.
         let known = |row: AlertRow| row.name.parse().ok().map(|alert| (alert, row));
         let states = rows.into_iter().filter_map(known).collect();
-        Ok(Draft { states, change: AlertChange::default(), happened: Vec::new() })
+        Ok(AlertDraft { states, change: store::AlertChange::default(), happened: Vec::new() })
     }
 
-    /// Says whether nobody else was quicker.
-    pub(crate) async fn land(&self, mut draft: Draft, figures: &Figures) -> Result<bool, Failure> {
+    /// Commits a change. False: another server committed first.
+    pub(crate) async fn commit_alerts(
+        &self,
+        mut draft: AlertDraft,
+        inputs: &AlertInputs,
+    ) -> Result<bool, Failure> {
         if draft.change.states.is_empty() && draft.happened.is_empty() {
             return Ok(true);
         }
-        for happening in &draft.happened {
-            let deliveries = self.deliveries_of(happening, figures)?;
+        for alert_change in &draft.happened {
+            let deliveries = self.deliveries_of(alert_change, inputs)?;
             draft.change.deliveries.extend(deliveries);
         }
-        let landed = self.host().store.change_alerts(draft.change).await?;
-        if landed {
-            draft.happened.iter().for_each(|happening| self.log_alert(happening));
-            self.desk().wake.notify_waiters();
+        let committed = self.host().store.change_alerts(draft.change).await?;
+        if committed {
+            draft.happened.iter().for_each(|alert_change| self.log_alert(alert_change));
+            self.alert_runtime().wake.notify_waiters();
         }
-        Ok(landed)
+        Ok(committed)
     }
 
-    fn deliveries_of(&self, happening: &Happening, figures: &Figures) -> Result<Vec<NewDelivery>, Failure> {
-        if !happening.is_told() {
+    fn deliveries_of(
+        &self,
+        alert_change: &AlertChange,
+        inputs: &AlertInputs,
+    ) -> Result<Vec<NewDelivery>, Failure> {
+        if !alert_change.notifies() {
             return Ok(Vec::new());
         }
-        let config = &self.rules().alerts;
-        let mut told = notice(happening, figures, config);
-        let targets = config.route(happening).into_iter();
+        let config = &self.config().alerts;
+        let mut notification = notice(alert_change, inputs, config);
+        let targets = config.route(alert_change).into_iter();
         let deliveries = targets.map(|target| {
             let id = delivery_id();
-            told.delivery_id.clone_from(&id);
-            let notice = serde_json::to_string(&told).map_err(Failure::internal)?;
-            let name = happening.alert.name().to_owned();
-            Ok(NewDelivery { id, at: happening.at, name, target: target.to_string(), notice })
+            notification.delivery_id.clone_from(&id);
+            let notice = serde_json::to_string(&notification).map_err(Failure::internal)?;
+            let name = alert_change.alert.name().to_owned();
+            Ok(NewDelivery { id, at: alert_change.at, name, target: target.to_string(), notice })
         });
         deliveries.collect()
     }
 
-    /// Everything, whether anybody is called or not.
-    fn log_alert(&self, happening: &Happening) {
-        let config = &self.rules().alerts;
-        let alert = happening.alert;
-        let told = pinfold_alerts::message(happening, config.rules.of(alert));
-        let (event, severity) = (happening.what.name(), alert.definition().severity);
-        let (value, level) = (happening.value, happening.level.number());
+    /// Logs every alert event, notified or not.
+    fn log_alert(&self, alert_change: &AlertChange) {
+        let config = &self.config().alerts;
+        let alert = alert_change.alert;
+        let message = pinfold_alerts::message(alert_change, config.rules.of(alert));
+        let (event, severity) = (alert_change.kind.name(), alert.definition().severity);
+        let (value, level) = (alert_change.value, alert_change.level.number());
         let runbook = runbook_of(alert, config);
-        let subject = happening.subject.as_ref();
+        let subject = alert_change.subject.as_ref();
         let (sandbox_id, of) = (subject.map(|it| &it.sandbox), subject.map(|it| it.event.name()));
-        let is_bad = matches!(happening.what, What::Fired | What::Repeated | What::Escalated);
+        let suppressed_by = alert_change.suppressed.as_ref().map(serde_name);
+        let is_bad =
+            matches!(alert_change.kind, ChangeKind::Fired | ChangeKind::Repeated | ChangeKind::Escalated);
         macro_rules! line {
             ($log:ident) => {
                 tracing::$log!(
@@ -108,8 +124,8 @@ impl Service {
                     runbook,
                     sandbox_id,
                     sandbox_event = of,
-                    untold = ?happening.untold,
-                    "{told}"
+                    suppressed_by,
+                    "{message}"
                 )
             };
         }
@@ -121,35 +137,40 @@ impl Service {
     }
 }
 
-impl Draft {
+impl AlertDraft {
     fn row_of(&self, alert: Alert) -> Option<&AlertRow> {
         self.states.iter().find(|(known, _)| *known == alert).map(|(_, row)| row)
     }
 
-    /// A state that cannot be read is begun anew: what holds is found out by the next look.
+    /// The state of an alert. An unreadable state starts over, and the next evaluation decides.
     pub(crate) fn state_of(&self, alert: Alert) -> AlertState {
         let read = self.row_of(alert).map(|row| serde_json::from_str(&row.state));
         match read {
             None => AlertState::default(),
             Some(Ok(state)) => state,
             Some(Err(error)) => {
-                tracing::error!(alert = alert.name(), %error, "the state of an alert cannot be read");
+                tracing::error!(alert = alert.name(), %error, "the stored state of an alert is unreadable, starting over");
                 AlertState::default()
             }
         }
     }
 
-    pub(crate) fn put(&mut self, alert: Alert, was: &AlertState, stepped: Stepped) -> Result<(), Failure> {
-        let Stepped { state, happened } = stepped;
+    pub(crate) fn put(
+        &mut self,
+        alert: Alert,
+        was: &AlertState,
+        stepped: AlertTransition,
+    ) -> Result<(), Failure> {
+        let AlertTransition { state, changes: happened } = stepped;
         if state != *was {
             let version = self.row_of(alert).map_or(0, |row| row.version);
             let state = serde_json::to_string(&state).map_err(Failure::internal)?;
             self.change.states.push(AlertRow { name: alert.name().to_owned(), version, state });
         }
-        for happening in &happened {
-            let entry = serde_json::to_string(happening).map_err(Failure::internal)?;
-            self.change.happened.push(AlertHappened {
-                at: happening.at,
+        for alert_change in &happened {
+            let entry = serde_json::to_string(alert_change).map_err(Failure::internal)?;
+            self.change.records.push(NewAlertRecord {
+                at: alert_change.at,
                 name: alert.name().to_owned(),
                 entry,
             });

@@ -1,14 +1,20 @@
-//! What happened to an alert, as its receivers read it.
+//! Builds the notification of an alert event.
 
-use pinfold_alerts::{Alert, Figures, Happening, Pace, Severity, Subject, What, message};
+use pinfold_alerts::{
+    Alert, AlertChange, AlertInputs, AlertSubject, ChangeKind, DurationP95, Severity, message,
+};
 use pinfold_api as api;
 
 use super::AlertsConfig;
-use crate::service::moment;
+use crate::service::rfc3339;
 
-/// Without its delivery's id, which each receiver has its own of.
-pub(crate) fn notice(happening: &Happening, figures: &Figures, config: &AlertsConfig) -> api::AlertNotice {
-    let alert = happening.alert;
+/// The notification without a delivery id; each delivery has its own.
+pub(crate) fn notice(
+    alert_change: &AlertChange,
+    inputs: &AlertInputs,
+    config: &AlertsConfig,
+) -> api::AlertNotice {
+    let alert = alert_change.alert;
     let definition = alert.definition();
     let rule = config.rules.of(alert);
     api::AlertNotice {
@@ -16,17 +22,17 @@ pub(crate) fn notice(happening: &Happening, figures: &Figures, config: &AlertsCo
         name: alert.name().to_owned(),
         title: definition.title.to_owned(),
         severity: severity(definition.severity),
-        event: event(&happening.what),
-        message: message(happening, rule),
-        value: happening.value,
+        event: event(&alert_change.kind),
+        message: message(alert_change, rule),
+        value: alert_change.value,
         threshold: Some(rule.threshold),
-        level: happening.level.number(),
+        level: alert_change.level.number(),
         affects: definition.affects.iter().map(|objective| objective.name().to_owned()).collect(),
         runbook: runbook_of(alert, config),
-        context: happening.subject.as_ref().map(context_of),
-        impact: impact(figures),
-        at: moment(happening.at),
-        since: happening.since.map(moment),
+        context: alert_change.subject.as_ref().map(context_of),
+        impact: impact(inputs),
+        at: rfc3339(alert_change.at),
+        since: alert_change.since.map(rfc3339),
     }
 }
 
@@ -34,31 +40,31 @@ pub(crate) fn runbook_of(alert: Alert, config: &AlertsConfig) -> String {
     format!("{}#{}", config.runbook, alert.definition().step)
 }
 
-fn context_of(subject: &Subject) -> api::AlertContext {
+fn context_of(subject: &AlertSubject) -> api::AlertContext {
     api::AlertContext { sandbox_id: subject.sandbox.clone(), event: subject.event.name().to_owned() }
 }
 
-pub(crate) fn impact(figures: &Figures) -> api::AlertImpact {
+pub(crate) fn impact(inputs: &AlertInputs) -> api::AlertImpact {
     api::AlertImpact {
-        executions: figures.executions,
-        failure_rate: figures.failure_rate,
-        timeout_rate: figures.timeout_rate,
-        inactivity_rate: figures.inactivity_rate,
-        exec_start: pace(figures.exec_start),
-        execution: pace(figures.execution),
+        executions: inputs.executions,
+        failure_rate: inputs.failure_rate,
+        timeout_rate: inputs.timeout_rate,
+        inactivity_rate: inputs.inactivity_rate,
+        exec_start: pace(inputs.exec_start),
+        execution: pace(inputs.execution),
     }
 }
 
-fn pace(pace: Pace) -> api::AlertPace {
-    api::AlertPace { lately_p95_seconds: pace.lately, usual_p95_seconds: pace.usually }
+fn pace(pace: DurationP95) -> api::AlertLatency {
+    api::AlertLatency { lately_p95_seconds: pace.recent, usual_p95_seconds: pace.overall }
 }
 
-/// What users notice, in one line.
-pub(super) fn impact_in_words(impact: &api::AlertImpact) -> String {
+/// The effect on users, in one line.
+pub(super) fn impact_text(impact: &api::AlertImpact) -> String {
     let unknown = || "unknown".to_owned();
     let share = |rate: Option<f64>| rate.map_or_else(unknown, |rate| format!("{:.1} %", rate * 100.0));
     let seconds = |took: Option<f64>| took.map_or_else(unknown, |took| format!("{took:.3} s"));
-    let pace = |pace: api::AlertPace| {
+    let pace = |pace: api::AlertLatency| {
         format!("{} (usually {})", seconds(pace.lately_p95_seconds), seconds(pace.usual_p95_seconds))
     };
     format!(
@@ -79,15 +85,15 @@ pub(crate) fn severity(severity: Severity) -> api::AlertSeverity {
     }
 }
 
-pub(crate) fn event(what: &What) -> api::AlertEvent {
+pub(crate) fn event(what: &ChangeKind) -> api::AlertEvent {
     match what {
-        What::Fired => api::AlertEvent::Fired,
-        What::Repeated => api::AlertEvent::Repeated,
-        What::Escalated => api::AlertEvent::Escalated,
-        What::Resolved => api::AlertEvent::Resolved,
-        What::Acknowledged { .. } => api::AlertEvent::Acknowledged,
-        What::Silenced { .. } => api::AlertEvent::Silenced,
-        What::Unsilenced { .. } => api::AlertEvent::Unsilenced,
+        ChangeKind::Fired => api::AlertEvent::Fired,
+        ChangeKind::Repeated => api::AlertEvent::Repeated,
+        ChangeKind::Escalated => api::AlertEvent::Escalated,
+        ChangeKind::Resolved => api::AlertEvent::Resolved,
+        ChangeKind::Acknowledged { .. } => api::AlertEvent::Acknowledged,
+        ChangeKind::Silenced { .. } => api::AlertEvent::Silenced,
+        ChangeKind::Unsilenced { .. } => api::AlertEvent::Unsilenced,
     }
 }
 
@@ -96,18 +102,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_notice_is_told_with_what_is_usual_and_what_is_not_known_as_such() {
-        let figures = Figures {
+    fn the_impact_text_shows_usual_and_unknown_values() {
+        let inputs = AlertInputs {
             executions: Some(20),
             failure_rate: Some(0.125),
-            exec_start: Pace { lately: Some(2.5), usually: Some(0.04) },
-            ..Figures::default()
+            exec_start: DurationP95 { recent: Some(2.5), overall: Some(0.04) },
+            ..AlertInputs::default()
         };
 
-        let told = impact_in_words(&impact(&figures));
+        let text = impact_text(&impact(&inputs));
 
         assert_eq!(
-            told,
+            text,
             "Executions that ended lately: 20, failed 12.5 %, timed out unknown; 95 of 100 begin within 2.500 s \
              (usually 0.040 s) and take up to unknown (usually unknown)"
         );

@@ -1,4 +1,4 @@
-//! A message as Slack and those who speak like it show it.
+//! Notifications for Slack and compatible receivers.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -7,41 +7,41 @@ use hyper::header::CONTENT_TYPE;
 use pinfold_api::{AlertEvent, AlertNotice, AlertSeverity};
 use serde_json::{Value, json};
 
-use super::Hidden;
-use super::notice::impact_in_words;
-use super::post::PostError;
+use super::Redacted;
+use super::http_client::HttpSendError;
+use super::notice::impact_text;
 
-pub(super) fn request(to: &Hidden, notice: &AlertNotice) -> Result<Request<Full<Bytes>>, PostError> {
+pub(super) fn request(to: &Redacted, notice: &AlertNotice) -> Result<Request<Full<Bytes>>, HttpSendError> {
     let body = body(notice).to_string();
     let request = Request::post(&to.0).header(CONTENT_TYPE, "application/json");
-    request.body(Full::new(Bytes::from(body))).map_err(|_| PostError::BadAddress)
+    request.body(Full::new(Bytes::from(body))).map_err(|_| HttpSendError::BadAddress)
 }
 
-/// `text` is what a notification shows, `blocks` what is in the channel.
+/// `text` is the preview, `blocks` the message in the channel.
 fn body(notice: &AlertNotice) -> Value {
-    let headline = format!("{} {}", sign(notice), notice.title);
+    let headline = format!("{} {}", emoji(notice), notice.title);
     let affects = notice.affects.join(", ");
     let details = format!(
         "{} · level {} · affects {} · <{}|runbook>",
-        word(notice.severity),
+        severity_name(notice.severity),
         notice.level,
-        harmless(&affects),
-        harmless(&notice.runbook)
+        escaped(&affects),
+        escaped(&notice.runbook)
     );
     json!({
-        "text": format!("{} {}", sign(notice), harmless(&notice.message)),
+        "text": format!("{} {}", emoji(notice), escaped(&notice.message)),
         "blocks": [
             { "type": "header", "text": { "type": "plain_text", "text": headline, "emoji": true } },
-            { "type": "section", "text": { "type": "mrkdwn", "text": harmless(&notice.message) } },
+            { "type": "section", "text": { "type": "mrkdwn", "text": escaped(&notice.message) } },
             { "type": "context", "elements": [
                 { "type": "mrkdwn", "text": details },
-                { "type": "plain_text", "text": impact_in_words(&notice.impact) },
+                { "type": "plain_text", "text": impact_text(&notice.impact) },
             ] },
         ],
     })
 }
 
-fn sign(notice: &AlertNotice) -> &'static str {
+fn emoji(notice: &AlertNotice) -> &'static str {
     match (notice.event, notice.severity) {
         (AlertEvent::Resolved, _) => ":white_check_mark:",
         (_, AlertSeverity::Critical) => ":rotating_light:",
@@ -50,7 +50,7 @@ fn sign(notice: &AlertNotice) -> &'static str {
     }
 }
 
-fn word(severity: AlertSeverity) -> &'static str {
+pub(super) fn severity_name(severity: AlertSeverity) -> &'static str {
     match severity {
         AlertSeverity::Info => "info",
         AlertSeverity::Warning => "warning",
@@ -58,8 +58,8 @@ fn word(severity: AlertSeverity) -> &'static str {
     }
 }
 
-/// Nothing in it is a link or calls a whole channel.
-fn harmless(text: &str) -> String {
+/// Escapes Slack markup, so that text creates no links or mentions.
+fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_wrote_calls_nobody() {
-        assert_eq!(harmless("<!channel> & <http://a|b>"), "&lt;!channel&gt; &amp; &lt;http://a|b&gt;");
+    fn slack_markup_is_escaped() {
+        assert_eq!(escaped("<!channel> & <http://a|b>"), "&lt;!channel&gt; &amp; &lt;http://a|b&gt;");
     }
 }

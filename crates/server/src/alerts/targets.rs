@@ -1,8 +1,8 @@
-//! Whom a message goes to: a way to reach somebody, and the level of those who are called.
+//! Notification targets: a channel and an escalation level.
 
 use std::fmt;
 
-use pinfold_alerts::{Happening, Level, What};
+use pinfold_alerts::{AlertChange, ChangeKind, EscalationLevel};
 
 use super::{AlertsConfig, Receivers};
 
@@ -29,7 +29,7 @@ impl Channel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
     pub channel: Channel,
-    pub level: Level,
+    pub level: EscalationLevel,
 }
 
 impl fmt::Display for Target {
@@ -39,15 +39,15 @@ impl fmt::Display for Target {
 }
 
 impl AlertsConfig {
-    /// Everybody who can be called.
+    /// All configured targets.
     pub(crate) fn targets(&self) -> Vec<Target> {
-        let all = Channel::ALL
-            .iter()
-            .flat_map(|channel| Level::ALL.iter().map(|level| Target { channel: *channel, level: *level }));
+        let all = Channel::ALL.iter().flat_map(|channel| {
+            EscalationLevel::ALL.iter().map(|level| Target { channel: *channel, level: *level })
+        });
         all.filter(|target| self.reaches(*target)).collect()
     }
 
-    pub(super) fn receivers_at(&self, level: Level) -> Option<&Receivers> {
+    pub(super) fn receivers_at(&self, level: EscalationLevel) -> Option<&Receivers> {
         self.receivers.get(&level)
     }
 
@@ -60,19 +60,19 @@ impl AlertsConfig {
         }
     }
 
-    /// Who is told what happened. Its end concerns all who were called before.
-    pub(super) fn route(&self, happening: &Happening) -> Vec<Target> {
-        let definition = happening.alert.definition();
-        let first = match happening.what {
-            What::Resolved => definition.level.min(happening.level),
-            What::Fired
-            | What::Repeated
-            | What::Escalated
-            | What::Acknowledged { .. }
-            | What::Silenced { .. }
-            | What::Unsilenced { .. } => happening.level,
+    /// The targets of an alert event. A resolution goes to every level that was notified.
+    pub(super) fn route(&self, alert_change: &AlertChange) -> Vec<Target> {
+        let definition = alert_change.alert.definition();
+        let first = match alert_change.kind {
+            ChangeKind::Resolved => definition.level.min(alert_change.level),
+            ChangeKind::Fired
+            | ChangeKind::Repeated
+            | ChangeKind::Escalated
+            | ChangeKind::Acknowledged { .. }
+            | ChangeKind::Silenced { .. }
+            | ChangeKind::Unsilenced { .. } => alert_change.level,
         };
-        let levels = Level::ALL.iter().filter(|level| (first..=happening.level).contains(level));
+        let levels = EscalationLevel::ALL.iter().filter(|level| (first..=alert_change.level).contains(level));
         let channels = self.routes.of(definition.severity);
         let mut targets: Vec<_> = levels
             .flat_map(|level| channels.iter().filter_map(|channel| self.reached(*channel, *level)))
@@ -82,9 +82,9 @@ impl AlertsConfig {
         targets
     }
 
-    /// At that level, or at the nearest before it.
-    fn reached(&self, channel: Channel, level: Level) -> Option<Target> {
-        let before = Level::ALL.iter().rev().filter(|before| **before <= level);
+    /// The target at this level, or at the nearest lower level that has one.
+    fn reached(&self, channel: Channel, level: EscalationLevel) -> Option<Target> {
+        let before = EscalationLevel::ALL.iter().rev().filter(|before| **before <= level);
         before.map(|level| Target { channel, level: *level }).find(|target| self.reaches(*target))
     }
 }
@@ -97,12 +97,12 @@ mod tests {
     use pinfold_lifecycle::Timestamp;
 
     use super::*;
-    use crate::alerts::{Hidden, Smtp, SmtpSecurity, Webhook};
+    use crate::alerts::{Redacted, Smtp, SmtpSecurity, Webhook};
 
     fn config() -> AlertsConfig {
-        let slack = |name: &str| Receivers { slack: Some(Hidden(name.into())), ..Receivers::default() };
+        let slack = |name: &str| Receivers { slack: Some(Redacted(name.into())), ..Receivers::default() };
         let first = Receivers {
-            webhook: Some(Webhook { url: Hidden("http://a".into()), secret: None }),
+            webhook: Some(Webhook { url: Redacted("http://a".into()), secret: None }),
             email: vec!["team@example.org".into()],
             ..slack("first")
         };
@@ -114,53 +114,64 @@ mod tests {
             login: None,
         };
         AlertsConfig {
-            receivers: BTreeMap::from([(Level::AgentTeam, first), (Level::PlatformSupport, slack("third"))]),
+            receivers: BTreeMap::from([
+                (EscalationLevel::AgentTeam, first),
+                (EscalationLevel::PlatformSupport, slack("third")),
+            ]),
             smtp: Some(smtp),
             ..AlertsConfig::default()
         }
     }
 
-    fn routed(alert: Alert, what: What, level: Level) -> Vec<String> {
+    fn routed(alert: Alert, what: ChangeKind, level: EscalationLevel) -> Vec<String> {
         let at = Timestamp(0);
-        let happening =
-            Happening { at, alert, subject: None, what, value: None, since: None, level, untold: None };
-        config().route(&happening).iter().map(Target::to_string).collect()
+        let alert_change = AlertChange {
+            at,
+            alert,
+            subject: None,
+            kind: what,
+            value: None,
+            since: None,
+            level,
+            suppressed: None,
+        };
+        config().route(&alert_change).iter().map(Target::to_string).collect()
     }
 
     #[test]
-    fn who_is_called_follows_from_the_severity() {
+    fn the_severity_selects_the_channels() {
         assert_eq!(
-            routed(Alert::SandboxStuck, What::Fired, Level::AgentTeam),
+            routed(Alert::SandboxStuck, ChangeKind::Fired, EscalationLevel::AgentTeam),
             ["webhook/1", "slack/1", "email/1"]
         );
         assert_eq!(
-            routed(Alert::SandboxTimeoutHigh, What::Fired, Level::AgentTeam),
+            routed(Alert::SandboxTimeoutHigh, ChangeKind::Fired, EscalationLevel::AgentTeam),
             ["webhook/1", "slack/1"]
         );
     }
 
     #[test]
-    fn a_level_without_somebody_leaves_it_to_the_one_before() {
+    fn a_level_without_a_receiver_uses_the_previous_level() {
         assert_eq!(
-            routed(Alert::StateCorrupted, What::Fired, Level::Infrastructure),
+            routed(Alert::StateCorrupted, ChangeKind::Fired, EscalationLevel::Infrastructure),
             ["webhook/1", "slack/1", "email/1"]
         );
         assert_eq!(
-            routed(Alert::SandboxStuck, What::Escalated, Level::PlatformSupport),
+            routed(Alert::SandboxStuck, ChangeKind::Escalated, EscalationLevel::PlatformSupport),
             ["webhook/1", "slack/3", "email/1"]
         );
     }
 
     #[test]
-    fn the_end_is_told_to_all_who_were_called() {
+    fn a_resolution_goes_to_all_notified_levels() {
         assert_eq!(
-            routed(Alert::SandboxStuck, What::Resolved, Level::PlatformSupport),
+            routed(Alert::SandboxStuck, ChangeKind::Resolved, EscalationLevel::PlatformSupport),
             ["webhook/1", "slack/1", "slack/3", "email/1"]
         );
     }
 
     #[test]
-    fn without_receivers_nobody_is_called() {
+    fn without_receivers_there_are_no_targets() {
         assert_eq!(AlertsConfig::default().targets(), []);
     }
 }

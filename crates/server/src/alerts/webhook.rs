@@ -1,4 +1,4 @@
-//! A message as a webhook gets it: the notice as JSON, and a signature over the time and every byte of it.
+//! Webhook requests: the notification as JSON, signed together with the time.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -8,19 +8,19 @@ use hyper::header::CONTENT_TYPE;
 use sha2::Sha256;
 
 use super::Webhook;
-use super::post::PostError;
+use super::http_client::HttpSendError;
 
 const SIGNATURE: &str = "x-pinfold-signature";
 const TIMESTAMP: &str = "x-pinfold-timestamp";
 const DELIVERY: &str = "x-pinfold-delivery";
 
-/// `seconds` is the time of this attempt, so that a receiver can refuse what somebody has kept and sends again.
+/// `seconds` is the time of this attempt, so that a receiver can refuse replays.
 pub(super) fn request(
     to: &Webhook,
     delivery: &str,
     body: &str,
     seconds: i64,
-) -> Result<Request<Full<Bytes>>, PostError> {
+) -> Result<Request<Full<Bytes>>, HttpSendError> {
     let mut request = Request::post(&to.url.0)
         .header(CONTENT_TYPE, "application/json")
         .header(DELIVERY, delivery)
@@ -29,13 +29,13 @@ pub(super) fn request(
         request = request.header(SIGNATURE, format!("sha256={}", signature(&secret.0, seconds, body)));
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned())));
-    request.map_err(|_| PostError::BadAddress)
+    request.map_err(|_| HttpSendError::BadAddress)
 }
 
-/// Of `TIMESTAMP.BODY`.
+/// HMAC-SHA256 of `TIMESTAMP.BODY`.
 fn signature(secret: &str, seconds: i64, body: &str) -> String {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else {
-        // A key of any length is fine; this cannot be.
+        // HMAC accepts keys of any length, so this cannot happen.
         return String::new();
     };
     mac.update(format!("{seconds}.").as_bytes());
@@ -46,10 +46,10 @@ fn signature(secret: &str, seconds: i64, body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alerts::Hidden;
+    use crate::alerts::Redacted;
 
     #[test]
-    fn the_signature_is_what_openssl_says() {
+    fn the_signature_matches_openssl() {
         // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac 'it is a secret'
         assert_eq!(
             signature("it is a secret", 1_700_000_000, r#"{"a":1}"#),
@@ -58,9 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_invalid_address_is_refused() {
         for url in ["", "not an address", "http://"] {
-            let to = Webhook { url: Hidden(url.into()), secret: None };
+            let to = Webhook { url: Redacted(url.into()), secret: None };
             assert!(request(&to, "dlv_1", "{}", 0).is_err(), "{url}");
         }
     }

@@ -1,4 +1,4 @@
-//! `/api/agents`: a command of an agent from its wish to its receipt, in one request or in several.
+//! `/api/agents`: agent runs, from the request to the receipt.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, number};
-use super::groups::{Group, LARGE_BODY, PATIENT};
-use super::queue::{LeavesWithCaller, Queueing};
-use super::sandboxes::{given_key, seen_through, wait_ms};
-use crate::service::{Asking, Caller};
+use super::queue::{LeaveQueueOnDrop, QueueParams};
+use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT};
+use super::sandboxes::{idempotency_key, run_to_completion, wait_ms};
+use crate::service::{Caller, CreateOptions};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, PATIENT).routes(routes!(show)),
-        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(execute)),
+        Group::of(Role::Viewer, LONG_TIMEOUT).routes(routes!(show)),
+        Group::of(Role::Operator, LONG_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(execute)),
     ]
 }
 
-/// Longer than any type of agent may take by itself.
+/// Longer than any agent type's time limit.
 const RUN_WAIT_S: u64 = 3_600;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
+#[expect(dead_code, reason = "documents `Id`")]
 struct RunPath {
-    /// The execution of the run.
+    /// The execution id of the run.
     #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
@@ -44,8 +44,8 @@ struct RunPath {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct RunQuery {
-    /// How many seconds to wait until it has ended and its sandbox is gone.
+struct AgentRunQuery {
+    /// Seconds to wait until the run has ended and its sandbox is gone.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
@@ -55,28 +55,28 @@ struct RunQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ExecuteQuery {
-    /// How many seconds to wait until it has ended and its sandbox is gone.
+    /// Seconds to wait until the run has ended and its sandbox is gone.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
-    /// Where there is no room, how long to wait for it in the queue: seconds, or such as `30s`, `5m`. Without it, as
-    /// long as `wait` and 30 seconds at the most. The answer comes when it is let in, whatever `wait` says.
+    /// How long to wait in the queue when there is no capacity: seconds, or `30s`, `5m`. Default: `wait`, at most 30
+    /// seconds. The answer comes after admission, whatever `wait` says.
     #[param(pattern = "^[0-9]+(ms|s|m|h)?$")]
     queue: Option<String>,
-    /// An id of your own for the place in the queue, so that you can look at it while this waits.
+    /// An id of your choice for the queue entry, to look it up while this request waits.
     #[param(pattern = "^que_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    ticket: Option<String>,
+    queue_id: Option<String>,
 }
 
-/// Run a command of an agent in a sandbox of its own: queue, provision, put its files, execute, collect its artifacts,
-/// clean up. Where the sandbox fails it is tried again, three times in all, each time in a new one.
+/// Run an agent's command in a sandbox of its own: queue, provision, write input files, execute, collect artifacts,
+/// clean up. If the sandbox fails the command is retried in a new one, up to three attempts.
 #[utoipa::path(post, operation_id = "execute_agent", path = "/api/agents/execute", tag = "agents",
     params(ExecuteQuery, ("Idempotency-Key" = Option<String>, Header,
-        description = "The same key with the same wish gives the same run for a day, or for as long as the server is told to remember it")),
+        description = "The same key with the same request returns the same run, for a day or the configured time")),
     request_body = AgentRequest,
     responses(
-        (status = 200, description = "It has ended, and its sandbox is proven gone", body = AgentRun),
-        (status = 202, description = "It goes on; `Location` says where to look", body = AgentRun)))]
+        (status = 200, description = "Ended, and its sandbox is proven gone", body = AgentRun),
+        (status = 202, description = "Still running; `Location` is its URL", body = AgentRun)))]
 async fn execute(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
@@ -86,33 +86,33 @@ async fn execute(
 ) -> Result<Response, Failure> {
     let began = service.now();
     let wait_ms = wait_ms(query.wait, RUN_WAIT_S)?;
-    let key = given_key(&headers)?;
-    let queueing = Queueing { queue: query.queue.as_deref(), ticket: query.ticket.as_deref() };
-    let queue = queueing.ask(&service)?;
-    let (asked, leaving) = (service.clone(), LeavesWithCaller::of(&service, queue));
-    let run = seen_through(async move {
-        let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue };
-        asked.run_agent(&request, asking, wait_ms).await
+    let key = idempotency_key(&headers)?;
+    let params = QueueParams { queue: query.queue.as_deref(), queue_id: query.queue_id.as_deref() };
+    let queue = params.parse(&service)?;
+    let (running, guard) = (service.clone(), LeaveQueueOnDrop::of(&service, queue));
+    let run = run_to_completion(async move {
+        let options = CreateOptions { caller: Some(&caller), key: key.as_deref(), queue };
+        running.run_agent(&request, options, wait_ms).await
     });
     let run = run.await;
-    leaving.answered();
+    guard.disarm();
     let run = run?;
-    let left_ms = Asking::left_ms(wait_ms, service.now().ms_since(began));
+    let left_ms = CreateOptions::remaining_wait_ms(wait_ms, service.now().ms_since(began));
     Ok(answer(service.agent_run(run, left_ms).await?))
 }
 
-/// A run as it stands, or once it has ended.
-#[utoipa::path(get, operation_id = "get_agent_run", path = "/api/agents/runs/{id}", tag = "agents", params(RunPath, RunQuery),
+/// Show an agent run, or wait for its end.
+#[utoipa::path(get, operation_id = "get_agent_run", path = "/api/agents/runs/{id}", tag = "agents", params(RunPath, AgentRunQuery),
     responses(
-        (status = 200, description = "It has ended, and its sandbox is proven gone", body = AgentRun),
-        (status = 202, description = "It goes on", body = AgentRun)))]
+        (status = 200, description = "Ended, and its sandbox is proven gone", body = AgentRun),
+        (status = 202, description = "Still running", body = AgentRun)))]
 async fn show(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
-    Query(query): Query<RunQuery>,
+    Query(query): Query<AgentRunQuery>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, 0)?;
-    let run = service.run_of(id).await?;
+    let run = service.agent_run_ids(id).await?;
     Ok(answer(service.agent_run(run, wait_ms).await?))
 }
 

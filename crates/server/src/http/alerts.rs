@@ -1,4 +1,4 @@
-//! `/api/alerts`: how alerts stand, what happened, who was told; to acknowledge, to silence, and to test.
+//! `/api/alerts`: states, history and deliveries; acknowledge, silence and test.
 
 use std::sync::Arc;
 
@@ -11,41 +11,43 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Json, Query, number, part_of_path};
-use super::groups::{Group, QUICK};
+use super::extract::{Json, Query, number, path_param};
 use super::paging::limit;
-use super::sandboxes::seen_through;
+use super::route_groups::{Group, SHORT_TIMEOUT};
+use super::sandboxes::run_to_completion;
 use crate::service::Caller;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK)
+        Group::of(Role::Viewer, SHORT_TIMEOUT)
             .routes(routes!(list))
             .routes(routes!(history))
             .routes(routes!(deliveries)),
-        Group::of(Role::Operator, QUICK).routes(routes!(acknowledge)).routes(routes!(silence, unsilence)),
-        Group::of(Role::Admin, QUICK).routes(routes!(test)),
+        Group::of(Role::Operator, SHORT_TIMEOUT)
+            .routes(routes!(acknowledge))
+            .routes(routes!(silence, unsilence)),
+        Group::of(Role::Admin, SHORT_TIMEOUT).routes(routes!(test)),
     ]
 }
 
-/// The part of the path that is called `alert`.
-struct Name(String);
+/// The path parameter `alert`.
+struct AlertName(String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for AlertName {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        part_of_path(parts, state, "alert").await.map(Self)
+        path_param(parts, state, "alert").await.map(Self)
     }
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Name` reads")]
+#[expect(dead_code, reason = "documents `AlertName`")]
 struct AlertPath {
-    /// Its name.
+    /// The alert's name.
     #[param(pattern = "^[a-z_]{1,64}$")]
     alert: String,
 }
@@ -53,8 +55,8 @@ struct AlertPath {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ListQuery {
-    /// Only those in this state.
+struct AlertListQuery {
+    /// Only alerts in this state.
     #[param(inline)]
     state: Option<AlertState>,
 }
@@ -62,10 +64,10 @@ struct ListQuery {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct HistoryQuery {
-    /// Of this alert alone.
+struct AlertHistoryQuery {
+    /// Only entries of this alert.
     name: Option<String>,
-    /// What `next` said.
+    /// The `next` of the previous page.
     #[serde(default, deserialize_with = "number")]
     before: Option<u64>,
     #[param(minimum = 1, maximum = 1000)]
@@ -77,7 +79,7 @@ struct HistoryQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct DeliveriesQuery {
-    /// What `next` said.
+    /// The `next` of the previous page.
     #[serde(default, deserialize_with = "number")]
     before: Option<u64>,
     #[param(minimum = 1, maximum = 1000)]
@@ -85,30 +87,30 @@ struct DeliveriesQuery {
     limit: Option<u64>,
 }
 
-/// How every alert stands.
-#[utoipa::path(get, operation_id = "list_alerts", path = "/api/alerts", tag = "alerts", params(ListQuery),
-    responses((status = 200, description = "As of the last look", body = AlertList)))]
+/// List all alerts with their states.
+#[utoipa::path(get, operation_id = "list_alerts", path = "/api/alerts", tag = "alerts", params(AlertListQuery),
+    responses((status = 200, description = "As of the last evaluation", body = AlertList)))]
 async fn list(
     State(service): State<Arc<Service>>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<AlertListQuery>,
 ) -> Result<Answer<AlertList>, Failure> {
     service.alerts(query.state).await.map(Answer)
 }
 
-/// What happened to alerts.
-#[utoipa::path(get, operation_id = "read_alert_history", path = "/api/alerts/history", tag = "alerts", params(HistoryQuery),
-    responses((status = 200, description = "The latest first", body = AlertHistory)))]
+/// Read the alert history.
+#[utoipa::path(get, operation_id = "read_alert_history", path = "/api/alerts/history", tag = "alerts", params(AlertHistoryQuery),
+    responses((status = 200, description = "Newest first", body = AlertHistory)))]
 async fn history(
     State(service): State<Arc<Service>>,
-    Query(query): Query<HistoryQuery>,
+    Query(query): Query<AlertHistoryQuery>,
 ) -> Result<Answer<AlertHistory>, Failure> {
     let limit = limit(query.limit)?;
     service.alert_history(query.name.as_deref(), query.before, limit).await.map(Answer)
 }
 
-/// Who was told what, and what came of it.
+/// List notifications and their delivery results.
 #[utoipa::path(get, operation_id = "read_alert_deliveries", path = "/api/alerts/deliveries", tag = "alerts", params(DeliveriesQuery),
-    responses((status = 200, description = "The latest first", body = AlertDeliveries)))]
+    responses((status = 200, description = "Newest first", body = AlertDeliveries)))]
 async fn deliveries(
     State(service): State<Arc<Service>>,
     Query(query): Query<DeliveriesQuery>,
@@ -116,43 +118,45 @@ async fn deliveries(
     service.alert_deliveries(query.before, limit(query.limit)?).await.map(Answer)
 }
 
-/// See to an alert that fires: nobody else is called about this firing.
+/// Acknowledge a firing alert: no further notifications about this firing.
 #[utoipa::path(post, operation_id = "acknowledge_alert", path = "/api/alerts/{alert}/acknowledge", tag = "alerts", params(AlertPath),
-    responses((status = 200, description = "As it stands now", body = Alert)))]
+    responses((status = 200, description = "Current state", body = Alert)))]
 async fn acknowledge(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
-    Name(name): Name,
+    AlertName(name): AlertName,
 ) -> Result<Answer<Alert>, Failure> {
-    seen_through(async move { service.acknowledge_alert(&name, &caller.name).await }).await.map(Answer)
+    run_to_completion(async move { service.acknowledge_alert(&name, &caller.name).await }).await.map(Answer)
 }
 
-/// Call nobody about an alert before a moment.
+/// Silence an alert until a given time.
 #[utoipa::path(post, operation_id = "silence_alert", path = "/api/alerts/{alert}/silence", tag = "alerts", params(AlertPath),
-    request_body = SilenceAlert, responses((status = 200, description = "As it stands now", body = Alert)))]
+    request_body = SilenceAlert, responses((status = 200, description = "Current state", body = Alert)))]
 async fn silence(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
-    Name(name): Name,
-    Json(asked): Json<SilenceAlert>,
+    AlertName(name): AlertName,
+    Json(silence): Json<SilenceAlert>,
 ) -> Result<Answer<Alert>, Failure> {
-    seen_through(async move { service.silence_alert(&name, &asked, &caller.name).await }).await.map(Answer)
+    run_to_completion(async move { service.silence_alert(&name, &silence, &caller.name).await })
+        .await
+        .map(Answer)
 }
 
-/// Call somebody about an alert again.
+/// End the silence of an alert.
 #[utoipa::path(delete, operation_id = "unsilence_alert", path = "/api/alerts/{alert}/silence", tag = "alerts", params(AlertPath),
-    responses((status = 200, description = "As it stands now", body = Alert)))]
+    responses((status = 200, description = "Current state", body = Alert)))]
 async fn unsilence(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
-    Name(name): Name,
+    AlertName(name): AlertName,
 ) -> Result<Answer<Alert>, Failure> {
-    seen_through(async move { service.unsilence_alert(&name, &caller.name).await }).await.map(Answer)
+    run_to_completion(async move { service.unsilence_alert(&name, &caller.name).await }).await.map(Answer)
 }
 
-/// Send a test message by every way that is configured.
+/// Send a test notification to every configured target.
 #[utoipa::path(post, operation_id = "test_alerts", path = "/api/alerts/test", tag = "alerts",
-    responses((status = 200, description = "What came of each", body = AlertTest)))]
+    responses((status = 200, description = "The result of each target", body = AlertTest)))]
 async fn test(State(service): State<Arc<Service>>) -> Result<Answer<AlertTest>, Failure> {
-    seen_through(async move { Ok(service.test_alerts().await) }).await.map(Answer)
+    run_to_completion(async move { Ok(service.test_alerts().await) }).await.map(Answer)
 }

@@ -1,4 +1,4 @@
-//! Who is let in: those who show a token, and not too often.
+//! Authentication by bearer token, and rate limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,66 +15,66 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, NotUntil, Quota};
 use pinfold_api::ErrorCode;
 use pinfold_lifecycle::TokenId;
-use pinfold_store::Tokens;
+use pinfold_store::TokenStore;
 
 use super::ServerConfig;
-use super::listen::{Peer, Place};
-use super::noting::Asked;
-use super::requests::Teller;
+use super::audit_log::PendingAuditEntry;
+use super::listen::{ConnectionPermit, Peer};
+use super::request_log::TokenSlot;
 use crate::service::Caller;
 use crate::{Failure, Service};
 
-pub(super) struct Doorkeeper {
+pub(super) struct Authenticator {
     service: Arc<Service>,
-    rates: DefaultKeyedRateLimiter<TokenId>,
-    /// Of wrong tokens.
-    wrong: DefaultKeyedRateLimiter<IpAddr>,
-    wrong_so_far: AtomicU32,
+    token_rates: DefaultKeyedRateLimiter<TokenId>,
+    /// Rate limit of wrong tokens per address.
+    wrong_token_rates: DefaultKeyedRateLimiter<IpAddr>,
+    wrong_tokens: AtomicU32,
 }
 
-/// After so many wrong tokens, addresses that showed none lately are forgotten.
+/// Idle addresses are dropped from the rate limiter after so many wrong tokens.
 const FORGET_EVERY: u32 = 1_024;
 
-impl Doorkeeper {
+impl Authenticator {
     pub(super) fn new(service: Arc<Service>, config: &ServerConfig) -> Self {
         let quota = Quota::per_second(config.rate).allow_burst(config.burst);
         Self {
             service,
-            rates: DefaultKeyedRateLimiter::keyed(quota),
-            wrong: DefaultKeyedRateLimiter::keyed(Quota::per_minute(config.wrong_tokens)),
-            wrong_so_far: AtomicU32::new(0),
+            token_rates: DefaultKeyedRateLimiter::keyed(quota),
+            wrong_token_rates: DefaultKeyedRateLimiter::keyed(Quota::per_minute(config.wrong_tokens)),
+            wrong_tokens: AtomicU32::new(0),
         }
     }
 
-    async fn judge(&self, shown: Option<String>, from: Option<Peer>) -> Result<Caller, Failure> {
-        let refused = || {
-            let told = "show a valid token: `Authorization: Bearer …`";
-            Failure::new(ErrorCode::Unauthorized, told)
+    async fn authenticate(&self, shown: Option<String>, from: Option<Peer>) -> Result<Caller, Failure> {
+        let unauthorized = || {
+            let message = "a valid token is required: `Authorization: Bearer …`";
+            Failure::new(ErrorCode::Unauthorized, message)
         };
-        let shown = shown.ok_or_else(refused)?;
-        let Some(caller) = self.service.recognise(&shown).await? else {
+        let shown = shown.ok_or_else(unauthorized)?;
+        let Some(caller) = self.service.authenticate(&shown).await? else {
             self.count_wrong(from)?;
-            return Err(refused());
+            return Err(unauthorized());
         };
-        let too_many = |until| later("too many requests with this token", &until);
-        self.rates.check_key(&caller.token).map_err(too_many)?;
+        let too_many = |until| rate_limited("too many requests with this token", &until);
+        self.token_rates.check_key(&caller.token).map_err(too_many)?;
         Ok(caller)
     }
 
     fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
-        if self.wrong_so_far.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
-            self.wrong.retain_recent();
+        if self.wrong_tokens.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            self.wrong_token_rates.retain_recent();
         }
         let Some(Peer(address)) = from else { return Ok(()) };
-        let too_many = |until| later("too many wrong tokens from this address", &until);
-        self.wrong.check_key(&address).map_err(too_many)
+        let too_many = |until| rate_limited("too many wrong tokens from this address", &until);
+        self.wrong_token_rates.check_key(&address).map_err(too_many)
     }
 }
 
-fn later(told: &str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Failure {
+fn rate_limited(message: &str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Failure {
     let wait = until.wait_time_from(DefaultClock::default().now());
     let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    Failure::new(ErrorCode::RateLimited, told).retry_after_ms(ms)
+    Failure::new(ErrorCode::RateLimited, message).retry_after_ms(ms)
 }
 
 fn bearer(request: &Request) -> Option<String> {
@@ -82,31 +82,32 @@ fn bearer(request: &Request) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| shown.trim().to_owned())
 }
 
-pub(super) async fn let_in(
-    State(doorkeeper): State<Arc<Doorkeeper>>,
+pub(super) async fn require_token(
+    State(authenticator): State<Arc<Authenticator>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let from = request.extensions().get().copied();
-    let caller = match doorkeeper.judge(bearer(&request), from).await {
+    let caller = match authenticator.authenticate(bearer(&request), from).await {
         Ok(caller) => caller,
         Err(failure) => return failure.into_response(),
     };
-    if let Some(teller) = request.extensions().get::<Teller>() {
-        teller.is(caller.token);
+    if let Some(slot) = request.extensions().get::<TokenSlot>() {
+        slot.set(caller.token);
     }
-    let look_again = request.extensions().get::<Place>().map(|place| place.look_again);
-    let asked = Asked::of(&request, &doorkeeper.service, &caller);
+    let recheck_interval =
+        request.extensions().get::<ConnectionPermit>().map(|permit| permit.recheck_interval);
+    let entry = PendingAuditEntry::of(&request, &authenticator.service, &caller);
     let token = caller.token;
     request.extensions_mut().insert(caller);
     let response = next.run(request).await;
-    if let Some(noted) = asked.and_then(|asked| asked.answered(&response)) {
-        // What could not be noted was told in the log.
-        let _ = noted.await;
+    if let Some(written) = entry.and_then(|entry| entry.answered(&response)) {
+        // A failed write was logged.
+        let _ = written.await;
     }
-    match look_again {
-        Some(look_again) if is_stream(&response) => {
-            let revoked = until_revoked(doorkeeper.service.clone(), token, look_again);
+    match recheck_interval {
+        Some(recheck_interval) if is_stream(&response) => {
+            let revoked = until_revoked(authenticator.service.clone(), token, recheck_interval);
             response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
         }
         Some(_) | None => response,
@@ -118,17 +119,18 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
-/// Returns when a token holds no more. Whoever is in already is not asked for it again, so it is looked at so often.
-pub(super) async fn until_revoked(service: Arc<Service>, token: TokenId, look_again: Duration) {
+/// Returns when a token is revoked. Open streams are not authenticated again, so the token is checked at this
+/// interval.
+pub(super) async fn until_revoked(service: Arc<Service>, token: TokenId, recheck_interval: Duration) {
     loop {
-        tokio::time::sleep(look_again).await;
+        tokio::time::sleep(recheck_interval).await;
         match service.host().store.token(token).await {
             Ok(Some(token)) if token.revoked_at.is_none() => {}
             Ok(_) => return,
-            // A store that does not answer has revoked nothing.
+            // A store that does not answer revokes nothing.
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, token_id = %token, "could not look at a token again");
+                tracing::warn!(error, token_id = %token, "could not check a token again, retrying later");
             }
         }
     }

@@ -1,94 +1,94 @@
-//! `/api/sandbox/cleanup`: now, in an emergency, what it came to, and when it is due.
+//! `/api/sandbox/cleanup`: run a cleanup, list past runs, show the schedule.
 
 use std::sync::Arc;
 
 use axum::Json as Answer;
 use axum::extract::State;
-use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupTurn};
-use pinfold_engine::How;
+use pinfold_api::{CleanupLayer, CleanupResult, CleanupRun, CleanupSchedule};
+use pinfold_engine::CleanupMode;
 use pinfold_store::Role;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Query, flag, number};
-use super::groups::{Group, PATIENT, QUICK};
 use super::paging::limit;
-use super::sandboxes::seen_through;
+use super::route_groups::{Group, LONG_TIMEOUT, SHORT_TIMEOUT};
+use super::sandboxes::run_to_completion;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Admin, PATIENT).routes(routes!(cleanup)).routes(routes!(emergency)),
-        Group::of(Role::Operator, QUICK).routes(routes!(runs)).routes(routes!(schedule)),
+        Group::of(Role::Admin, LONG_TIMEOUT).routes(routes!(cleanup)).routes(routes!(emergency)),
+        Group::of(Role::Operator, SHORT_TIMEOUT).routes(routes!(runs)).routes(routes!(schedule)),
     ]
 }
 
-fn how(dry_run: bool) -> How {
-    if dry_run { How::DryRun } else { How::Act }
+fn how(dry_run: bool) -> CleanupMode {
+    if dry_run { CleanupMode::DryRun } else { CleanupMode::Act }
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct CleanupQuery {
-    /// Only say what would be done.
+    /// Only report what would be done.
     #[serde(default, deserialize_with = "flag")]
     dry_run: bool,
-    /// By which means, by default `scheduled`. An emergency has a request of its own.
+    /// The cleanup layer, by default `scheduled`. An emergency cleanup has its own path.
     layer: Option<CleanupLayer>,
 }
 
-/// End what is stuck, or say what is.
+/// Stop stuck sandboxes, or report them.
 #[utoipa::path(post, operation_id = "clean_up", path = "/api/sandbox/cleanup", tag = "server", params(CleanupQuery),
-    responses((status = 200, description = "What was found and what became of it", body = CleanupResult)))]
+    responses((status = 200, description = "What was found and done", body = CleanupResult)))]
 async fn cleanup(
     State(service): State<Arc<Service>>,
     Query(query): Query<CleanupQuery>,
 ) -> Result<Answer<CleanupResult>, Failure> {
     let layer = query.layer.unwrap_or(CleanupLayer::Scheduled);
     if layer == CleanupLayer::Emergency {
-        let why = "an emergency is asked for at `/api/sandbox/cleanup/emergency`";
+        let why = "use `/api/sandbox/cleanup/emergency` for an emergency cleanup";
         return Err(Failure::bad_input("layer", why));
     }
-    seen_through(async move { service.clean_up(layer, how(query.dry_run)).await }).await.map(Answer)
+    run_to_completion(async move { service.clean_up(layer, how(query.dry_run)).await }).await.map(Answer)
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct EmergencyQuery {
-    /// Only say what would be ended, and what kept.
+    /// Only report what would be stopped and kept.
     #[serde(default, deserialize_with = "flag")]
     dry_run: bool,
 }
 
-/// End every sandbox at once that is not critical.
+/// Stop every sandbox that is not critical.
 #[utoipa::path(post, operation_id = "clean_up_in_emergency", path = "/api/sandbox/cleanup/emergency", tag = "server",
     params(EmergencyQuery),
-    responses((status = 200, description = "What was ended, and what was kept and why", body = CleanupResult)))]
+    responses((status = 200, description = "What was stopped, and what was kept and why", body = CleanupResult)))]
 async fn emergency(
     State(service): State<Arc<Service>>,
     Query(query): Query<EmergencyQuery>,
 ) -> Result<Answer<CleanupResult>, Failure> {
     let how = how(query.dry_run);
-    seen_through(async move { service.clean_up(CleanupLayer::Emergency, how).await }).await.map(Answer)
+    run_to_completion(async move { service.clean_up(CleanupLayer::Emergency, how).await }).await.map(Answer)
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct RunsQuery {
-    /// Only of this layer.
+    /// Only runs of this layer.
     layer: Option<CleanupLayer>,
     #[param(minimum = 1, maximum = 1000)]
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
-/// What the last cleanups came to.
+/// List past cleanup runs.
 #[utoipa::path(get, operation_id = "list_cleanup_runs", path = "/api/sandbox/cleanup/runs", tag = "server",
-    params(RunsQuery), responses((status = 200, description = "The newest first", body = Vec<CleanupRun>)))]
+    params(RunsQuery), responses((status = 200, description = "Newest first", body = Vec<CleanupRun>)))]
 async fn runs(
     State(service): State<Arc<Service>>,
     Query(query): Query<RunsQuery>,
@@ -96,9 +96,9 @@ async fn runs(
     service.cleanup_runs(query.layer, limit(query.limit)?).await.map(Answer)
 }
 
-/// When each layer of cleanup is due, who is at it, and what it came to last.
+/// Show when each cleanup layer is due, which node runs it, and its last run.
 #[utoipa::path(get, operation_id = "show_cleanup_schedule", path = "/api/sandbox/cleanup/schedule", tag = "server",
-    responses((status = 200, description = "As of now", body = Vec<CleanupTurn>)))]
-async fn schedule(State(service): State<Arc<Service>>) -> Result<Answer<Vec<CleanupTurn>>, Failure> {
+    responses((status = 200, description = "Current state", body = Vec<CleanupSchedule>)))]
+async fn schedule(State(service): State<Arc<Service>>) -> Result<Answer<Vec<CleanupSchedule>>, Failure> {
     service.cleanup_schedule().await.map(Answer)
 }

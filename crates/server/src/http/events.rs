@@ -1,4 +1,4 @@
-//! `/api/events` and `/api/sandbox/{id}/events`: what happened, in pages or as a stream that can be taken up again.
+//! `/api/events` and `/api/sandbox/{id}/events`: lifecycle events, as pages or as a resumable stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::sse::{Event as Line, KeepAlive, Sse};
+use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use pinfold_api::{EventPage, ServerSentEvent};
@@ -20,38 +20,37 @@ use utoipa_axum::routes;
 
 use super::executions::wants_events;
 use super::extract::{Id, Query, flag, number};
-use super::groups::{Group, QUICK};
-use super::output::{SIGN_OF_LIFE, last_event};
+use super::output::{KEEP_ALIVE_INTERVAL, last_event};
 use super::paging::limit;
+use super::route_groups::{Group, SHORT_TIMEOUT};
 use super::sandboxes::SandboxPath;
-use crate::service::Followed;
+use crate::service::EventStreamItem;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Viewer, QUICK).routes(routes!(of_all)).routes(routes!(of_one))]
+    vec![Group::of(Role::Viewer, SHORT_TIMEOUT).routes(routes!(of_all)).routes(routes!(of_one))]
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct EventsQuery {
-    /// The number of the last event that was read. Without it: from the beginning.
+    /// The sequence number of the last event that was read. Default: from the beginning.
     #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
-    /// Only what comes from now on.
+    /// Only new events.
     #[serde(default, deserialize_with = "flag")]
     from_now: bool,
-    /// Stream it, as `Accept: text/event-stream` does.
+    /// Stream events, as with `Accept: text/event-stream`.
     #[serde(default, deserialize_with = "flag")]
     follow: bool,
-    /// Of a page.
+    /// Events per page.
     #[param(minimum = 1, maximum = 1000)]
     #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
 }
 
-/// What happened to all sandboxes, after a number: a page of what is there now, or with `?follow=1` or
-/// `Accept: text/event-stream` all that comes.
+/// Read events of all sandboxes: a page, or with `?follow=1` or `Accept: text/event-stream` a stream.
 #[utoipa::path(get, operation_id = "list_events", path = "/api/events", tag = "events", params(EventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The same as `after`, as browsers send it")),
     responses((status = 200, description = "Events",
@@ -64,7 +63,7 @@ async fn of_all(
     answer(&service, None, &query, &headers).await
 }
 
-/// What happened to one sandbox, in the same ways. Also after its end.
+/// Read events of one sandbox, as a page or a stream. Also after its end.
 #[utoipa::path(get, operation_id = "list_sandbox_events", path = "/api/sandbox/{id}/events", tag = "events",
     params(SandboxPath, EventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The same as `after`, as browsers send it")),
@@ -97,19 +96,19 @@ async fn answer(
     Ok(Answer(service.events(of, after, limit).await?).into_response())
 }
 
-fn stream(events: Receiver<Followed>) -> Sse<impl Stream<Item = Result<Line, Infallible>>> {
+fn stream(events: Receiver<EventStreamItem>) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
     let events = unfold(events, |mut events| async move {
-        let line = match events.recv().await? {
-            Followed::Event(event) => {
+        let item = match events.recv().await? {
+            EventStreamItem::Event(event) => {
                 let data = serde_json::to_string(&event).unwrap_or_default();
-                Line::default().id(event.seq.to_string()).event(event.event).data(data)
+                SseEvent::default().id(event.seq.to_string()).event(event.event).data(data)
             }
-            Followed::Ends { after, why } => {
+            EventStreamItem::End { after, why } => {
                 let data = json!({ "seq": after, "message": why }).to_string();
-                Line::default().id(after.to_string()).event("error").data(data)
+                SseEvent::default().id(after.to_string()).event("error").data(data)
             }
         };
-        Some((Ok(line), events))
+        Some((Ok(item), events))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }

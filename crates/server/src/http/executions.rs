@@ -1,4 +1,4 @@
-//! `/api/sandbox/{id}/exec` and `/api/executions`: run commands, look at them, end, signal and feed them.
+//! `/api/sandbox/{id}/exec` and `/api/executions`: run, list, show, cancel, signal, and write standard input.
 
 use std::sync::Arc;
 
@@ -18,20 +18,23 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, number};
-use super::groups::{Group, LARGE_BODY, PATIENT, QUICK};
 use super::output::stream;
 use super::paging::CursorQuery;
-use super::sandboxes::{SandboxPath, seen_through, wait_ms};
-use crate::service::Ran;
+use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT, SHORT_TIMEOUT};
+use super::sandboxes::{SandboxPath, run_to_completion, wait_ms};
+use crate::service::ExecOutcome;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK).routes(routes!(list)).routes(routes!(jobs)).routes(routes!(show)),
-        Group::of(Role::Operator, QUICK).routes(routes!(signal)),
-        Group::of(Role::Operator, QUICK).with_bodies(LARGE_BODY).routes(routes!(feed)),
-        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(exec)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(cancel)),
+        Group::of(Role::Viewer, SHORT_TIMEOUT)
+            .routes(routes!(list))
+            .routes(routes!(jobs))
+            .routes(routes!(show)),
+        Group::of(Role::Operator, SHORT_TIMEOUT).routes(routes!(signal)),
+        Group::of(Role::Operator, SHORT_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(feed)),
+        Group::of(Role::Operator, LONG_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(exec)),
+        Group::of(Role::Operator, LONG_TIMEOUT).routes(routes!(cancel)),
     ]
 }
 
@@ -41,9 +44,9 @@ const CANCEL_WAIT_S: u64 = 15;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
+#[expect(dead_code, reason = "documents `Id`")]
 pub(super) struct ExecutionPath {
-    /// The execution.
+    /// The execution id.
     #[param(pattern = "^exe_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
@@ -51,14 +54,14 @@ pub(super) struct ExecutionPath {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct WaitQuery {
-    /// How many seconds to wait for its end.
+struct ExecWaitQuery {
+    /// Seconds to wait for the end of the execution.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 
-/// Whether the answer is to be a stream of events.
+/// Whether the client accepts an event stream.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted
@@ -66,29 +69,29 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
         .any(|one| one.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// Run a command: with its result at the end, or with `Accept: text/event-stream` as a stream of numbered events
-/// `stdout`, `stderr`, `gap`, `exit` and `error`. It runs on when the connection breaks; `X-Execution-Id` says where
-/// to read on.
-#[utoipa::path(post, operation_id = "exec", path = "/api/sandbox/{id}/exec", tag = "executions", params(SandboxPath, WaitQuery),
+/// Run a command. The answer is its result, or with `Accept: text/event-stream` a stream of numbered events `stdout`,
+/// `stderr`, `gap`, `exit` and `error`. The command continues if the connection breaks; `X-Execution-Id` names the
+/// execution to read from.
+#[utoipa::path(post, operation_id = "exec", path = "/api/sandbox/{id}/exec", tag = "executions", params(SandboxPath, ExecWaitQuery),
     request_body = ExecRequest,
     responses(
-        (status = 200, description = "It has ended, or its events follow",
+        (status = 200, description = "Ended, or an event stream",
             content((ExecResult = "application/json"), (ServerSentEvent = "text/event-stream")),
             headers(("X-Execution-Id" = String, description = "The execution"))),
-        (status = 202, description = "It waits or runs: it was asked to in the background, or takes longer", body = Execution)))]
+        (status = 202, description = "Queued or running: a background execution, or still running after the wait", body = Execution)))]
 async fn exec(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<ExecWaitQuery>,
     headers: HeaderMap,
     Json(request): Json<ExecRequest>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, RUN_WAIT_S)?;
-    let (asked, background) = (service.clone(), request.background);
-    let started = seen_through(async move {
-        let started = asked.exec(id, &request).await?;
+    let (running, background) = (service.clone(), request.background);
+    let started = run_to_completion(async move {
+        let started = running.exec(id, &request).await?;
         if request.stdin.is_some() {
-            tokio::spawn(async move { asked.feed_first(started, &request).await });
+            tokio::spawn(async move { running.write_initial_stdin(started, &request).await });
         }
         Ok(started)
     });
@@ -100,9 +103,9 @@ async fn exec(
     }
     let wait_ms = if background { 0 } else { wait_ms };
     Ok(match service.result(started, wait_ms).await? {
-        Ran::Ended(result) if !background => (execution, Answer(result)).into_response(),
-        Ran::Ended(_) => accepted(service.execution(started.execution).await?),
-        Ran::Running(running) => accepted(*running),
+        ExecOutcome::Ended(result) if !background => (execution, Answer(result)).into_response(),
+        ExecOutcome::Ended(_) => accepted(service.execution(started.execution).await?),
+        ExecOutcome::Running(running) => accepted(*running),
     })
 }
 
@@ -112,10 +115,10 @@ fn accepted(execution: Execution) -> Response {
     (StatusCode::ACCEPTED, headers, Answer(execution)).into_response()
 }
 
-/// The executions of a sandbox, the oldest first, also after its end.
+/// List the executions of a sandbox, oldest first, also after its end.
 #[utoipa::path(get, operation_id = "list_executions", path = "/api/sandbox/{id}/executions", tag = "executions", params(SandboxPath, CursorQuery),
-    responses((status = 200, description = "A page of them", body = Vec<Execution>,
-        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+    responses((status = 200, description = "One page", body = Vec<Execution>,
+        headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn list(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
@@ -124,10 +127,10 @@ async fn list(
     query.answer(service.executions(id).await?, |execution| &execution.execution_id)
 }
 
-/// Those of them that were asked for in the background.
+/// List the background executions of a sandbox.
 #[utoipa::path(get, operation_id = "list_jobs", path = "/api/sandbox/{id}/jobs", tag = "executions", params(SandboxPath, CursorQuery),
-    responses((status = 200, description = "A page of them", body = Vec<Execution>,
-        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+    responses((status = 200, description = "One page", body = Vec<Execution>,
+        headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn jobs(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
@@ -138,9 +141,9 @@ async fn jobs(
     query.answer(jobs, |execution| &execution.execution_id)
 }
 
-/// One execution.
+/// Show an execution.
 #[utoipa::path(get, operation_id = "get_execution", path = "/api/executions/{id}", tag = "executions", params(ExecutionPath),
-    responses((status = 200, description = "As of now", body = Execution)))]
+    responses((status = 200, description = "Current state", body = Execution)))]
 async fn show(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
@@ -148,26 +151,26 @@ async fn show(
     service.execution(id).await.map(Answer)
 }
 
-/// End an execution with all its processes. One that has ended is as good as one that is ended.
-#[utoipa::path(delete, operation_id = "cancel_execution", path = "/api/executions/{id}", tag = "executions", params(ExecutionPath, WaitQuery),
+/// Cancel an execution with all its processes. Cancelling an ended execution succeeds.
+#[utoipa::path(delete, operation_id = "cancel_execution", path = "/api/executions/{id}", tag = "executions", params(ExecutionPath, ExecWaitQuery),
     responses(
-        (status = 200, description = "It has ended", body = Execution),
-        (status = 202, description = "It is being ended", body = Execution)))]
+        (status = 200, description = "Ended", body = Execution),
+        (status = 202, description = "Being cancelled", body = Execution)))]
 async fn cancel(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<ExecWaitQuery>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, CANCEL_WAIT_S)?;
-    let execution = seen_through(async move { service.cancel(id, wait_ms).await }).await?;
+    let execution = run_to_completion(async move { service.cancel(id, wait_ms).await }).await?;
     let status = if execution.cause.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((status, Answer(execution)).into_response())
 }
 
-/// Send a signal to an execution's first process and its group.
+/// Send a signal to the process group of an execution.
 #[utoipa::path(post, operation_id = "signal_execution", path = "/api/executions/{id}/signal", tag = "executions", params(ExecutionPath),
     request_body = SignalRequest,
-    responses((status = 204, description = "It was sent")))]
+    responses((status = 204, description = "Sent")))]
 async fn signal(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
@@ -177,14 +180,14 @@ async fn signal(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Feed an execution that was asked for with `stdin`, `interactive` or `tty`.
+/// Write to the standard input of an execution with `stdin`, `interactive` or `tty`.
 #[utoipa::path(post, operation_id = "feed_execution", path = "/api/executions/{id}/stdin", tag = "executions", params(ExecutionPath),
     request_body = StdinRequest,
-    responses((status = 200, description = "As much as there was room for was accepted", body = StdinAnswer)))]
+    responses((status = 200, description = "Accepted as much as the buffer took", body = StdinAnswer)))]
 async fn feed(
     State(service): State<Arc<Service>>,
     Id(id): Id<ExecutionId>,
     Json(request): Json<StdinRequest>,
 ) -> Result<Answer<StdinAnswer>, Failure> {
-    seen_through(async move { service.feed(id, &request).await }).await.map(Answer)
+    run_to_completion(async move { service.feed(id, &request).await }).await.map(Answer)
 }

@@ -1,4 +1,4 @@
-//! What a request says, read strictly: what cannot be used is named by its field.
+//! Strict extractors of request bodies, queries and path parameters. Errors name the invalid field.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -17,13 +17,13 @@ use serde_path_to_error::{Path, Track};
 
 use crate::Failure;
 
-/// A body of JSON.
+/// A JSON request body.
 pub(super) struct Json<T>(pub(super) T);
 
-/// What comes after the `?`.
+/// The query string.
 pub(super) struct Query<T>(pub(super) T);
 
-/// The part of the path that is called `id`.
+/// The path parameter `id`.
 pub(super) struct Id<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
@@ -31,11 +31,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
         if !is_json(&request) {
-            let told = "the body must be JSON: `Content-Type: application/json`";
-            return Err(Failure::new(ErrorCode::UnsupportedMediaType, told));
+            let message = "the body must be JSON: `Content-Type: application/json`";
+            return Err(Failure::new(ErrorCode::UnsupportedMediaType, message));
         }
-        let body = Bytes::from_request(request, state).await.map_err(unread)?;
-        // Leaving all of it out is a way to ask for nothing in particular.
+        let body = Bytes::from_request(request, state).await.map_err(body_failure)?;
+        // An empty body is an empty object.
         let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
         let mut json = serde_json::Deserializer::from_slice(text);
         let value = read(&mut json)?;
@@ -47,7 +47,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 fn read<'de, T: Deserialize<'de>, D: Deserializer<'de>>(json: D) -> Result<T, Failure> {
     let mut track = Track::new();
     let tracked = serde_path_to_error::Deserializer::new(json, &mut track);
-    pinfold_api::object(tracked).map_err(|error| named(&track.path(), &error))
+    pinfold_api::object(tracked).map_err(|error| field_failure(&track.path(), &error))
 }
 
 fn is_json(request: &Request) -> bool {
@@ -62,19 +62,19 @@ fn is_json(request: &Request) -> bool {
     }
 }
 
-fn unread(rejection: BytesRejection) -> Failure {
-    let told = rejection.to_string();
+fn body_failure(rejection: BytesRejection) -> Failure {
+    let message = rejection.to_string();
     if rejection.into_response().status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Failure::new(ErrorCode::TooLarge, "the body is larger than this server takes");
+        return Failure::new(ErrorCode::TooLarge, "the request body is too large");
     }
-    Failure::bad_input("body", told)
+    Failure::bad_input("body", message)
 }
 
-/// Where in the document it is. An unknown field has no place yet; its message has its name.
-fn named(path: &Path, error: &impl Display) -> Failure {
-    let (path, told) = (path.to_string(), error.to_string());
-    let unknown = told.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-    let missing = told.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+/// Names the field of a deserialization error. For an unknown or missing field, the name is in the message.
+fn field_failure(path: &Path, error: &impl Display) -> Failure {
+    let (path, message) = (path.to_string(), error.to_string());
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     let is_root = path == "." || path.is_empty();
     let field = match unknown.or(missing) {
         Some(name) if is_root || path == name || path.ends_with(&format!(".{name}")) => {
@@ -88,7 +88,7 @@ fn named(path: &Path, error: &impl Display) -> Failure {
         None if is_root => "body".to_owned(),
         None => path,
     };
-    Failure::bad_input(&field, told)
+    Failure::bad_input(&field, message)
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
@@ -98,7 +98,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
         let text = parts.uri.query().unwrap_or_default();
         let query = serde_html_form::Deserializer::from_bytes(text.as_bytes());
         let read = serde_path_to_error::deserialize(query);
-        read.map(Self).map_err(|error| named(error.path(), error.inner()))
+        read.map(Self).map_err(|error| field_failure(error.path(), error.inner()))
     }
 }
 
@@ -110,7 +110,7 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        part_of_path(parts, state, "id")
+        path_param(parts, state, "id")
             .await?
             .parse()
             .map(Self)
@@ -118,8 +118,8 @@ where
     }
 }
 
-/// A part of the path by its name, decoded.
-pub(super) async fn part_of_path<S: Send + Sync>(
+/// A decoded path parameter.
+pub(super) async fn path_param<S: Send + Sync>(
     parts: &mut Parts,
     state: &S,
     name: &'static str,
@@ -130,16 +130,16 @@ pub(super) async fn part_of_path<S: Send + Sync>(
     found.ok_or_else(|| Failure::internal(format!("the route has no `{name}`")))
 }
 
-/// A whole number. Events and bytes are counted in 63 bits, as the description says; nothing is no number.
+/// An integer of at most 63 bits, as the OpenAPI document says. An empty value is refused.
 pub(super) fn number<'de, D: Deserializer<'de>, T: TryFrom<i64>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let number = text.parse::<i64>().ok().and_then(|number| T::try_from(number).ok());
-    number.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is no number that can be used here")))
+    number.map(Some).ok_or_else(|| D::Error::custom(format!("`{text}` is not a valid number here")))
 }
 
-/// `1` and `true` are yes.
+/// A boolean: `1` and `true`, or `0` and `false`.
 pub(super) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
         "1" | "true" => Ok(true),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_by_its_field() {
+    fn an_invalid_value_is_named_by_its_field() {
         for (body, field) in [
             (r#"{"colour": 1}"#, "colour"),
             (r#"{"limits": {"memory": 1}}"#, "limits.memory"),

@@ -1,4 +1,4 @@
-//! `/api/images`: what sandboxes can be made from, besides the host itself.
+//! `/api/images`: list, import and remove images.
 
 use std::io;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use tokio::io::AsyncWriteExt;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
-use super::extract::{Query, part_of_path};
-use super::groups::{Group, PATIENT, QUICK};
+use super::extract::{Query, path_param};
 use super::paging::CursorQuery;
-use super::sandboxes::seen_through;
+use super::route_groups::{Group, LONG_TIMEOUT, SHORT_TIMEOUT};
+use super::sandboxes::run_to_completion;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK).routes(routes!(list)),
-        Group::of(Role::Admin, PATIENT).routes(routes!(import)).routes(routes!(remove)),
+        Group::of(Role::Viewer, SHORT_TIMEOUT).routes(routes!(list)),
+        Group::of(Role::Admin, LONG_TIMEOUT).routes(routes!(import)).routes(routes!(remove)),
     ]
 }
 
-/// Of one archive, as it is sent.
+/// The largest archive.
 const MOST_BYTES: u64 = 16 << 30;
 
-/// The images there are.
+/// List images.
 #[utoipa::path(get, operation_id = "list_images", path = "/api/images", tag = "images", params(CursorQuery),
-    responses((status = 200, description = "By their names", body = Vec<Image>,
-        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+    responses((status = 200, description = "Sorted by name", body = Vec<Image>,
+        headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn list(
     State(service): State<Arc<Service>>,
     Query(query): Query<CursorQuery>,
@@ -49,7 +49,7 @@ async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ImportQuery {
-    /// The name to give it, such as `team/app:1.2`.
+    /// The image's name, such as `team/app:1.2`.
     #[param(
         pattern = "^[a-z0-9]+([._-][a-z0-9]+)*(/[a-z0-9]+([._-][a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?$",
         max_length = 128
@@ -57,28 +57,29 @@ struct ImportQuery {
     name: String,
 }
 
-/// Import an image: a tar archive (plain, gzip or zstd) of a root, of an OCI layout, or what `docker save` wrote.
+/// Import an image: a tar archive (plain, gzip or zstd) of a root file system or an OCI layout, or the output of
+/// `docker save`.
 #[utoipa::path(post, operation_id = "import_image", path = "/api/images", tag = "images", params(ImportQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 201, description = "Sandboxes can be made from it", body = Image)))]
+    responses((status = 201, description = "Imported", body = Image)))]
 async fn import(
     State(service): State<Arc<Service>>,
     Query(query): Query<ImportQuery>,
     request: Request,
 ) -> Result<(StatusCode, Answer<Image>), Failure> {
     let archive = receive(&service, request.into_body()).await?;
-    let imported = seen_through(async move {
+    let imported = run_to_completion(async move {
         let imported = service.import_image(archive.path().to_owned(), query.name).await;
-        // It goes with whatever came of it.
+        // The temporary file is removed whether or not the import succeeded.
         drop(archive);
         imported
     });
     Ok((StatusCode::CREATED, Answer(imported.await?)))
 }
 
-/// To the data directory's disk: archives are larger than memory, and so may be larger than what is for short lives.
+/// Stores an upload on the data directory's disk: archives may be larger than memory and than `/tmp`.
 async fn receive(service: &Service, body: Body) -> Result<NamedTempFile, Failure> {
-    let failed = |error: io::Error| Failure::internal(format!("could not keep an upload: {error}"));
+    let failed = |error: io::Error| Failure::internal(format!("could not store an upload: {error}"));
     let file = NamedTempFile::new_in(service.data()).map_err(failed)?;
     let mut writer = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
     let (mut stream, mut length) = (body.into_data_stream(), 0_u64);
@@ -86,8 +87,8 @@ async fn receive(service: &Service, body: Body) -> Result<NamedTempFile, Failure
         let piece = piece.map_err(|error| Failure::bad_input("body", error))?;
         length += piece.len() as u64;
         if length > MOST_BYTES {
-            let told = format!("an archive may have {MOST_BYTES} bytes");
-            return Err(Failure::new(ErrorCode::TooLarge, told));
+            let message = format!("an archive may have at most {MOST_BYTES} bytes");
+            return Err(Failure::new(ErrorCode::TooLarge, message));
         }
         writer.write_all(&piece).await.map_err(failed)?;
     }
@@ -95,33 +96,33 @@ async fn receive(service: &Service, body: Body) -> Result<NamedTempFile, Failure
     Ok(file)
 }
 
-/// The part of the path that is a name, slashes and all.
-struct Name(String);
+/// The path parameter `name`, may contain slashes.
+struct ImageName(String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync> FromRequestParts<S> for ImageName {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        part_of_path(parts, state, "name").await.map(Self)
+        path_param(parts, state, "name").await.map(Self)
     }
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Name` reads")]
+#[expect(dead_code, reason = "documents `ImageName`")]
 struct NamePath {
-    /// The image's name, slashes and all.
+    /// The image's name, may contain slashes.
     #[param(max_length = 128)]
     name: String,
 }
 
 /// Remove an image that no sandbox uses.
 #[utoipa::path(delete, operation_id = "remove_image", path = "/api/images/{*name}", tag = "images", params(NamePath),
-    responses((status = 200, description = "It is removed", body = ImageRemoved)))]
+    responses((status = 200, description = "Removed", body = ImageRemoved)))]
 async fn remove(
     State(service): State<Arc<Service>>,
-    Name(name): Name,
+    ImageName(name): ImageName,
 ) -> Result<Answer<ImageRemoved>, Failure> {
-    seen_through(async move { service.remove_image(name).await }).await.map(Answer)
+    run_to_completion(async move { service.remove_image(name).await }).await.map(Answer)
 }

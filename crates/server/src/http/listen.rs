@@ -1,4 +1,4 @@
-//! Connections: so many at once, heads that come in time, and an orderly end.
+//! Accepts connections with a concurrency limit and timeouts, and shuts down gracefully.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,118 +19,118 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::{ServerConfig, Tls, assemble};
 use crate::Service;
 use crate::alerts;
-use crate::housekeeping::keep_house;
-use crate::measuring::{self, keep_measured};
+use crate::log_retention::log_retention_loop;
+use crate::metrics_loop::{self, metrics_loop};
 
-/// The other end of a connection.
+/// The remote address of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// One of the connections that there may be at once. It is taken until the last copy is gone: what goes on when its
-/// connection speaks HTTP no more, such as a terminal, keeps one.
+/// The permit of one connection, released with its last clone. Upgraded connections, such as terminals, keep a clone.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    _taken: Arc<OwnedSemaphorePermit>,
-    /// How often whoever stays long is looked at again: whether somebody is there, and still may be.
-    pub(super) look_again: Duration,
+pub(super) struct ConnectionPermit {
+    _permit: Arc<OwnedSemaphorePermit>,
+    /// How often a long-lived connection is checked: whether the peer is there, and its token still valid.
+    pub(super) recheck_interval: Duration,
 }
 
-/// How long the head of a request may take.
-const HEAD: Duration = Duration::from_secs(15);
-/// How long connections have to come to their end when the server does.
-const DRAIN: Duration = Duration::from_secs(10);
-const TAKES_NOTHING_MS: u32 = 120_000;
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
-/// After a failed accept: too many open files, mostly, and those are given back by others.
-const BREATH: Duration = Duration::from_millis(50);
+/// Time limit for a request head and for the TLS handshake.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long open connections may take to finish at shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT_MS: u32 = 120_000;
+const RECHECK_INTERVAL: Duration = Duration::from_secs(15);
+/// Pause after a failed accept, usually because of too many open files.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Where connections come in.
-pub struct Door {
+/// A listening socket, with or without TLS.
+pub struct Endpoint {
     listener: TcpListener,
     tls: Option<Tls>,
-    look_again: Duration,
+    recheck_interval: Duration,
 }
 
-impl Door {
+impl Endpoint {
     #[must_use]
     pub fn plain(listener: TcpListener) -> Self {
-        Self { listener, tls: None, look_again: LOOK_AGAIN }
+        Self { listener, tls: None, recheck_interval: RECHECK_INTERVAL }
     }
 
     #[must_use]
     pub fn with_tls(listener: TcpListener, tls: Tls) -> Self {
-        Self { listener, tls: Some(tls), look_again: LOOK_AGAIN }
+        Self { listener, tls: Some(tls), recheck_interval: RECHECK_INTERVAL }
     }
 
-    /// Whoever stays long, at a terminal or with a stream, is looked at so often: whether somebody is there, and still
-    /// may be.
+    /// Sets how often long-lived connections, terminals and streams, are checked.
     #[must_use]
-    pub fn looking_again_after(self, look_again: Duration) -> Self {
-        Self { look_again, ..self }
+    pub fn with_recheck_interval(self, recheck_interval: Duration) -> Self {
+        Self { recheck_interval, ..self }
     }
 }
 
-/// Serves until `stopped`, and then lets what is under way come to its end. Streams are told to come back later.
+/// Serves until `stopped`, then lets open requests finish. Streams end and their clients are told to reconnect.
 pub async fn serve(
     service: Arc<Service>,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
     config: &ServerConfig,
     stopped: impl Future<Output = ()>,
 ) -> io::Result<()> {
     if let Some(telemetry) = &config.telemetry {
         service.begin_telemetry(telemetry);
     }
-    let house = AbortOnDrop(tokio::spawn(keep_house(service.clone(), config.housekeeping)));
-    let figures = AbortOnDrop(tokio::spawn(keep_measured(service.clone(), config.keep_figures)));
-    let watch_over = AbortOnDrop(tokio::spawn(alerts::watch(service.clone())));
+    let retention = AbortOnDrop(tokio::spawn(log_retention_loop(service.clone(), config.log_retention)));
+    let metrics = AbortOnDrop(tokio::spawn(metrics_loop(service.clone(), config.metrics_retention)));
+    let alert_tasks = AbortOnDrop(tokio::spawn(alerts::run(service.clone())));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let hall = Hall {
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    let handler = ConnectionHandler {
         router: assemble(service.clone(), config),
         http,
-        places: Arc::new(Semaphore::new(config.connections)),
+        permits: Arc::new(Semaphore::new(config.connections)),
         closing: watch::Sender::new(false),
     };
-    let mut open: JoinSet<_> = doors.into_iter().map(|door| hall.clone().let_in_by(door)).collect();
+    let mut open: JoinSet<_> =
+        endpoints.into_iter().map(|endpoint| handler.clone().accept_loop(endpoint)).collect();
     tokio::select! {
         () = stopped => {}
-        // A door stays open for as long as the server does.
+        // An accept loop ends only by a panic.
         Some(Err(broken)) = open.join_next() => return Err(io::Error::other(broken)),
     }
     open.shutdown().await;
-    drop((house, figures, watch_over));
+    drop((retention, metrics, alert_tasks));
     service.close_streams();
-    hall.closing.send_replace(true);
+    handler.closing.send_replace(true);
     let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
-    if tokio::time::timeout(DRAIN, hall.places.acquire_many(all)).await.is_err() {
-        tracing::warn!("some connections did not come to their end in time");
+    if tokio::time::timeout(DRAIN_TIMEOUT, handler.permits.acquire_many(all)).await.is_err() {
+        tracing::warn!("some connections did not finish in time, closing them");
     }
-    measuring::finish(&service).await;
+    metrics_loop::flush(&service).await;
     Ok(())
 }
 
-/// Where all connections come together, whichever way they came in.
+/// Handles the connections of all endpoints.
 #[derive(Clone)]
-struct Hall {
+struct ConnectionHandler {
     router: Router,
     http: http1::Builder,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     closing: watch::Sender<bool>,
 }
 
-impl Hall {
-    async fn let_in_by(self, door: Door) {
-        while let Ok(taken) = self.places.clone().acquire_owned().await {
-            let (stream, peer) = accept(&door.listener).await;
-            let place = Place { _taken: Arc::new(taken), look_again: door.look_again };
-            let (hall, tls) = (self.clone(), door.tls.clone());
+impl ConnectionHandler {
+    async fn accept_loop(self, endpoint: Endpoint) {
+        while let Ok(permit) = self.permits.clone().acquire_owned().await {
+            let (stream, peer) = accept(&endpoint.listener).await;
+            let permit =
+                ConnectionPermit { _permit: Arc::new(permit), recheck_interval: endpoint.recheck_interval };
+            let (handler, tls) = (self.clone(), endpoint.tls.clone());
             tokio::spawn(async move {
                 match tls {
-                    None => hall.attend(stream, peer, place).await,
+                    None => handler.handle_connection(stream, peer, permit).await,
                     Some(Tls(tls)) => {
-                        // Whoever does not get through shows nothing that could be answered.
-                        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD, tls.accept(stream)).await {
-                            hall.attend(stream, peer, place).await;
+                        // A failed handshake cannot be answered.
+                        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                            handler.handle_connection(stream, peer, permit).await;
                         }
                     }
                 }
@@ -138,22 +138,22 @@ impl Hall {
         }
     }
 
-    async fn attend(
+    async fn handle_connection(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: Peer,
-        place: Place,
+        permit: ConnectionPermit,
     ) {
         let router = TowerToHyperService::new(self.router.clone());
-        let answering = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let respond = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(place.clone());
+            request.extensions_mut().insert(permit.clone());
             router.call(request)
         });
-        let connection = self.http.serve_connection(TokioIo::new(stream), answering).with_upgrades();
+        let connection = self.http.serve_connection(TokioIo::new(stream), respond).with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let mut closing = self.closing.subscribe();
-        // A connection that breaks off is its other end's business.
+        // A broken connection is not an error of the server.
         tokio::select! {
             _ = connection.as_mut() => {}
             () = async { drop(closing.wait_for(|closing| *closing).await) } => {
@@ -164,7 +164,7 @@ impl Hall {
     }
 }
 
-/// A task that ends with whoever began it. What it leaves half-way is done again by the next server.
+/// A task that is aborted on drop. The next server repeats unfinished work.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -177,22 +177,22 @@ async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                // Answers are small and whole; waiting for more to send with them only delays them.
+                // Responses are written in one piece, so delaying them to gather more data does not help.
                 let _ = stream.set_nodelay(true);
-                bound(&stream);
+                set_timeouts(&stream);
                 return (stream, Peer(from.ip()));
             }
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
-                tokio::time::sleep(BREATH).await;
+                tracing::warn!(%error, "could not accept a connection, retrying");
+                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
 }
 
-/// A connection whose other end takes nothing for so long is given up: it holds a place that others wait for.
-fn bound(stream: &TcpStream) {
-    // Where it cannot be said, the kernel's own bounds hold, which are longer.
-    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, TAKES_NOTHING_MS);
+/// Drops connections whose peer accepts no data, since they hold a permit.
+fn set_timeouts(stream: &TcpStream) {
+    // Without these options the kernel's longer defaults apply.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, SEND_TIMEOUT_MS);
     let _ = rustix::net::sockopt::set_socket_keepalive(stream, true);
 }

@@ -1,4 +1,4 @@
-//! `/api/sandbox/{id}/logs`: what a sandbox and the control plane wrote, in one order, in pages or as a stream.
+//! `/api/sandbox/{id}/logs`: output and control plane messages in one order, as pages or as a stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,28 +22,19 @@ use utoipa_axum::routes;
 
 use super::executions::wants_events;
 use super::extract::{Id, Query, flag, number};
-use super::groups::{Group, QUICK};
+use super::route_groups::{Group, SHORT_TIMEOUT};
+use super::sandboxes::SandboxPath;
 use crate::service::LogEvent;
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Viewer, QUICK).routes(routes!(logs))]
+    vec![Group::of(Role::Viewer, SHORT_TIMEOUT).routes(routes!(logs))]
 }
 
-/// A sign of life for whoever sits in between and drops connections that say nothing.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// Interval of keep-alive comments, so that proxies do not drop idle streams.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const MOST_ENTRIES: usize = 10_000;
-const USUAL_ENTRIES: usize = 1_000;
-
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
-struct SandboxPath {
-    /// The sandbox.
-    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    id: String,
-}
+const DEFAULT_ENTRIES: usize = 1_000;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -51,17 +42,17 @@ struct SandboxPath {
 struct LogQuery {
     /// The `seq` of the last entry that was read, or `next` of the last page.
     after: Option<String>,
-    /// How many entries are wanted at the most.
+    /// The maximum number of entries.
     #[param(minimum = 1, maximum = 10_000)]
     #[serde(default, deserialize_with = "number")]
     limit: Option<usize>,
-    /// Stream it, as `Accept: text/event-stream` does.
+    /// Stream entries, as with `Accept: text/event-stream`.
     #[serde(default, deserialize_with = "flag")]
     follow: bool,
 }
 
-/// The log of a sandbox, after a place: what is there now, or with `?follow=1` or `Accept: text/event-stream` all that
-/// comes until it is gone. Also after its end.
+/// Read the log of a sandbox: a page, or with `?follow=1` or `Accept: text/event-stream` a stream until the sandbox
+/// is gone. Also after its end.
 #[utoipa::path(get, operation_id = "read_log", path = "/api/sandbox/{id}/logs", tag = "sandboxes", params(SandboxPath, LogQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, as browsers send it")),
     responses((status = 200, description = "Entries",
@@ -73,7 +64,7 @@ async fn logs(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let after = after(&query, &headers)?;
-    let limit = query.limit.unwrap_or(USUAL_ENTRIES);
+    let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);
     if !(1..=MOST_ENTRIES).contains(&limit) {
         return Err(Failure::bad_input("limit", format!("1 to {MOST_ENTRIES} are allowed")));
     }
@@ -95,18 +86,18 @@ fn after(query: &LogQuery, headers: &HeaderMap) -> Result<Cursor, Failure> {
 fn stream(events: Receiver<LogEvent>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = unfold(events, |mut events| async move {
         let event = events.recv().await?;
-        Some((Ok(on_the_wire(&event)), events))
+        Some((Ok(sse_event(&event)), events))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }
 
-fn on_the_wire(event: &LogEvent) -> Event {
+fn sse_event(event: &LogEvent) -> Event {
     match event {
         LogEvent::Entry(entry) => {
             let data = serde_json::to_string(entry).unwrap_or_default();
             Event::default().id(&entry.seq).event(entry.source.name()).data(data)
         }
-        LogEvent::Broken { message } => {
+        LogEvent::Interrupted { message } => {
             Event::default().event("error").data(json!({ "message": message }).to_string())
         }
     }

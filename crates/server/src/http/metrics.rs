@@ -1,4 +1,4 @@
-//! Figures: `/metrics` for Prometheus, `/api/sandbox/metrics` and `…/history` for everybody else.
+//! Metrics: `/metrics` for Prometheus, `/api/sandbox/metrics` and `…/history` as JSON.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,41 +14,41 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::Query;
-use super::groups::{Group, QUICK};
+use super::route_groups::{Group, SHORT_TIMEOUT};
 use crate::{Failure, Service};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK)
+        Group::of(Role::Viewer, SHORT_TIMEOUT)
             .routes(routes!(prometheus))
             .routes(routes!(metrics))
             .routes(routes!(history)),
     ]
 }
 
-/// Figures for Prometheus, in the text of OpenMetrics.
+/// All metrics for Prometheus, in the OpenMetrics text format.
 #[utoipa::path(get, operation_id = "prometheus_metrics", path = "/metrics", tag = "server",
-    responses((status = 200, description = "All there is to tell", body = String,
+    responses((status = 200, description = "All metrics", body = String,
         content_type = "application/openmetrics-text")))]
 async fn prometheus(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
-    let told = service.exposition().await?;
-    Ok(([(CONTENT_TYPE, pinfold_metrics::CONTENT_TYPE)], told))
+    let text = service.exposition().await?;
+    Ok(([(CONTENT_TYPE, pinfold_metrics::CONTENT_TYPE)], text))
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct MetricsQuery {
-    /// How far back: a number with `s`, `m`, `h` or `d`, from one minute to seven days. Without it: `1h`.
+    /// The time window: a number with `s`, `m`, `h` or `d`, from one minute to seven days. Default: `1h`.
     #[param(pattern = "^[1-9][0-9]{0,5}[smhd]$", example = "5m")]
     window: Option<String>,
 }
 
-/// What all sandboxes come to: overview, by type of agent, utilisation, health, cleanup, latencies, rates and ages.
+/// Metrics over all sandboxes: overview, agent types, utilisation, health, cleanup, latencies, rates and ages.
 #[utoipa::path(get, operation_id = "sandbox_metrics", path = "/api/sandbox/metrics", tag = "sandboxes", params(MetricsQuery),
-    responses((status = 200, description = "As of now; what is not known is null", body = Metrics)))]
+    responses((status = 200, description = "Current metrics; unknown values are null", body = Metrics)))]
 async fn metrics(
     State(service): State<Arc<Service>>,
     Query(query): Query<MetricsQuery>,
@@ -60,44 +60,44 @@ async fn metrics(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct HistoryQuery {
-    /// Such as `active` or `failure_rate`; a name that is not known is refused with all that are.
+struct MetricsHistoryQuery {
+    /// A metric name such as `active` or `failure_rate`; the error for an unknown name lists all names.
     #[param(example = "active")]
     metric: String,
-    /// RFC 3339. Without it: an hour before `to`.
+    /// RFC 3339. Default: an hour before `to`.
     #[param(format = DateTime)]
     from: Option<String>,
-    /// RFC 3339. Without it: now.
+    /// RFC 3339. Default: now.
     #[param(format = DateTime)]
     to: Option<String>,
 }
 
-/// One figure over time: minutes of the last day, quarters of hours of the last week.
+/// One metric over time: per minute for the last day, per quarter of an hour for the last week.
 #[utoipa::path(get, operation_id = "sandbox_metrics_history", path = "/api/sandbox/metrics/history", tag = "sandboxes",
-    params(HistoryQuery),
-    responses((status = 200, description = "The oldest first", body = MetricsHistory)))]
+    params(MetricsHistoryQuery),
+    responses((status = 200, description = "Oldest first", body = MetricsHistory)))]
 async fn history(
     State(service): State<Arc<Service>>,
-    Query(query): Query<HistoryQuery>,
+    Query(query): Query<MetricsHistoryQuery>,
 ) -> Result<Answer<MetricsHistory>, Failure> {
-    let HistoryQuery { metric, from, to } = query;
+    let MetricsHistoryQuery { metric, from, to } = query;
     service.metrics_history(&metric, from.as_deref(), to.as_deref()).await.map(Answer)
 }
 
 fn window(given: &str) -> Result<Duration, Failure> {
-    let wrong = || Failure::bad_input("window", "a number with `s`, `m`, `h` or `d` is needed, such as `5m`");
-    let unit = given.chars().next_back().ok_or_else(wrong)?;
+    let invalid = || Failure::bad_input("window", "must be a number with `s`, `m`, `h` or `d`, such as `5m`");
+    let unit = given.chars().next_back().ok_or_else(invalid)?;
     let seconds = match unit {
         's' => 1,
         'm' => 60,
         'h' => 3_600,
         'd' => 86_400,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
     let digits = given.strip_suffix(unit).unwrap_or_default();
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     let number = digits.parse::<u32>().ok().filter(|_| is_plain && digits.len() <= 6);
-    number.map(|number| Duration::from_secs(u64::from(number) * seconds)).ok_or_else(wrong)
+    number.map(|number| Duration::from_secs(u64::from(number) * seconds)).ok_or_else(invalid)
 }
 
 #[cfg(test)]

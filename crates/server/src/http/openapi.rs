@@ -1,4 +1,4 @@
-//! The description of the API, made from the routes themselves.
+//! The OpenAPI document, generated from the routes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,68 +14,69 @@ use utoipa::openapi::{Components, Content, InfoBuilder, OpenApi, Ref, RefOr, Res
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
-use super::chores;
-use super::groups::{Group, QUICK};
+use super::health;
+use super::route_groups::{Group, SHORT_TIMEOUT};
 use crate::Service;
+use crate::service::role_name;
 
 const BEARER: &str = "bearer";
 
-/// What any request may be refused with.
-const REFUSALS: &[(StatusCode, &str)] = &[
-    (StatusCode::BAD_REQUEST, "Something in the request cannot be used; `details.field` names it"),
-    (StatusCode::UNAUTHORIZED, "No token, or one that is not valid"),
-    (StatusCode::FORBIDDEN, "The token is good for less, or the Host or Origin is foreign"),
-    (StatusCode::NOT_FOUND, "There is no such thing"),
-    (StatusCode::METHOD_NOT_ALLOWED, "This cannot be asked here"),
-    (StatusCode::CONFLICT, "It cannot be done in the state that things are in"),
+/// Error responses of every route.
+const ERROR_RESPONSES: &[(StatusCode, &str)] = &[
+    (StatusCode::BAD_REQUEST, "Invalid input; `details.field` names the field"),
+    (StatusCode::UNAUTHORIZED, "The token is missing or invalid"),
+    (StatusCode::FORBIDDEN, "The token's role is too low, or the Host or Origin is not accepted"),
+    (StatusCode::NOT_FOUND, "Not found"),
+    (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
+    (StatusCode::CONFLICT, "Not possible in the current state"),
     (StatusCode::GONE, "The sandbox has ended; `details.cause` says why"),
-    (StatusCode::PAYLOAD_TOO_LARGE, "The body is larger than the server takes"),
-    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body is not JSON"),
-    (StatusCode::UNPROCESSABLE_ENTITY, "It cannot be done"),
+    (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large"),
+    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The request body is not JSON"),
+    (StatusCode::UNPROCESSABLE_ENTITY, "The request is valid but cannot be carried out"),
     (StatusCode::TOO_MANY_REQUESTS, "A limit is reached"),
-    (StatusCode::INTERNAL_SERVER_ERROR, "A fault of the server"),
-    (StatusCode::SERVICE_UNAVAILABLE, "Not now; trying again can help"),
+    (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error"),
+    (StatusCode::SERVICE_UNAVAILABLE, "Temporarily unavailable; retry later"),
 ];
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Viewer, QUICK).routes(routes!(openapi))]
+    vec![Group::of(Role::Viewer, SHORT_TIMEOUT).routes(routes!(openapi))]
 }
 
-/// The whole description.
+/// The OpenAPI document of all routes.
 #[must_use]
 pub fn document() -> OpenApi {
-    let mut whole = chores::document();
+    let mut document = health::document();
     for group in super::groups() {
-        whole.merge(group.into_document());
+        document.merge(group.into_document());
     }
     let about = "Runs agents in sandboxes, and proves that they are gone.";
-    whole.info = InfoBuilder::new()
+    document.info = InfoBuilder::new()
         .title("Pinfold")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(about))
         .build();
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    let components = whole.components.get_or_insert_with(Components::new);
+    let components = document.components.get_or_insert_with(Components::new);
     components.add_security_scheme(BEARER, bearer);
     components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
     let mut parts = Vec::new();
     ErrorBody::schemas(&mut parts);
     components.schemas.extend(parts);
-    whole
+    document
 }
 
-/// What all routes of a group have in common is said here instead of at each of them.
-pub(super) fn furnish(mut document: OpenApi, role: Role) -> OpenApi {
-    // The router's way to say that slashes belong to it is not the document's.
+/// Adds what all routes have in common: authentication, the required role and error responses.
+pub(super) fn add_common_parts(mut document: OpenApi, role: Role) -> OpenApi {
+    // `{*name}` is axum's syntax for a parameter with slashes, not OpenAPI's.
     let paths = std::mem::take(&mut document.paths.paths);
     document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
             operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
-            let role = format!("{role:?}").to_lowercase();
-            operation.extensions = Some(ExtensionsBuilder::new().add("x-required-role", role).build());
-            for (status, description) in REFUSALS {
-                let refusal = || {
+            let extensions = ExtensionsBuilder::new().add("x-required-role", role_name(role));
+            operation.extensions = Some(extensions.build());
+            for (status, description) in ERROR_RESPONSES {
+                let response = || {
                     let content = Content::new(Some(Ref::from_schema_name(ErrorBody::name())));
                     RefOr::T(
                         ResponseBuilder::new()
@@ -84,7 +85,7 @@ pub(super) fn furnish(mut document: OpenApi, role: Role) -> OpenApi {
                             .build(),
                     )
                 };
-                operation.responses.responses.entry(status.as_str().to_owned()).or_insert_with(refusal);
+                operation.responses.responses.entry(status.as_str().to_owned()).or_insert_with(response);
             }
         }
     }
@@ -96,7 +97,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, put, post, delete, patch].into_iter().filter_map(Option::as_mut)
 }
 
-/// This description.
+/// This OpenAPI document.
 #[utoipa::path(get, operation_id = "openapi", path = "/openapi.json", tag = "server",
     responses((status = 200, description = "An OpenAPI document", body = Object)))]
 async fn openapi(State(_): State<Arc<Service>>) -> Json<&'static OpenApi> {

@@ -1,5 +1,4 @@
-//! Only requests that are meant for this server: a name that somebody made to lead here, or a page from elsewhere,
-//! gets nothing.
+//! Checks Host and Origin, against DNS rebinding and requests from foreign web pages.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use pinfold_api::ErrorCode;
 
 use crate::Failure;
 
-/// The names this server answers to. An address is never a name that somebody else can point here.
+/// Accepted host names. IP addresses are always accepted: DNS rebinding needs a name.
 pub(super) struct Names(Vec<String>);
 
 impl Names {
@@ -22,34 +21,36 @@ impl Names {
         Self(std::iter::once("localhost".to_owned()).chain(further).collect())
     }
 
-    fn include(&self, authority: &Authority) -> bool {
+    fn contains_host(&self, authority: &Authority) -> bool {
         let host = authority.host().to_ascii_lowercase();
         let plain = host.trim_start_matches('[').trim_end_matches(']');
         plain.parse::<IpAddr>().is_ok() || self.0.contains(&host)
     }
 
-    fn judge(&self, request: &Request) -> Result<(), Failure> {
-        let foreign = |told: &str| Failure::new(ErrorCode::ForeignOrigin, told);
+    fn check(&self, request: &Request) -> Result<(), Failure> {
+        let foreign = |message: &str| Failure::new(ErrorCode::ForeignOrigin, message);
         let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
         let named = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));
         let host = named.and_then(|host| host.parse::<Authority>().ok());
-        let host = host.filter(|host| self.include(host));
-        let host = host.ok_or_else(|| foreign("this server does not answer to the name in Host"))?;
+        let host = host.filter(|host| self.contains_host(host));
+        let host = host.ok_or_else(|| foreign("the Host header is not a name of this server"))?;
         match text(ORIGIN) {
-            Some(origin) if !is_of(origin, &host) => Err(foreign("a page of another origin asks")),
+            Some(origin) if !is_same_origin(origin, &host) => {
+                Err(foreign("the Origin header is not this server"))
+            }
             Some(_) | None => Ok(()),
         }
     }
 }
 
-/// Whether the page comes from the very host and port that is asked.
-fn is_of(origin: &str, host: &Authority) -> bool {
+/// Whether the origin is the same host and port as the request's.
+fn is_same_origin(origin: &str, host: &Authority) -> bool {
     let asked = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
     asked.is_some_and(|asked| asked.eq_ignore_ascii_case(host.as_str()))
 }
 
 pub(super) async fn check(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
-    match names.judge(&request) {
+    match names.check(&request) {
         Ok(()) => next.run(request).await,
         Err(failure) => failure.into_response(),
     }
@@ -61,20 +62,20 @@ mod tests {
 
     use super::*;
 
-    fn is_answered(host: &str, origin: Option<&str>) -> bool {
+    fn is_accepted(host: &str, origin: Option<&str>) -> bool {
         let mut request = Request::builder().uri("/healthz").header(HOST, host);
         if let Some(origin) = origin {
             request = request.header(ORIGIN, origin);
         }
-        Names::new(&["pinfold.example".to_owned()]).judge(&request.body(Body::empty()).unwrap()).is_ok()
+        Names::new(&["pinfold.example".to_owned()]).check(&request.body(Body::empty()).unwrap()).is_ok()
     }
 
     #[test]
-    fn only_its_own_names_and_addresses_are_answered() {
+    fn only_own_names_and_addresses_are_accepted() {
         for host in
             ["localhost", "LOCALHOST:7463", "127.0.0.1:7463", "[::1]:7463", "10.0.0.7", "pinfold.example"]
         {
-            assert!(is_answered(host, None), "{host}");
+            assert!(is_accepted(host, None), "{host}");
         }
         for host in [
             "",
@@ -85,17 +86,17 @@ mod tests {
             "@",
             "0x7f.1",
         ] {
-            assert!(!is_answered(host, None), "{host}");
+            assert!(!is_accepted(host, None), "{host}");
         }
     }
 
     #[test]
-    fn only_pages_of_its_own_are_answered() {
-        assert!(is_answered("localhost:7463", Some("http://localhost:7463")));
+    fn only_the_same_origin_is_accepted() {
+        assert!(is_accepted("localhost:7463", Some("http://localhost:7463")));
         for origin in
             ["http://localhost:3000", "http://evil.example", "null", "", "http://localhost:7463.evil.example"]
         {
-            assert!(!is_answered("localhost:7463", Some(origin)), "{origin}");
+            assert!(!is_accepted("localhost:7463", Some(origin)), "{origin}");
         }
     }
 }

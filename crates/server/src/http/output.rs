@@ -1,4 +1,4 @@
-//! `/api/executions/{id}/output`: what a command wrote, in pages or as a stream that can be taken up again.
+//! `/api/executions/{id}/output`: output of an execution, as pages or as a resumable stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use utoipa_axum::routes;
 
 use super::executions::{ExecutionPath, wants_events};
 use super::extract::{Id, Query, flag, number};
-use super::groups::{Group, QUICK};
+use super::route_groups::{Group, SHORT_TIMEOUT};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
-    vec![Group::of(Role::Viewer, QUICK).routes(routes!(output))]
+    vec![Group::of(Role::Viewer, SHORT_TIMEOUT).routes(routes!(output))]
 }
 
-/// A sign of life for whoever sits in between and drops connections that say nothing.
-pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// Interval of keep-alive comments, so that proxies do not drop idle streams.
+pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OutputQuery {
-    /// The number of the last event that was read.
+    /// The sequence number of the last event that was read.
     #[serde(default, deserialize_with = "number")]
     after: Option<u64>,
-    /// Stream it, as `Accept: text/event-stream` does.
+    /// Stream events, as with `Accept: text/event-stream`.
     #[serde(default, deserialize_with = "flag")]
     follow: bool,
 }
 
-/// What an execution wrote, after a number: what is there now, or with `?follow=1` or `Accept: text/event-stream` all
-/// that comes. Also after its end, and after that of its sandbox.
+/// Read the output of an execution: a page, or with `?follow=1` or `Accept: text/event-stream` a stream. Also after
+/// the end of the execution and its sandbox.
 #[utoipa::path(get, operation_id = "read_output", path = "/api/executions/{id}/output", tag = "executions", params(ExecutionPath, OutputQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The same as `after`, as browsers send it")),
     responses((status = 200, description = "Events",
@@ -69,18 +69,18 @@ pub(super) fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
     let number = given.to_str().ok().and_then(|text| text.parse::<i64>().ok());
     let number = number.and_then(|number| u64::try_from(number).ok());
-    number.map(Some).ok_or_else(|| Failure::bad_input("last-event-id", "it is not the number of an event"))
+    number.map(Some).ok_or_else(|| Failure::bad_input("last-event-id", "not an event number"))
 }
 
 pub(super) fn stream(events: Receiver<OutputEvent>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = unfold(events, |mut events| async move {
         let event = events.recv().await?;
-        Some((Ok(on_the_wire(&event)), events))
+        Some((Ok(sse_event(&event)), events))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE))
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
 }
 
-fn on_the_wire(event: &OutputEvent) -> Event {
+fn sse_event(event: &OutputEvent) -> Event {
     let data = serde_json::to_string(event).unwrap_or_default();
     Event::default().id(event.seq().to_string()).event(event.name()).data(data)
 }

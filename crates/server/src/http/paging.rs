@@ -1,4 +1,4 @@
-//! Lists come in pages: so many at the most, and where the next one begins.
+//! Paging of lists by cursor and limit.
 
 use axum::Json as Answer;
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,7 @@ pub(super) const MOST_LISTED: u64 = 1_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CursorQuery {
-    /// Where the page begins: what `X-Next-Cursor` said.
+    /// The cursor of the page, from `X-Next-Cursor`.
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     #[serde(default, deserialize_with = "number")]
@@ -30,7 +30,7 @@ pub(super) fn limit(asked: Option<u64>) -> Result<usize, Failure> {
 }
 
 impl CursorQuery {
-    /// The page that is asked for, of a list that is short enough to be read as a whole.
+    /// One page of a list that is short enough to be read as a whole.
     pub(super) fn answer<T: Serialize>(
         &self,
         mut all: Vec<T>,
@@ -39,8 +39,7 @@ impl CursorQuery {
         let limit = limit(self.limit)?;
         if let Some(cursor) = &self.cursor {
             let last = all.iter().position(|one| id_of(one) == cursor);
-            let last =
-                last.ok_or_else(|| Failure::bad_input("cursor", "it is not one that was told here"))?;
+            let last = last.ok_or_else(|| Failure::bad_input("cursor", "not a cursor of this list"))?;
             all.drain(..=last);
         }
         let more = all.len() > limit;
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_told_is_no_place_to_begin_at() {
+    fn an_unknown_cursor_and_an_invalid_limit_are_refused() {
         assert!(page(Some("x"), 2).is_err());
         assert!(page(None, 0).is_err() && page(None, 1_001).is_err());
     }

@@ -1,4 +1,4 @@
-//! `/api/sandbox`: make, list, look at, wait for and end sandboxes.
+//! `/api/sandbox`: create, list, show, wait for and stop sandboxes.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::extract::{Id, Json, Query, flag, number};
-use super::groups::{Group, LARGE_BODY, LONGEST_WAIT_S, PATIENT, QUICK};
 use super::paging::limit;
-use super::queue::{LeavesWithCaller, Queueing};
-use crate::service::{Asking, Caller, Creation, Stopped, WaitFor, Wanted};
+use super::queue::{LeaveQueueOnDrop, QueueParams};
+use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT, LONGEST_WAIT_S, SHORT_TIMEOUT};
+use crate::service::{Caller, CreateOptions, CreateOutcome, SandboxQuery, StopResult, WaitFor};
 use crate::{Failure, Service};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
-        Group::of(Role::Viewer, QUICK)
+        Group::of(Role::Viewer, SHORT_TIMEOUT)
             .routes(routes!(list))
             .routes(routes!(stats))
             .routes(routes!(show))
             .routes(routes!(resources)),
-        Group::of(Role::Viewer, PATIENT).routes(routes!(wait)),
-        Group::of(Role::Operator, PATIENT).with_bodies(LARGE_BODY).routes(routes!(create)),
-        Group::of(Role::Operator, PATIENT).routes(routes!(stop)),
+        Group::of(Role::Viewer, LONG_TIMEOUT).routes(routes!(wait)),
+        Group::of(Role::Operator, LONG_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(create)),
+        Group::of(Role::Operator, LONG_TIMEOUT).routes(routes!(stop)),
     ]
 }
 
@@ -44,14 +44,14 @@ const STOP_WAIT_S: u64 = 30;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes what `Id` reads")]
+#[expect(dead_code, reason = "documents `Id`")]
 pub(super) struct SandboxPath {
-    /// The sandbox.
+    /// The sandbox id.
     #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
 }
 
-/// Seconds as milliseconds, within what a request may take.
+/// A `wait` parameter in milliseconds, within the longest wait.
 pub(super) fn wait_ms(asked: Option<u64>, otherwise: u64) -> Result<u64, Failure> {
     match asked.unwrap_or(otherwise) {
         seconds if seconds <= LONGEST_WAIT_S => Ok(seconds * 1_000),
@@ -59,14 +59,14 @@ pub(super) fn wait_ms(asked: Option<u64>, otherwise: u64) -> Result<u64, Failure
     }
 }
 
-/// The key by which a request can be repeated.
-pub(super) fn given_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+/// The `Idempotency-Key` header.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let given = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().map(str::to_owned));
     given.transpose().map_err(|error| Failure::bad_input(IDEMPOTENCY_KEY, error))
 }
 
-/// Work that is seen through also when whoever asked for it has gone.
-pub(super) async fn seen_through<T: Send + 'static>(
+/// Runs work to its end even if the client disconnects.
+pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::spawn(work.with_current_context()).await.unwrap_or_else(|error| Err(Failure::internal(error)))
@@ -76,61 +76,61 @@ pub(super) async fn seen_through<T: Send + 'static>(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct CreateQuery {
-    /// How many seconds to wait until it is ready.
+    /// Seconds to wait until the sandbox is ready.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
-    /// Where there is no room, how long to wait for it in the queue: seconds, or such as `30s`, `5m`. With `wait=0` the
-    /// answer says which place it has, and does not wait.
+    /// How long to wait in the queue when there is no capacity: seconds, or `30s`, `5m`. With `wait=0` the answer has
+    /// the queue entry and does not wait.
     #[param(pattern = "^[0-9]+(ms|s|m|h)?$")]
     queue: Option<String>,
-    /// An id of your own for the place in the queue, so that you can look at it while this waits.
+    /// An id of your choice for the queue entry, to look it up while this request waits.
     #[param(pattern = "^que_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
-    ticket: Option<String>,
+    queue_id: Option<String>,
 }
 
-/// Make a sandbox, and wait until it is ready.
+/// Create a sandbox and wait until it is ready.
 #[utoipa::path(post, operation_id = "create_sandbox", path = "/api/sandbox", tag = "sandboxes",
     params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
-        description = "The same key with the same wish gives the same sandbox for a day, or for as long as the server is told to remember it")),
+        description = "The same key with the same request returns the same sandbox, for a day or the configured time")),
     request_body = CreateSandbox,
     responses(
-        (status = 201, description = "It is ready", body = Sandbox),
-        (status = 202, description = "It is being made, or waits for room; `Location` says where to look",
+        (status = 201, description = "Ready", body = Sandbox),
+        (status = 202, description = "Starting, or waiting in the queue; `Location` is its URL",
             body = CreatePending)))]
 async fn create(
     State(service): State<Arc<Service>>,
     Extension(caller): Extension<Caller>,
     Query(query): Query<CreateQuery>,
     headers: HeaderMap,
-    Json(wish): Json<CreateSandbox>,
+    Json(request): Json<CreateSandbox>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, START_WAIT_S)?;
-    let key = given_key(&headers)?;
-    let queueing = Queueing { queue: query.queue.as_deref(), ticket: query.ticket.as_deref() };
-    let made = match queueing.ask(&service)? {
-        Some(queue) if wait_ms == 0 => service.create_or_queue(wish, (caller, key, queue)).await?,
+    let key = idempotency_key(&headers)?;
+    let params = QueueParams { queue: query.queue.as_deref(), queue_id: query.queue_id.as_deref() };
+    let made = match params.parse(&service)? {
+        Some(queue) if wait_ms == 0 => service.create_or_queue(request, (caller, key, queue)).await?,
         queue => {
-            let leaving = LeavesWithCaller::of(&service, queue);
-            let made = seen_through(async move {
-                let asking = Asking { caller: Some(&caller), key: key.as_deref(), queue };
-                service.create(&wish, asking, wait_ms).await
+            let guard = LeaveQueueOnDrop::of(&service, queue);
+            let made = run_to_completion(async move {
+                let options = CreateOptions { caller: Some(&caller), key: key.as_deref(), queue };
+                service.create(&request, options, wait_ms).await
             });
             let made = made.await;
-            leaving.answered();
+            guard.disarm();
             made?
         }
     };
     Ok(match made {
-        Creation::Ready(sandbox) => {
+        CreateOutcome::Ready(sandbox) => {
             let location = [(LOCATION, sandbox.links.own.clone())];
             (StatusCode::CREATED, location, Answer(sandbox)).into_response()
         }
-        Creation::Pending(sandbox) => {
+        CreateOutcome::Pending(sandbox) => {
             let location = [(LOCATION, sandbox.links.own.clone())];
             (StatusCode::ACCEPTED, location, Answer(CreatePending::Starting(sandbox))).into_response()
         }
-        Creation::Queued(place) => {
+        CreateOutcome::Queued(place) => {
             let location = [(LOCATION, place.location.clone())];
             (StatusCode::ACCEPTED, location, Answer(CreatePending::Queued(place))).into_response()
         }
@@ -140,15 +140,15 @@ async fn create(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ListQuery {
-    /// A state, or `all`. Without it: what has not ended.
+struct SandboxListQuery {
+    /// A state, or `all`. Default: all that have not ended.
     status: Option<String>,
     agent_type: Option<String>,
     task_id: Option<String>,
-    /// `NAME=VALUE`; may be given again.
+    /// `NAME=VALUE`; may be repeated.
     #[serde(default)]
     label: Vec<String>,
-    /// Where the page begins: what `X-Next-Cursor` said.
+    /// The cursor of the page, from `X-Next-Cursor`.
     #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
@@ -157,20 +157,20 @@ struct ListQuery {
 }
 
 /// List sandboxes.
-#[utoipa::path(get, operation_id = "list_sandboxes", path = "/api/sandbox/list", tag = "sandboxes", params(ListQuery),
-    responses((status = 200, description = "In the order of their making", body = Vec<SandboxSummary>,
-        headers(("X-Next-Cursor" = String, description = "Where the next page begins, if there is one")))))]
+#[utoipa::path(get, operation_id = "list_sandboxes", path = "/api/sandbox/list", tag = "sandboxes", params(SandboxListQuery),
+    responses((status = 200, description = "Oldest first", body = Vec<SandboxSummary>,
+        headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn list(
     State(service): State<Arc<Service>>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<SandboxListQuery>,
 ) -> Result<Response, Failure> {
     let limit = limit(query.limit)?;
     let after = query.cursor.as_deref().map(str::parse::<SandboxId>).transpose();
     let after = after.map_err(|error| Failure::bad_input("cursor", error))?;
     let labels = query.label.iter().map(|given| label(given)).collect::<Result<_, _>>()?;
-    let wanted =
-        Wanted { status: query.status, agent_type: query.agent_type, labels, task_id: query.task_id };
-    let page = service.list(&wanted, after, limit).await?;
+    let filter =
+        SandboxQuery { status: query.status, agent_type: query.agent_type, labels, task_id: query.task_id };
+    let page = service.list(&filter, after, limit).await?;
     let next = page.next.map(|id| [(NEXT_CURSOR, id.to_string())]);
     Ok((next, Answer(page.sandboxes)).into_response())
 }
@@ -181,16 +181,16 @@ fn label(given: &str) -> Result<(String, String), Failure> {
     pair.ok_or_else(|| Failure::bad_input("label", format!("`{given}` is not NAME=VALUE")))
 }
 
-/// What all sandboxes come to.
+/// Totals over all sandboxes.
 #[utoipa::path(get, operation_id = "sandbox_stats", path = "/api/sandbox/stats", tag = "sandboxes",
-    responses((status = 200, description = "As of now", body = Stats)))]
+    responses((status = 200, description = "Current state", body = Stats)))]
 async fn stats(State(service): State<Arc<Service>>) -> Result<Answer<Stats>, Failure> {
     service.stats().await.map(Answer)
 }
 
-/// Everything about one sandbox, also after its end.
+/// Show one sandbox in full, also after its end.
 #[utoipa::path(get, operation_id = "get_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath),
-    responses((status = 200, description = "As of now", body = Sandbox)))]
+    responses((status = 200, description = "Current state", body = Sandbox)))]
 async fn show(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
@@ -198,9 +198,9 @@ async fn show(
     service.sandbox(id).await.map(Answer)
 }
 
-/// What a sandbox uses, measured now.
+/// Measure the resource usage of a sandbox.
 #[utoipa::path(get, operation_id = "sandbox_resources", path = "/api/sandbox/{id}/resources", tag = "sandboxes", params(SandboxPath),
-    responses((status = 200, description = "Measured from its processes, or what they used in all", body = Resources)))]
+    responses((status = 200, description = "Current usage, or the total after its end", body = Resources)))]
 async fn resources(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
@@ -211,24 +211,24 @@ async fn resources(
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct WaitQuery {
-    /// A state, or `gone`. What has become ready counts as ready while it works.
+struct StateWaitQuery {
+    /// A state, or `gone`. A running sandbox counts as ready.
     state: String,
-    /// How many seconds to wait.
+    /// Seconds to wait.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
 }
 
 /// Wait until a sandbox is in a state.
-#[utoipa::path(get, operation_id = "wait_for_sandbox", path = "/api/sandbox/{id}/wait", tag = "sandboxes", params(SandboxPath, WaitQuery),
+#[utoipa::path(get, operation_id = "wait_for_sandbox", path = "/api/sandbox/{id}/wait", tag = "sandboxes", params(SandboxPath, StateWaitQuery),
     responses(
-        (status = 200, description = "It is", body = Sandbox),
-        (status = 202, description = "It is not yet", body = Sandbox)))]
+        (status = 200, description = "The state is reached", body = Sandbox),
+        (status = 202, description = "Not reached within the wait", body = Sandbox)))]
 async fn wait(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
-    Query(query): Query<WaitQuery>,
+    Query(query): Query<StateWaitQuery>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
     Ok(match service.wait(id, WaitFor::parse(&query.state)?, wait_ms).await? {
@@ -241,21 +241,21 @@ async fn wait(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct StopQuery {
-    /// End it at once instead of asking its processes first.
+    /// Kill its processes at once, without the grace period.
     #[serde(default, deserialize_with = "flag")]
     force: bool,
-    /// How many seconds to wait for the proof.
+    /// Seconds to wait for the proof.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
-    /// Forget its record, too, once it is proven gone.
+    /// Also remove its record once it is proven gone.
     #[serde(default, deserialize_with = "flag")]
     forget: bool,
-    /// Give your word that a quarantined body is gone, where no look can prove it. It is recorded, with your token's
-    /// name and the reason.
+    /// Attest that a quarantined instance is gone, where no observation can prove it. The attestation is recorded
+    /// with your token's name and the reason.
     #[serde(default, deserialize_with = "flag")]
     attest: bool,
-    /// Why you can give it.
+    /// The reason of the attestation.
     #[param(min_length = 1, max_length = 1000)]
     reason: Option<String>,
 }
@@ -263,25 +263,25 @@ struct StopQuery {
 const LONGEST_REASON: usize = 1_000;
 
 impl StopQuery {
-    /// The reason, where somebody gives their word.
-    fn attested(&self) -> Result<Option<String>, Failure> {
+    /// The reason of an attestation, if one is requested.
+    fn attestation_reason(&self) -> Result<Option<String>, Failure> {
         let bad = |why: &str| Err(Failure::bad_input("reason", why));
         match (self.attest, &self.reason) {
             (false, None) => Ok(None),
-            (false, Some(_)) => bad("it is for `attest`"),
+            (false, Some(_)) => bad("`reason` requires `attest=true`"),
             (true, Some(reason)) if (1..=LONGEST_REASON).contains(&reason.chars().count()) => {
                 Ok(Some(reason.clone()))
             }
-            (true, _) => bad("say why you can give your word, in 1 to 1000 characters"),
+            (true, _) => bad("`attest` requires a reason of 1 to 1000 characters"),
         }
     }
 }
 
-/// End a sandbox, and wait for the proof that it is gone. Asking again gives the same receipt.
+/// Stop a sandbox and wait for the proof that it is gone. A repeated request returns the same receipt.
 #[utoipa::path(delete, operation_id = "stop_sandbox", path = "/api/sandbox/{id}", tag = "sandboxes", params(SandboxPath, StopQuery),
     responses(
-        (status = 200, description = "It is proven gone", body = Receipt),
-        (status = 202, description = "It is being ended; `location` says where to look", body = StopPending)))]
+        (status = 200, description = "Proven gone", body = Receipt),
+        (status = 202, description = "Being stopped; `location` is its URL", body = StopPending)))]
 async fn stop(
     State(service): State<Arc<Service>>,
     Id(id): Id<SandboxId>,
@@ -289,8 +289,8 @@ async fn stop(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Failure> {
     let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
-    let attested = query.attested()?;
-    let stopped = seen_through(async move {
+    let attested = query.attestation_reason()?;
+    let stopped = run_to_completion(async move {
         if let Some(reason) = attested {
             service.attest(id, &caller, reason).await?;
         }
@@ -301,8 +301,8 @@ async fn stop(
         }
     });
     Ok(match stopped.await? {
-        Stopped::Gone(receipt) => Answer(receipt).into_response(),
-        Stopped::Pending(pending) => {
+        StopResult::Gone(receipt) => Answer(receipt).into_response(),
+        StopResult::Pending(pending) => {
             (StatusCode::ACCEPTED, [(LOCATION, pending.location.clone())], Answer(pending)).into_response()
         }
     })

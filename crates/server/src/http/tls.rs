@@ -1,4 +1,4 @@
-//! TLS: what a server shows to those who come from elsewhere.
+//! TLS certificate and key of the server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate and its key. They are read once: a renewed one is shown after a restart, which ends no sandbox.
+/// A certificate and its key, read once. A renewed certificate needs a restart, which stops no sandbox.
 #[derive(Clone)]
 pub struct Tls(pub(super) TlsAcceptor);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("could not read the certificate in `{}`; it has to be a chain in PEM", path.display())]
+    #[error("could not read the certificate in `{}`; it must be a PEM chain", path.display())]
     Certificate { path: PathBuf, source: pem::Error },
-    #[error("there is no certificate in `{}`; it has to be a chain in PEM", path.display())]
+    #[error("no certificate in `{}`; it must be a PEM chain", path.display())]
     NoCertificate { path: PathBuf },
-    #[error("could not read the key in `{}`; it has to be a private key in PEM", path.display())]
+    #[error("could not read the key in `{}`; it must be a PEM private key", path.display())]
     Key { path: PathBuf, source: pem::Error },
-    #[error("the certificate and its key cannot be used together")]
+    #[error("the certificate and the key do not match")]
     Unusable(#[from] rustls::Error),
 }
 

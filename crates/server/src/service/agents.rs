@@ -1,5 +1,5 @@
-//! Runs of agents: one command in a sandbox of its own, tried again where that can help, and all that is known of it
-//! afterwards. Nothing of it is in this process's memory, so any server tells the same.
+//! Agent runs: one command in a sandbox of its own, retried where that can help. All state is in the store, so any
+//! server gives the same answer.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,83 @@ use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{
     self as api, AgentContext, AgentFile, AgentLinks, AgentRequest, ArtifactState, DescribedFile, ErrorCode,
 };
-use pinfold_engine::{AgentRun, CreateAsk, Ids, RandomIds, RunAsk, Waited};
-use pinfold_lifecycle::profile::Wishes;
+use pinfold_engine::{AgentRun, CreateRequest, Ids, RandomIds, RunRequest, WaitOutcome};
+use pinfold_lifecycle::profile::LimitOverrides;
 use pinfold_lifecycle::{
-    Command, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, FileContent, FileToPut, Luggage,
-    PlaceId, Policy, SandboxId, Spec,
+    Command, ExecutionFiles, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, FileContent,
+    InputFile, Policy, QueueId, SandboxId, Spec,
 };
-use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_name};
+use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_artifact_name};
 use pinfold_store::{Row, Store, StoredExecution};
 
-use super::create::{Asking, check_environment, check_task};
-use super::executions::told;
-use super::words::{self, moment};
+use super::convert::{self, rfc3339};
+use super::create::{CreateOptions, check_environment, check_task};
+use super::executions::outcome_view;
 use super::{Failure, Service, view};
 use crate::collecting::{Collected, OWN, artifact_name};
 
-/// Where a script is put.
+/// The path of the script inside the sandbox.
 const SCRIPT: &str = "/tmp/.pinfold/script";
 const MOST_FILES: usize = 1_000;
 const MOST_ARTIFACTS: usize = 100;
-/// How long a run waits for room, where its caller waits for it and does not say otherwise.
-const ROOM_MS: u64 = 30_000;
+/// How long a run waits in the queue by default, where its caller waits for the result.
+const DEFAULT_QUEUE_MS: u64 = 30_000;
 
-/// A run that was asked for.
+/// The ids of an agent run.
 #[derive(Debug, Clone, Copy)]
-pub struct Run {
+pub struct AgentRunIds {
     pub sandbox: SandboxId,
     pub execution: ExecutionId,
 }
 
 impl Service {
-    /// Writes the wish down. It goes on by itself from there, whoever waits. Where there is no room it waits in the
-    /// queue, as long as it was told to or as its caller would.
+    /// Commits the run; the engine carries it out whether or not the caller waits. Without capacity the run waits in
+    /// the queue, for the requested time or for as long as its caller waits.
     pub async fn run_agent(
         &self,
         request: &AgentRequest,
-        asking: Asking<'_>,
+        options: CreateOptions<'_>,
         wait_ms: u64,
-    ) -> Result<Run, Failure> {
+    ) -> Result<AgentRunIds, Failure> {
         let (spec, policy) = self.agent(request)?;
-        let spec = Spec { asked_by: asking.asker(), ..spec };
-        let key = self.key_of(asking, request)?;
-        let room_ms = wait_ms.min(ROOM_MS);
-        let patient = || self.queue_for(PlaceId(RandomIds.fresh(self.now())), room_ms);
-        let queue = asking.queue.or_else(|| (room_ms > 0).then(patient));
-        let ask = CreateAsk { spec, policy, key, queue };
+        let spec = Spec { requested_by: options.requester(), ..spec };
+        let key = self.key_of(options, request)?;
+        let queue_ms = wait_ms.min(DEFAULT_QUEUE_MS);
+        let queue_by_default = || self.queue_for(QueueId(RandomIds.fresh(self.now())), queue_ms);
+        let queue = options.queue.or_else(|| (queue_ms > 0).then(queue_by_default));
+        let ask = CreateRequest { spec, policy, key, queue };
         let limits = ExecutionLimits::default();
-        let run = RunAsk { command: command(&request.context)?, kind: ExecutionKind::Run, limits };
+        let run = RunRequest { command: command(&request.context)?, kind: ExecutionKind::Run, limits };
         let begun = self.host.engine.run_agent(ask, run).await;
-        let (sandbox, execution) = begun.inspect_err(|error| self.note_refused_run(error))?;
-        Ok(Run { sandbox, execution })
+        let (sandbox, execution) = begun.inspect_err(|error| self.count_refused_run(error))?;
+        Ok(AgentRunIds { sandbox, execution })
     }
 
-    /// Waits so long until it has ended and its last body is proven gone, and tells what there is.
-    pub async fn agent_run(&self, run: Run, wait_ms: u64) -> Result<api::AgentRun, Failure> {
-        let Run { sandbox, execution } = run;
+    /// Waits until the run has ended and its last instance is proven gone, or until the timeout, and returns its
+    /// state.
+    pub async fn agent_run(&self, run: AgentRunIds, wait_ms: u64) -> Result<api::AgentRun, Failure> {
+        let AgentRunIds { sandbox, execution } = run;
         let until = self.now().after_ms(wait_ms);
-        let known = match self.host.engine.wait_agent_run(sandbox, execution, until).await? {
-            Waited::Met(known) => known,
-            Waited::DeadlinePassed => self.host.engine.agent_run(sandbox, execution).await?,
+        let run = match self.host.engine.wait_agent_run(sandbox, execution, until).await? {
+            WaitOutcome::Met(run) => run,
+            WaitOutcome::DeadlinePassed => self.host.engine.agent_run(sandbox, execution).await?,
         };
         let stored = self.stored_execution(execution).await?;
-        self.told_run(&stored, known).await
+        self.agent_run_view(&stored, run).await
     }
 
-    /// The run of an execution that is known by its id.
-    pub async fn run_of(&self, execution: ExecutionId) -> Result<Run, Failure> {
+    /// The run that an execution belongs to.
+    pub async fn agent_run_ids(&self, execution: ExecutionId) -> Result<AgentRunIds, Failure> {
         let stored = self.stored_execution(execution).await?;
-        Ok(Run { sandbox: stored.sandbox, execution })
+        Ok(AgentRunIds { sandbox: stored.sandbox, execution })
     }
 
     pub async fn artifacts(&self, id: ExecutionId) -> Result<Vec<api::Artifact>, Failure> {
         let (named, ended) = match self.host.store.execution(id).await? {
-            Some(stored) => (stored.command.luggage.artifacts.clone(), stored.execution.outcome().is_some()),
-            // Artifacts are kept longer than records.
+            Some(stored) => {
+                (stored.command.execution_files.artifacts.clone(), stored.execution.outcome().is_some())
+            }
+            // Artifacts outlive records.
             None => (Vec::new(), true),
         };
         let collected = self.host.collection.of(id).await?;
@@ -101,12 +104,12 @@ impl Service {
 
     fn agent(&self, request: &AgentRequest) -> Result<(Spec, Policy), Failure> {
         check_task("taskId", &request.task_id)?;
-        let (agent_type, profile) = self.rules.profiles.of_agent(&request.agent_type).map_err(|error| {
+        let (agent_type, profile) = self.config.profiles.get_agent(&request.agent_type).map_err(|error| {
             let known = error.known.clone();
             Failure::bad_input("agentType", error).with("known", known)
         })?;
-        let policy = self.rules.policy.clone();
-        let given = profile.with(&Wishes::default(), &policy)?;
+        let policy = self.config.policy.clone();
+        let given = profile.with(&LimitOverrides::default(), &policy)?;
         let spec = Spec {
             agent_type: Some(agent_type.to_owned()),
             task_id: Some(request.task_id.clone()),
@@ -117,19 +120,23 @@ impl Service {
         Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
     }
 
-    async fn told_run(&self, stored: &StoredExecution, run: AgentRun) -> Result<api::AgentRun, Failure> {
+    async fn agent_run_view(
+        &self,
+        stored: &StoredExecution,
+        run: AgentRun,
+    ) -> Result<api::AgentRun, Failure> {
         let (id, sandbox) = (stored.execution.id, stored.sandbox);
         let spec = match self.row(sandbox).await? {
             Row::Readable(row) => Some(row.spec.clone()),
             Row::Unreadable(_) => None,
         };
-        let outcome = run.outcome.as_ref().map(told);
+        let outcome = run.outcome.as_ref().map(outcome_view);
         let output = match &outcome {
             Some(_) => Some(self.transcript(sandbox, id).await?.into_output()),
             None => None,
         };
         let ended_at = match &stored.execution.state {
-            ExecutionState::Ended { at, .. } => Some(moment(*at)),
+            ExecutionState::Ended { at, .. } => Some(rfc3339(*at)),
             _ => None,
         };
         let receipt = run.receipt.as_ref().zip(run.cause);
@@ -138,15 +145,15 @@ impl Service {
             sandbox_id: sandbox.to_string(),
             task_id: spec.as_ref().and_then(|spec| spec.task_id.clone()),
             agent_type: spec.as_ref().and_then(|spec| spec.agent_type.clone()),
-            state: words::execution_state(&stored.execution.state),
+            state: convert::execution_state(&stored.execution.state),
             exit_code: outcome.as_ref().and_then(|it| it.exit_code),
             cause: outcome.as_ref().map(|it| it.cause),
             detail: outcome.and_then(|it| it.detail),
-            asked_at: moment(stored.execution.asked_at),
-            started_at: run.attempts.iter().find_map(|attempt| attempt.started_at).map(moment),
+            asked_at: rfc3339(stored.execution.requested_at),
+            started_at: run.attempts.iter().find_map(|attempt| attempt.started_at).map(rfc3339),
             ended_at,
             attempts: run.attempts.iter().map(|attempt| view::attempt(sandbox, attempt)).collect(),
-            usage: words::used(run.used),
+            usage: convert::used(run.used),
             output,
             artifacts: self.artifacts(id).await?,
             receipt: receipt.map(|(receipt, cause)| view::receipt(sandbox, cause, receipt)),
@@ -156,7 +163,7 @@ impl Service {
 }
 
 fn links(sandbox: SandboxId, id: ExecutionId) -> AgentLinks {
-    let (sandbox, execution) = (words::url_of_sandbox(sandbox), words::url_of_execution(id));
+    let (sandbox, execution) = (convert::sandbox_url(sandbox), convert::execution_url(id));
     AgentLinks {
         own: format!("/api/agents/runs/{id}"),
         output: format!("{execution}/output"),
@@ -167,7 +174,7 @@ fn links(sandbox: SandboxId, id: ExecutionId) -> AgentLinks {
     }
 }
 
-/// What was named, in that order, and then whatever else there is.
+/// The requested artifacts in their order, then any others.
 fn artifacts(id: ExecutionId, named: &[String], ended: bool, collected: Collected) -> Vec<api::Artifact> {
     let Collected { kept, mut reasons } = collected;
     let mut kept: BTreeMap<String, Artifact> = kept.into_iter().map(|it| (it.name.clone(), it)).collect();
@@ -176,7 +183,7 @@ fn artifacts(id: ExecutionId, named: &[String], ended: bool, collected: Collecte
         let name = artifact_name(path);
         let why = match (ended, reasons.remove(name)) {
             (_, Some(why)) => Some(why),
-            (true, None) => Some("it was not collected before its body was gone".to_owned()),
+            (true, None) => Some("it was not collected before its instance was gone".to_owned()),
             (false, None) => None,
         };
         all.push(match kept.remove(name) {
@@ -191,13 +198,13 @@ fn artifacts(id: ExecutionId, named: &[String], ended: bool, collected: Collecte
 fn kept_artifact(id: ExecutionId, artifact: Artifact) -> api::Artifact {
     let Artifact { name, size, sha256, content_type, created_at } = artifact;
     api::Artifact {
-        url: Some(format!("{}/artifacts/{}", words::url_of_execution(id), in_address(&name))),
+        url: Some(format!("{}/artifacts/{}", convert::execution_url(id), percent_encoded(&name))),
         name,
         state: ArtifactState::Kept,
         size: Some(size),
         sha256: Some(sha256),
         content_type: Some(content_type),
-        kept_at: Some(moment(created_at)),
+        kept_at: Some(rfc3339(created_at)),
         error: None,
     }
 }
@@ -216,8 +223,8 @@ fn missing_artifact(name: &str, error: Option<String>) -> api::Artifact {
     }
 }
 
-/// As a part of an address, slashes and all.
-fn in_address(name: &str) -> String {
+/// Percent-encodes a URL path, keeping slashes.
+fn percent_encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let escaped = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     name.bytes().map(escaped).collect()
@@ -225,7 +232,7 @@ fn in_address(name: &str) -> String {
 
 fn command(context: &AgentContext) -> Result<Command, Failure> {
     check_environment(&context.env).map_err(|failure| within_context(failure, "env"))?;
-    let mut luggage = Luggage { files: files(&context.files)?, artifacts: artifact_paths(context)? };
+    let mut luggage = ExecutionFiles { files: files(&context.files)?, artifacts: artifact_paths(context)? };
     let argv = match (&context.command, &context.script) {
         (Some(_), Some(_)) | (None, None) => {
             return Err(Failure::bad_input("context.command", "either `command` or `script` is needed"));
@@ -233,7 +240,7 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
         (Some(argv), None) => argv.clone(),
         (None, Some(script)) => {
             let content = FileContent::Text(script.clone());
-            luggage.files.insert(SCRIPT.into(), FileToPut { content, executable: true });
+            luggage.files.insert(SCRIPT.into(), InputFile { content, executable: true });
             let by_itself = script.starts_with("#!");
             let shell = (!by_itself).then(|| "/bin/sh".to_owned());
             shell.into_iter().chain([SCRIPT.to_owned()]).collect()
@@ -248,7 +255,7 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
     if argv.iter().any(|argument| argument.contains('\0')) {
         return Err(Failure::bad_input("context.command", "it contains a NUL character"));
     }
-    Ok(Command { argv, env: context.env.clone(), luggage, ..Command::default() })
+    Ok(Command { argv, env: context.env.clone(), execution_files: luggage, ..Command::default() })
 }
 
 fn within_context(mut failure: Failure, field: &str) -> Failure {
@@ -257,27 +264,27 @@ fn within_context(mut failure: Failure, field: &str) -> Failure {
     failure.with("field", field)
 }
 
-fn files(given: &BTreeMap<String, AgentFile>) -> Result<BTreeMap<String, FileToPut>, Failure> {
+fn files(given: &BTreeMap<String, AgentFile>) -> Result<BTreeMap<String, InputFile>, Failure> {
     if given.len() > MOST_FILES {
         return Err(Failure::bad_input("context.files", format!("there may be {MOST_FILES} at the most")));
     }
     given.iter().map(|(path, file)| Ok((checked(path, "files")?, to_put(path, file)?))).collect()
 }
 
-fn to_put(path: &str, file: &AgentFile) -> Result<FileToPut, Failure> {
-    let refused = |why: String| Failure::bad_input(&format!("context.files.{path}"), why);
+fn to_put(path: &str, file: &AgentFile) -> Result<InputFile, Failure> {
+    let invalid = |why: String| Failure::bad_input(&format!("context.files.{path}"), why);
     let (content, executable) = match file {
         AgentFile::Text(text) => (FileContent::Text(text.clone()), false),
         AgentFile::Described(DescribedFile { text: Some(text), base64: None, executable }) => {
             (FileContent::Text(text.clone()), *executable)
         }
         AgentFile::Described(DescribedFile { text: None, base64: Some(base64), executable }) => {
-            STANDARD.decode(base64).map_err(|error| refused(format!("it is not base64: {error}")))?;
+            STANDARD.decode(base64).map_err(|error| invalid(format!("not base64: {error}")))?;
             (FileContent::Base64(base64.clone()), *executable)
         }
-        AgentFile::Described(_) => return Err(refused("either `text` or `base64` is needed".into())),
+        AgentFile::Described(_) => return Err(invalid("either `text` or `base64` is needed".into())),
     };
-    Ok(FileToPut { content, executable })
+    Ok(InputFile { content, executable })
 }
 
 fn artifact_paths(context: &AgentContext) -> Result<Vec<String>, Failure> {
@@ -286,15 +293,15 @@ fn artifact_paths(context: &AgentContext) -> Result<Vec<String>, Failure> {
         return Err(Failure::bad_input("context.artifacts", why));
     }
     if context.artifacts.iter().any(|path| artifact_name(path).split('/').next() == Some(OWN)) {
-        let why = format!("what is in `{OWN}` is Pinfold's own; let the command copy it elsewhere first");
+        let why = format!("`{OWN}` is reserved; let the command copy the file elsewhere first");
         return Err(Failure::bad_input("context.artifacts", why));
     }
     context.artifacts.iter().map(|path| checked(path, "artifacts")).collect()
 }
 
-/// No path with tricks in it.
+/// Refuses paths with `..` and the like.
 fn checked(path: &str, field: &str) -> Result<String, Failure> {
-    let fits = check_name(artifact_name(path));
+    let fits = check_artifact_name(artifact_name(path));
     fits.map_err(|error| Failure::bad_input(&format!("context.{field}"), error))?;
     Ok(path.to_owned())
 }
@@ -318,17 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_a_file_that_is_put_there_first() {
+    fn a_script_becomes_an_executable_input_file() {
         let plain = command(&context(r#"{"script": "echo hello"}"#)).unwrap();
         let own = command(&context(r##"{"script": "#!/usr/bin/python3\nprint(1)"}"##)).unwrap();
 
         assert_eq!(plain.argv, ["/bin/sh", SCRIPT]);
         assert_eq!(own.argv, [SCRIPT]);
-        assert!(own.luggage.files[SCRIPT].executable);
+        assert!(own.execution_files.files[SCRIPT].executable);
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused_by_its_field() {
+    fn an_invalid_context_is_refused_by_field_name() {
         for (text, field) in [
             ("{}", "context.command"),
             (r#"{"command": []}"#, "context.command"),
@@ -362,6 +369,6 @@ mod tests {
 
     #[test]
     fn a_name_stands_in_an_address_as_it_is_read_back() {
-        assert_eq!(in_address("out/a b%.json"), "out/a%20b%25.json");
+        assert_eq!(percent_encoded("out/a b%.json"), "out/a%20b%25.json");
     }
 }

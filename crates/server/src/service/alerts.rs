@@ -1,37 +1,38 @@
-//! Alerts as the API tells them: how they stand, what happened, who was told, and what people want of them.
+//! The alerts API: current states, history, deliveries, acknowledgements, silences and tests.
 
 use pinfold_alerts::{
-    Alert, AlertState, Ask, Happening, Instance, Phase, Reading, Refusal, ask, message, reading,
+    Alert, AlertChange, AlertInstance, AlertRefusal, AlertRequest, AlertState, Evaluation, Phase,
+    apply_request, evaluate, message,
 };
 use pinfold_api as api;
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{AlertRecord, Alerts, Delivery, DeliveryState, NewDelivery};
+use pinfold_store::{AlertRecord, AlertStore, Delivery, DeliveryState, NewDelivery};
 
-use super::words::moment;
+use super::convert::{rfc3339, serde_name};
 use super::{Failure, Service};
-use crate::alerts::{self, Seen};
+use crate::alerts::{self, AlertSnapshot};
 
-/// Somebody else may be quicker, but not again and again.
-const TRIES: usize = 10;
+/// Optimistic commits are retried this often; more conflicts in a row do not happen in practice.
+const COMMIT_ATTEMPTS: usize = 10;
 const LONGEST_SILENCE_S: u64 = 30 * 86_400;
 const LONGEST_REASON: usize = 500;
 
 impl Service {
-    /// All of them, or those in one state.
+    /// All alerts, or those in one state.
     pub async fn alerts(&self, state: Option<api::AlertState>) -> Result<api::AlertList, Failure> {
-        let seen = self.seen_lately().await;
-        let draft = self.draft().await?;
-        let all = Alert::ALL.iter().map(|alert| self.view(*alert, &draft.state_of(*alert), &seen));
+        let snapshot = self.latest_alert_snapshot().await;
+        let draft = self.load_alert_draft().await?;
+        let all = Alert::ALL.iter().map(|alert| self.view(*alert, &draft.state_of(*alert), &snapshot));
         Ok(api::AlertList {
             alerts: all.filter(|alert| state.is_none_or(|state| alert.state == state)).collect(),
-            impact: alerts::impact(&seen.figures),
-            evaluated_at: moment(seen.at),
+            impact: alerts::impact(&snapshot.inputs),
+            evaluated_at: rfc3339(snapshot.at),
         })
     }
 
-    /// What fires, the worst first.
+    /// Firing alerts, most severe first.
     pub(super) async fn active_alerts(&self) -> Result<Vec<api::ActiveAlert>, Failure> {
-        let (draft, now) = (self.draft().await?, self.now());
+        let (draft, now) = (self.load_alert_draft().await?, self.now());
         let mut active = Vec::new();
         for alert in Alert::ALL {
             let state = draft.state_of(*alert);
@@ -41,10 +42,10 @@ impl Service {
                 title: definition.title.to_owned(),
                 severity: alerts::severity(definition.severity),
                 subject: subject(instance.subject.as_ref()),
-                since: moment(firing.since),
+                since: rfc3339(firing.since),
                 acknowledged: firing.acknowledged.is_some(),
                 silenced: state.is_silent(now),
-                runbook: alerts::runbook_of(*alert, &self.rules.alerts),
+                runbook: alerts::runbook_of(*alert, &self.config.alerts),
             }));
         }
         active.sort_by_key(|alert| std::cmp::Reverse(alert.severity));
@@ -57,7 +58,7 @@ impl Service {
         before: Option<u64>,
         limit: usize,
     ) -> Result<api::AlertHistory, Failure> {
-        let of = of.map(named).transpose()?.map(|alert| alert.name().to_owned());
+        let of = of.map(parse_alert).transpose()?.map(|alert| alert.name().to_owned());
         let before = before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
         let mut records = self.host.store.alert_history(of, before, limit.saturating_add(1)).await?;
         let more = records.len() > limit;
@@ -80,9 +81,9 @@ impl Service {
         Ok(api::AlertDeliveries { deliveries: rows.iter().map(delivery).collect(), next })
     }
 
-    /// Nobody else is called about what fires now.
+    /// Stops further notifications about the current firings.
     pub async fn acknowledge_alert(&self, name: &str, by: &str) -> Result<api::Alert, Failure> {
-        self.ask_alert(name, &Ask::Acknowledge { by: by.to_owned() }).await
+        self.ask_alert(name, &AlertRequest::Acknowledge { by: by.to_owned() }).await
     }
 
     pub async fn silence_alert(
@@ -96,28 +97,28 @@ impl Service {
             return Err(Failure::bad_input("reason", format!("1 to {LONGEST_REASON} bytes are allowed")));
         }
         let until = self.end_of_silence(asked)?;
-        let silence = Ask::Silence { until, reason: reason.to_owned(), by: by.to_owned() };
+        let silence = AlertRequest::Silence { until, reason: reason.to_owned(), by: by.to_owned() };
         self.ask_alert(name, &silence).await
     }
 
-    /// Ending a silence that there is not changes nothing.
+    /// Ending a silence that does not exist changes nothing.
     pub async fn unsilence_alert(&self, name: &str, by: &str) -> Result<api::Alert, Failure> {
-        self.ask_alert(name, &Ask::Unsilence { by: by.to_owned() }).await
+        self.ask_alert(name, &AlertRequest::Unsilence { by: by.to_owned() }).await
     }
 
-    /// Sends a message by every way that is configured, and says what came of each.
+    /// Sends a test notification to every configured target and returns each result.
     pub async fn test_alerts(&self) -> api::AlertTest {
         let now = self.now();
-        tracing::info!(alert = "test", "a test of alerts was asked for");
+        tracing::info!(alert = "test", "a test of alerts was requested");
         let logged = api::AlertTestResult {
             target: "log".to_owned(),
             delivered: true,
             message: "it is in the log of this server".to_owned(),
         };
-        let targets = self.rules.alerts.targets();
+        let targets = self.config.alerts.targets();
         let sent = targets.iter().map(|target| async {
             let id = format!("dlv_{}", uuid::Uuid::now_v7().simple());
-            let notice = test_notice(&id, now, &self.rules.alerts.runbook);
+            let notice = test_notice(&id, now, &self.config.alerts.runbook);
             let notice = serde_json::to_string(&notice).unwrap_or_default();
             let name = "test".to_owned();
             let delivery = NewDelivery { id, at: now, name, target: target.to_string(), notice };
@@ -131,28 +132,28 @@ impl Service {
         api::AlertTest { results }
     }
 
-    /// As of the last look; a process that does not look regularly does so now.
-    pub(super) async fn seen_lately(&self) -> Seen {
-        match self.alerts.last_seen() {
-            Some(seen) => seen,
-            None => self.look_for_alerts().await,
+    /// The last evaluated values; a process without the evaluation loop measures now.
+    pub(super) async fn latest_alert_snapshot(&self) -> AlertSnapshot {
+        match self.alerts.last_snapshot() {
+            Some(snapshot) => snapshot,
+            None => self.measure_alerts().await,
         }
     }
 
-    async fn ask_alert(&self, name: &str, asked: &Ask) -> Result<api::Alert, Failure> {
-        let alert = named(name)?;
-        let seen = self.seen_lately().await;
-        for _ in 0..TRIES {
-            let mut draft = self.draft().await?;
+    async fn ask_alert(&self, name: &str, asked: &AlertRequest) -> Result<api::Alert, Failure> {
+        let alert = parse_alert(name)?;
+        let snapshot = self.latest_alert_snapshot().await;
+        for _ in 0..COMMIT_ATTEMPTS {
+            let mut draft = self.load_alert_draft().await?;
             let was = draft.state_of(alert);
-            let stepped = ask(alert, &was, asked.clone(), self.now()).map_err(refused)?;
+            let stepped = apply_request(alert, &was, asked.clone(), self.now()).map_err(refusal_failure)?;
             let state = stepped.state.clone();
             draft.put(alert, &was, stepped)?;
-            if self.land(draft, &seen.figures).await? {
-                return Ok(self.view(alert, &state, &seen));
+            if self.commit_alerts(draft, &snapshot.inputs).await? {
+                return Ok(self.view(alert, &state, &snapshot));
             }
         }
-        Err(Failure::unavailable("the alert changes all the time"))
+        Err(Failure::unavailable("the alert keeps changing; try again"))
     }
 
     fn end_of_silence(&self, asked: &api::SilenceAlert) -> Result<Timestamp, Failure> {
@@ -177,10 +178,10 @@ impl Service {
         Ok(until)
     }
 
-    fn view(&self, alert: Alert, state: &AlertState, seen: &Seen) -> api::Alert {
-        let (config, now) = (&self.rules.alerts, self.now());
+    fn view(&self, alert: Alert, state: &AlertState, snapshot: &AlertSnapshot) -> api::Alert {
+        let (config, now) = (&self.config.alerts, self.now());
         let (definition, rule) = (alert.definition(), config.rules.of(alert));
-        let reading = reading(alert, &seen.figures, rule);
+        let reading = evaluate(alert, &snapshot.inputs, rule);
         let silence = state.silence.as_ref().filter(|silence| now < silence.until);
         api::Alert {
             name: alert.name().to_owned(),
@@ -198,53 +199,53 @@ impl Service {
             runbook: alerts::runbook_of(alert, config),
             firings: firings(state),
             silence: silence.map(|silence| api::AlertSilence {
-                until: moment(silence.until),
+                until: rfc3339(silence.until),
                 reason: silence.reason.clone(),
                 by: silence.by.clone(),
-                at: moment(silence.at),
+                at: rfc3339(silence.at),
             }),
         }
     }
 
-    /// None: a newer program wrote it.
+    /// One history entry. None: a newer version wrote it.
     fn entry(&self, record: &AlertRecord) -> Option<api::AlertEntry> {
-        let happening: Happening = serde_json::from_str(&record.happened.entry).ok()?;
-        let alert = happening.alert;
+        let alert_change: AlertChange = serde_json::from_str(&record.record.entry).ok()?;
+        let alert = alert_change.alert;
         Some(api::AlertEntry {
             seq: unsigned(record.seq),
-            at: moment(happening.at),
+            at: rfc3339(alert_change.at),
             name: alert.name().to_owned(),
             severity: alerts::severity(alert.definition().severity),
-            event: alerts::event(&happening.what),
-            message: message(&happening, self.rules.alerts.rules.of(alert)),
-            subject: subject(happening.subject.as_ref()),
-            value: happening.value,
-            level: happening.level.number(),
-            told: happening.is_told(),
-            untold: happening.untold.map(|why| format!("{why:?}").to_lowercase()),
+            event: alerts::event(&alert_change.kind),
+            message: message(&alert_change, self.config.alerts.rules.of(alert)),
+            subject: subject(alert_change.subject.as_ref()),
+            value: alert_change.value,
+            level: alert_change.level.number(),
+            notified: alert_change.notifies(),
+            suppressed_by: alert_change.suppressed.map(|why| serde_name(&why)),
         })
     }
 }
 
-fn named(name: &str) -> Result<Alert, Failure> {
+fn parse_alert(name: &str) -> Result<Alert, Failure> {
     name.parse().map_err(|error: pinfold_alerts::UnknownAlert| {
         Failure::new(api::ErrorCode::UnknownAlert, error.to_string())
     })
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refusal_failure(refusal: AlertRefusal) -> Failure {
     match refusal {
-        Refusal::NotFiring => Failure::new(api::ErrorCode::WrongState, refusal.to_string()),
-        Refusal::OverBeforeItBegins => Failure::bad_input("until", refusal),
+        AlertRefusal::NotFiring => Failure::new(api::ErrorCode::WrongState, refusal.to_string()),
+        AlertRefusal::SilenceAlreadyOver => Failure::bad_input("until", refusal),
     }
 }
 
-/// What fires is never hidden behind what is not known.
-fn shown_state(instances: &[Instance], reading: Reading) -> api::AlertState {
+/// A firing instance takes precedence over an unknown value.
+fn shown_state(instances: &[AlertInstance], reading: Evaluation) -> api::AlertState {
     let any = |is: fn(&Phase) -> bool| instances.iter().any(|instance| is(&instance.phase));
     if any(|phase| matches!(phase, Phase::Firing(_))) {
         api::AlertState::Firing
-    } else if reading == Reading::Unknown {
+    } else if reading == Evaluation::Unknown {
         api::AlertState::Unknown
     } else if any(|phase| matches!(phase, Phase::Pending { .. })) {
         api::AlertState::Pending
@@ -256,18 +257,18 @@ fn shown_state(instances: &[Instance], reading: Reading) -> api::AlertState {
 }
 
 fn firings(state: &AlertState) -> Vec<api::AlertFiring> {
-    let firing = |(instance, firing): (&Instance, &pinfold_alerts::Firing)| api::AlertFiring {
+    let firing = |(instance, firing): (&AlertInstance, &pinfold_alerts::Firing)| api::AlertFiring {
         subject: subject(instance.subject.as_ref()),
-        since: moment(firing.since),
+        since: rfc3339(firing.since),
         level: firing.level.number(),
-        told: firing.told,
+        notified: firing.notified,
         acknowledged_by: firing.acknowledged.as_ref().map(|acknowledged| acknowledged.by.clone()),
-        acknowledged_at: firing.acknowledged.as_ref().map(|acknowledged| moment(acknowledged.at)),
+        acknowledged_at: firing.acknowledged.as_ref().map(|acknowledged| rfc3339(acknowledged.at)),
     };
     state.firing().map(firing).collect()
 }
 
-fn subject(subject: Option<&pinfold_alerts::Subject>) -> Option<api::AlertSubject> {
+fn subject(subject: Option<&pinfold_alerts::AlertSubject>) -> Option<api::AlertSubject> {
     subject.map(|subject| api::AlertSubject {
         sandbox_id: subject.sandbox.clone(),
         event: subject.event.name().to_owned(),
@@ -283,13 +284,13 @@ fn delivery(row: &Delivery) -> api::AlertDelivery {
     api::AlertDelivery {
         id: row.new.id.clone(),
         seq: unsigned(row.seq),
-        at: moment(row.new.at),
+        at: rfc3339(row.new.at),
         name: row.new.name.clone(),
         target: row.new.target.clone(),
         state,
         attempts: row.attempts,
-        moment: moment(at),
-        last: row.last.clone(),
+        state_at: rfc3339(at),
+        last_result: row.last_result.clone(),
     }
 }
 
@@ -304,7 +305,7 @@ fn test_notice(id: &str, now: Timestamp, runbook: &str) -> api::AlertNotice {
         title: "Test Of Alerts".to_owned(),
         severity: api::AlertSeverity::Info,
         event: api::AlertEvent::Test,
-        message: "Somebody asked whether messages arrive: this one did.".to_owned(),
+        message: "A test notification was requested: this is it.".to_owned(),
         value: None,
         threshold: None,
         level: 1,
@@ -312,7 +313,7 @@ fn test_notice(id: &str, now: Timestamp, runbook: &str) -> api::AlertNotice {
         runbook: runbook.to_owned(),
         context: None,
         impact: api::AlertImpact::default(),
-        at: moment(now),
+        at: rfc3339(now),
         since: None,
     }
 }

@@ -1,5 +1,5 @@
-//! What happened, from the history: in pages, or followed as it comes. Places are those of the store, so that any
-//! reader can come back, to any process.
+//! Lifecycle events from the history, as pages or as a stream. Sequence numbers are the store's, so a reader can
+//! continue at any server.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use pinfold_store::{HistoryRow, Seq, Store};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::news::ANYWAY;
-use super::words::moment;
+use super::change_feed::FALLBACK_POLL;
+use super::convert::rfc3339;
 use super::{Failure, Service};
 
-/// Events that wait for a slow reader. More wait in the store.
-const AHEAD: usize = 64;
-const AT_ONCE: usize = 500;
+/// Events buffered for a slow reader. The rest stays in the store.
+const BUFFERED: usize = 64;
+const PAGE_ROWS: usize = 500;
 
-/// What a reader who follows is given.
+/// An item of an event stream.
 #[derive(Debug, Clone)]
-pub enum Followed {
+pub enum EventStreamItem {
     Event(Event),
-    /// The stream ends here: read on after this place.
-    Ends {
+    /// The stream ends here: continue after this sequence number.
+    End {
         after: u64,
         why: String,
     },
 }
 
 impl Service {
-    /// Of one sandbox, or of all. Also of those that are forgotten, as long as the history is kept.
+    /// One page of events of one sandbox or of all. Removed sandboxes are included as long as their history is kept.
     pub async fn events(
         &self,
         of: Option<SandboxId>,
         after: u64,
         limit: usize,
     ) -> Result<EventPage, Failure> {
-        self.must_be_known(of).await?;
-        let mut rows = self.host.store.history(of, place(after), limit.saturating_add(1)).await?;
+        self.check_known(of).await?;
+        let mut rows = self.host.store.history(of, to_seq(after), limit.saturating_add(1)).await?;
         let more = rows.len() > limit;
         rows.truncate(limit);
         let events: Vec<_> = rows.iter().map(event).collect();
@@ -45,58 +45,63 @@ impl Service {
         Ok(EventPage { events, next, more })
     }
 
-    /// Where the history ends now.
+    /// The sequence number of the latest event.
     pub async fn latest_event(&self) -> Result<u64, Failure> {
-        Ok(number(self.host.store.changes(Seq::LATEST).await?.seen))
+        Ok(from_seq(self.host.store.changes(Seq::LATEST).await?.up_to))
     }
 
-    /// Everything after a place, for as long as somebody reads.
+    /// Streams all events after `after`, until the receiver is dropped.
     pub async fn follow_events(
         self: &Arc<Self>,
         of: Option<SandboxId>,
         after: u64,
-    ) -> Result<mpsc::Receiver<Followed>, Failure> {
-        self.must_be_known(of).await?;
-        let (sender, receiver) = mpsc::channel(AHEAD);
+    ) -> Result<mpsc::Receiver<EventStreamItem>, Failure> {
+        self.check_known(of).await?;
+        let (sender, receiver) = mpsc::channel(BUFFERED);
         let service = self.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = sender.closed() => {}
-                () = service.pump_events(of, after, &sender) => {}
+                () = service.send_events(of, after, &sender) => {}
             }
         });
         Ok(receiver)
     }
 
-    async fn pump_events(&self, of: Option<SandboxId>, mut after: u64, reader: &mpsc::Sender<Followed>) {
+    async fn send_events(
+        &self,
+        of: Option<SandboxId>,
+        mut after: u64,
+        reader: &mpsc::Sender<EventStreamItem>,
+    ) {
         let engine = &self.host.engine;
         let mut changes = of.map_or_else(|| engine.listen_to_all(), |id| engine.listen(id));
         let why = loop {
             changes.catch_up();
-            let rows = match self.host.store.history(of, place(after), AT_ONCE).await {
+            let rows = match self.host.store.history(of, to_seq(after), PAGE_ROWS).await {
                 Ok(rows) => rows,
                 Err(error) => break error.to_string(),
             };
             for row in &rows {
-                after = number(row.seq);
-                if reader.send(Followed::Event(event(row))).await.is_err() {
+                after = from_seq(row.seq);
+                if reader.send(EventStreamItem::Event(event(row))).await.is_err() {
                     return;
                 }
             }
-            if rows.len() == AT_ONCE {
+            if rows.len() == PAGE_ROWS {
                 continue;
             }
             tokio::select! {
-                () = self.closing() => break "the server is being stopped; come back and read on".to_owned(),
+                () = self.closing() => break "the server is shutting down; reconnect and continue".to_owned(),
                 () = changes.changed() => {}
-                () = tokio::time::sleep(ANYWAY) => {}
+                () = tokio::time::sleep(FALLBACK_POLL) => {}
             }
         };
-        // Who is gone does not need it.
-        let _ = reader.send(Followed::Ends { after, why }).await;
+        // A reader that is gone does not need it.
+        let _ = reader.send(EventStreamItem::End { after, why }).await;
     }
 
-    async fn must_be_known(&self, of: Option<SandboxId>) -> Result<(), Failure> {
+    async fn check_known(&self, of: Option<SandboxId>) -> Result<(), Failure> {
         let Some(id) = of else { return Ok(()) };
         match self.host.store.last_record(id).await? {
             Some(_) => Ok(()),
@@ -105,12 +110,12 @@ impl Service {
     }
 }
 
-fn place(number: u64) -> Seq {
+fn to_seq(number: u64) -> Seq {
     Seq(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-fn number(place: Seq) -> u64 {
-    u64::try_from(place.0).unwrap_or(0)
+fn from_seq(seq: Seq) -> u64 {
+    u64::try_from(seq.0).unwrap_or(0)
 }
 
 fn event(row: &HistoryRow) -> Event {
@@ -120,8 +125,8 @@ fn event(row: &HistoryRow) -> Event {
     };
     let name = details.remove("fact").and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default();
     Event {
-        seq: number(row.seq),
-        at: moment(row.record.at),
+        seq: from_seq(row.seq),
+        at: rfc3339(row.record.at),
         sandbox_id: row.sandbox.to_string(),
         node_id: row.record.by.to_string(),
         indexes: vec!["sandbox:lifecycle".to_owned(), format!("event:{name}")],

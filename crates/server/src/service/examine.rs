@@ -1,23 +1,23 @@
-//! One sandbox, looked at closely: what is recorded, what is due, each thing that can be tried, and what is wrong.
+//! The detailed examination of a sandbox: its record, deadlines, probes and diagnosed problems.
 
-use pinfold_api::{Due, Examination, Probe, Sandbox, State, Trouble};
-use pinfold_keeper::log::Entry;
+use pinfold_api::{Examination, Probe, Sandbox, State, Trouble, UpcomingDeadline};
+use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_linux::Examined;
-use pinfold_store::{Row, Store, Stored};
+use pinfold_linux::ProbeReport;
+use pinfold_store::{Row, Store, StoredSandbox};
 
-use super::failure::spelled;
-use super::resources::Looks;
-use super::troubles::{Seen, troubles};
-use super::words::moment;
-use super::{Failure, Service, body_of};
+use super::convert::rfc3339;
+use super::diagnosis::{Observations, diagnose};
+use super::failure::cause_name;
+use super::resources::UsageSample;
+use super::{Failure, Service, instance_of};
 
-/// Of how many of its last commands the output is looked at, and how much of it.
+/// How many of the last executions' outputs are read, and how much of them.
 const LAST_COMMANDS: usize = 3;
 const LAST_BYTES: usize = 64 * 1024;
 
 impl Service {
-    /// Tries everything that can be tried without harm to it.
+    /// Runs every probe that does not change the sandbox.
     pub async fn examine(&self, id: SandboxId) -> Result<Examination, Failure> {
         let row = self.row(id).await?;
         let now = self.now();
@@ -26,14 +26,15 @@ impl Service {
             Row::Readable(stored) if !stored.sandbox.is_settled() => Some(stored),
             Row::Readable(_) | Row::Unreadable(_) => None,
         };
-        let (mut probes, mut seen) = (Vec::new(), Seen::default());
+        let (mut probes, mut observed) = (Vec::new(), Observations::default());
         if let Some(stored) = stored {
-            // Before anything is tried: what is tried is seen inside too.
-            let looks = self.look_twice(stored).await.ok();
-            seen = Seen { written: self.last_written(id).await, ..self.see(stored, looks.as_ref()) };
-            probes = self.host.provider.examine(body_of(stored)).await;
+            // Before the probes, since their own processes would be observed too.
+            let sample = self.sample_usage(stored).await.ok();
+            observed =
+                Observations { written: self.last_output(id).await, ..self.observe(stored, sample.as_ref()) };
+            probes = self.host.provider.examine(instance_of(stored)).await;
         }
-        let troubles = troubles(&sandbox, &probes, &seen);
+        let troubles = diagnose(&sandbox, &probes, &observed);
         Ok(Examination {
             due: stored.map(|stored| due(stored, now)).unwrap_or_default(),
             probes: probes.into_iter().map(probe).collect(),
@@ -43,20 +44,20 @@ impl Service {
         })
     }
 
-    /// What can be seen from outside without asking anybody inside and without reading much, since some ask for it
-    /// every second. What cannot is left out.
-    pub(super) fn see(&self, stored: &Stored, looks: Option<&Looks>) -> Seen {
-        let usage = looks.map(|looks| looks.usage).unwrap_or_default();
-        Seen {
+    /// Observations from outside the sandbox, cheap enough for a request every second. Values that cannot be read are
+    /// left out.
+    pub(super) fn observe(&self, stored: &StoredSandbox, sample: Option<&UsageSample>) -> Observations {
+        let usage = sample.map(|sample| sample.usage).unwrap_or_default();
+        Observations {
             processes: usage.processes.zip(stored.spec.limits.processes),
-            signs: looks.map(|looks| looks.signs),
-            inside: self.host.provider.inside(body_of(stored)).unwrap_or_default(),
+            signs: sample.map(|sample| sample.signs),
+            inside: self.host.provider.processes(instance_of(stored)).unwrap_or_default(),
             written: String::new(),
         }
     }
 
-    /// The end of what its last commands wrote.
-    async fn last_written(&self, id: SandboxId) -> String {
+    /// The end of the output of its last executions.
+    async fn last_output(&self, id: SandboxId) -> String {
         let commands = self.host.store.executions(id).await.unwrap_or_default();
         let last = commands.into_iter().rev().take(LAST_COMMANDS).map(|it| it.execution.id);
         let mut readers: Vec<_> = last.map(|it| self.host.provider.output_of(id, it)).collect();
@@ -65,7 +66,7 @@ impl Service {
             let mut written = Vec::new();
             for reader in &mut readers {
                 while let Ok(Some(entry)) = reader.next() {
-                    if let Entry::Piece(piece) = entry {
+                    if let LogEntry::Chunk(piece) = entry {
                         written.extend(piece.bytes);
                     }
                     written.drain(..written.len().saturating_sub(LAST_BYTES));
@@ -77,7 +78,7 @@ impl Service {
     }
 }
 
-fn due(stored: &Stored, now: Timestamp) -> Vec<Due> {
+fn due(stored: &StoredSandbox, now: Timestamp) -> Vec<UpcomingDeadline> {
     let sandbox = &stored.sandbox;
     let live = match &sandbox.lease {
         Lease::Live(live) => Some(live),
@@ -85,26 +86,31 @@ fn due(stored: &Stored, now: Timestamp) -> Vec<Due> {
     };
     let is_starting = matches!(sandbox.life, Life::Wanted) && live.is_none();
     let known = [
-        ("the next thing that is due", sandbox.next_deadline()),
-        ("it must be ready", is_starting.then_some(sandbox.start_by)),
-        ("it counts as idle", live.and_then(|live| live.idle_by)),
-        ("it is looked at again", live.map(|live| live.health.next_check)),
-        ("the end of its life", Some(sandbox.expires_at)),
+        ("the next automatic action", sandbox.next_deadline()),
+        ("start deadline", is_starting.then_some(sandbox.start_by)),
+        ("idle deadline", live.and_then(|live| live.idle_by)),
+        ("next health check", live.map(|live| live.health.next_check)),
+        ("maximum life", Some(sandbox.expires_at)),
     ];
-    let told = known.into_iter().filter_map(|(what, at)| Some((what, at?)));
-    told.map(|(what, at)| Due { what: what.to_owned(), at: moment(at), left_ms: at.ms_since(now) }).collect()
+    let due = known.into_iter().filter_map(|(what, at)| Some((what, at?)));
+    due.map(|(what, at)| UpcomingDeadline {
+        what: what.to_owned(),
+        at: rfc3339(at),
+        left_ms: at.ms_since(now),
+    })
+    .collect()
 }
 
 fn verdict(sandbox: &Sandbox, troubles: &[Trouble]) -> String {
     let is_over = matches!(sandbox.status.state, State::Completed | State::Failed | State::Terminated);
     match troubles.first() {
-        _ if is_over => format!("it has ended with {}", sandbox.cause.map(spelled).unwrap_or_default()),
+        _ if is_over => format!("it has ended: {}", sandbox.cause.map(cause_name).unwrap_or_default()),
         Some(trouble) => trouble.means.clone(),
-        None => "all that was tried works".to_owned(),
+        None => "all probes passed".to_owned(),
     }
 }
 
-fn probe(it: Examined) -> Probe {
+fn probe(it: ProbeReport) -> Probe {
     Probe {
         probe: it.probe.to_owned(),
         passed: it.passed,

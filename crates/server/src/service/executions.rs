@@ -1,66 +1,69 @@
-//! Commands in sandboxes: asked for, waited for, looked at, ended and signalled.
+//! Executions: start, wait, list, cancel and signal.
 
 use pinfold_api::{self as api, ErrorCode, ExecRequest, ExecResult};
-use pinfold_engine::Waited;
-use pinfold_lifecycle::profile::{DEFAULT, Wishes};
+use pinfold_engine::WaitOutcome;
+use pinfold_lifecycle::profile::{DEFAULT, LimitOverrides};
 use pinfold_lifecycle::{
     Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, Policy,
     SandboxId, Timestamp,
 };
 use pinfold_provider::{Provider, SignalError};
-use pinfold_store::{HistoryRow, Row, Seq, Store, Stored, StoredExecution};
+use pinfold_store::{HistoryRow, Row, Seq, Store, StoredExecution, StoredSandbox};
 
+use super::convert::{self, rfc3339};
 use super::create::{check_environment, check_workdir};
 use super::view;
-use super::words::{self, moment};
-use super::{FAR, Failure, Service, body_of};
+use super::{Failure, NO_DEADLINE, Service, instance_of};
 
-/// A command that was asked for.
+/// A committed execution.
 #[derive(Debug, Clone, Copy)]
-pub struct Started {
+pub struct StartedExecution {
     pub sandbox: SandboxId,
     pub execution: ExecutionId,
-    /// Nothing of it is in the history before.
+    /// The history before this sequence number has nothing about it.
     pub(super) since: Seq,
 }
 
-/// How far it has come when somebody waited for it.
+/// The result of waiting for an execution.
 #[derive(Debug, Clone)]
-pub enum Ran {
+pub enum ExecOutcome {
     Ended(Box<ExecResult>),
     Running(Box<api::Execution>),
 }
 
 impl Service {
-    /// Writes the wish down. It runs when there is a place, whoever waits for it.
-    pub async fn exec(&self, id: SandboxId, request: &ExecRequest) -> Result<Started, Failure> {
+    /// Commits the execution. The engine runs it when a slot is free, whether or not the caller waits.
+    pub async fn exec(&self, id: SandboxId, request: &ExecRequest) -> Result<StartedExecution, Failure> {
         check(request)?;
         let stored = self.stored(id).await?;
         let limits = limits(request, &stored.policy)?;
-        // A version and a place in the history are numbers of one row: whatever is recorded from here on is after it.
+        // Row versions and history sequence numbers come from one counter: everything recorded from here on has a
+        // larger number.
         let since = Seq(stored.version.0);
         let kind = if request.background { ExecutionKind::Job } else { ExecutionKind::Run };
         let execution = self.host.engine.execute(id, command(request), kind, limits, request.queue).await?;
-        Ok(Started { sandbox: id, execution, since })
+        Ok(StartedExecution { sandbox: id, execution, since })
     }
 
-    /// Gives it what it is to read, and then the end of it unless more may come. For as long as it runs.
-    pub async fn feed_first(&self, started: Started, request: &ExecRequest) {
+    /// Writes the request's `stdin`, then closes the input unless more may come. Ends with the execution.
+    pub async fn write_initial_stdin(&self, started: StartedExecution, request: &ExecRequest) {
         let Some(text) = &request.stdin else { return };
-        let ended = self.host.engine.wait_execution(started.sandbox, started.execution, FAR);
+        let ended = self.host.engine.wait_execution(started.sandbox, started.execution, NO_DEADLINE);
         tokio::select! {
             _ = ended => {}
-            () = self.feed_all(started.sandbox, started.execution, text.as_bytes(), !request.interactive) => {}
+            () = self.write_stdin_in_order(started.sandbox, started.execution, text.as_bytes(), !request.interactive) => {}
         }
     }
 
-    /// Waits so long for its end.
-    pub async fn result(&self, started: Started, wait_ms: u64) -> Result<Ran, Failure> {
-        let Started { sandbox, execution, since } = started;
+    /// Waits for the end of the execution, or until the timeout.
+    pub async fn result(&self, started: StartedExecution, wait_ms: u64) -> Result<ExecOutcome, Failure> {
+        let StartedExecution { sandbox, execution, since } = started;
         let until = self.now().after_ms(wait_ms);
         let outcome = match self.host.engine.wait_execution(sandbox, execution, until).await? {
-            Waited::Met(outcome) => outcome,
-            Waited::DeadlinePassed => return Ok(Ran::Running(Box::new(self.execution(execution).await?))),
+            WaitOutcome::Met(outcome) => outcome,
+            WaitOutcome::DeadlinePassed => {
+                return Ok(ExecOutcome::Running(Box::new(self.execution(execution).await?)));
+            }
         };
         let history = self.host.store.history(Some(sandbox), since, usize::MAX).await?;
         let output = self.transcript(sandbox, execution).await?;
@@ -68,32 +71,32 @@ impl Service {
             Some(Row::Readable(stored)) => self.used_so_far(&stored).await,
             Some(Row::Unreadable(_)) | None => None,
         };
-        let told = told(&outcome);
-        Ok(Ran::Ended(Box::new(ExecResult {
+        let view = outcome_view(&outcome);
+        Ok(ExecOutcome::Ended(Box::new(ExecResult {
             execution_id: execution.to_string(),
             sandbox_id: sandbox.to_string(),
-            state: told.state,
-            exit_code: told.exit_code,
-            cause: told.cause,
-            detail: told.detail,
+            state: view.state,
+            exit_code: view.exit_code,
+            cause: view.cause,
+            detail: view.detail,
             output: output.into_output(),
-            started_at: started_at(&history, execution).map(moment),
-            ended_at: ended_at(&history, execution).map(moment),
+            started_at: started_at(&history, execution).map(rfc3339),
+            ended_at: ended_at(&history, execution).map(rfc3339),
             usage,
         })))
     }
 
-    /// Of a sandbox, the oldest first.
+    /// The executions of a sandbox, oldest first.
     pub async fn executions(&self, id: SandboxId) -> Result<Vec<api::Execution>, Failure> {
         self.row(id).await?;
         let stored = self.host.store.executions(id).await?;
         let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
-        Ok(stored.iter().map(|it| shown(it, &history)).collect())
+        Ok(stored.iter().map(|it| execution_view(it, &history)).collect())
     }
 
     pub async fn execution(&self, id: ExecutionId) -> Result<api::Execution, Failure> {
         let stored = self.stored_execution(id).await?;
-        // What has not ended says itself when it was started.
+        // A running execution stores its own start time.
         let history = match stored.execution.state {
             ExecutionState::Ending { .. } | ExecutionState::Ended { .. } => {
                 self.host.store.history(Some(stored.sandbox), Seq::default(), usize::MAX).await?
@@ -103,15 +106,15 @@ impl Service {
             | ExecutionState::Running { .. }
             | ExecutionState::Interrupted => Vec::new(),
         };
-        Ok(shown(&stored, &history))
+        Ok(execution_view(&stored, &history))
     }
 
-    /// Ends one, and waits so long for its end. One that has ended is as good as one that is ended.
+    /// Cancels an execution and waits for its end. Cancelling an ended execution succeeds.
     pub async fn cancel(&self, id: ExecutionId, wait_ms: u64) -> Result<api::Execution, Failure> {
         let stored = self.stored_execution(id).await?;
         if stored.execution.outcome().is_none() {
             match self.host.engine.cancel(stored.sandbox, id).await.map_err(Failure::from) {
-                // It has ended meanwhile.
+                // It ended concurrently.
                 Err(failure) if failure.detail.code == ErrorCode::UnknownExecution => {}
                 other => other?,
             }
@@ -123,9 +126,9 @@ impl Service {
 
     pub async fn signal(&self, id: ExecutionId, signal: &str) -> Result<(), Failure> {
         let number = signal_number(signal)
-            .ok_or_else(|| Failure::bad_input("signal", format!("there is no signal `{signal}`")))?;
+            .ok_or_else(|| Failure::bad_input("signal", format!("unknown signal `{signal}`")))?;
         let stored = self.running(id).await?;
-        match self.host.provider.signal(body_of(&stored), id, number).await {
+        match self.host.provider.signal(instance_of(&stored), id, number).await {
             Ok(()) => Ok(()),
             Err(error @ SignalError::NoSuchSignal { .. }) => Err(Failure::bad_input("signal", error)),
             Err(error @ SignalError::Unreachable { .. }) => Err(Failure::unavailable(error)),
@@ -139,12 +142,12 @@ impl Service {
         self.host.store.execution(id).await?.ok_or_else(|| Failure::unknown_execution(id))
     }
 
-    /// The sandbox of one that has not ended.
-    pub(super) async fn running(&self, id: ExecutionId) -> Result<Box<Stored>, Failure> {
+    /// The sandbox of an execution that has not ended.
+    pub(super) async fn running(&self, id: ExecutionId) -> Result<Box<StoredSandbox>, Failure> {
         let found = self.stored_execution(id).await?;
         match found.execution.outcome() {
             Some(outcome) => {
-                let cause = words::cause(outcome.cause);
+                let cause = convert::cause(outcome.cause);
                 Err(Failure::new(ErrorCode::WrongState, "the execution has ended")
                     .with("cause", serde_json::json!(cause)))
             }
@@ -155,26 +158,26 @@ impl Service {
 
 pub(super) fn check(request: &ExecRequest) -> Result<(), Failure> {
     match request.command.first() {
-        None => return Err(Failure::bad_input("command", "it is empty")),
+        None => return Err(Failure::bad_input("command", "must not be empty")),
         Some(program) if program.is_empty() => {
-            return Err(Failure::bad_input("command", "the name of the program is empty"));
+            return Err(Failure::bad_input("command", "the program name is empty"));
         }
         Some(_) => {}
     }
     if request.command.iter().any(|argument| argument.contains('\0')) {
-        return Err(Failure::bad_input("command", "it contains a NUL character"));
+        return Err(Failure::bad_input("command", "contains a NUL character"));
     }
     if request.tty_size.is_some_and(|size| size.columns == 0 || size.rows == 0) {
-        return Err(Failure::bad_input("tty_size", "a terminal has at least one column and one row"));
+        return Err(Failure::bad_input("tty_size", "columns and rows must be at least 1"));
     }
     check_environment(&request.env)?;
     check_workdir(request.workdir.as_deref())
 }
 
-/// Checked as for a new sandbox, against this one's own life.
+/// Validates the limits as for a new sandbox, against this sandbox's policy.
 pub(super) fn limits(request: &ExecRequest, policy: &Policy) -> Result<ExecutionLimits, Failure> {
     let execution = ExecutionLimits { timeout_ms: request.timeout_ms, inactivity_ms: request.inactivity_ms };
-    DEFAULT.with(&Wishes { execution, ..Wishes::default() }, policy).map_err(|error| {
+    DEFAULT.with(&LimitOverrides { execution, ..LimitOverrides::default() }, policy).map_err(|error| {
         let mut failure = Failure::from(error);
         let of_itself = |field: &str| field.trim_start_matches("limits.").to_owned();
         let field = failure.detail.details.get("field").and_then(|field| field.as_str()).map(of_itself);
@@ -191,32 +194,32 @@ pub(super) fn command(request: &ExecRequest) -> Command {
         workdir: request.workdir.clone(),
         tty: request.tty,
         tty_size: request.tty_size.map(|size| (size.columns, size.rows)),
-        // Whoever sits at a terminal types.
+        // A terminal always has input.
         stdin: request.stdin.is_some() || request.interactive || request.tty,
         ..Command::default()
     }
 }
 
-/// An outcome as it is told.
-pub(super) struct Told {
+/// An outcome as API values.
+pub(super) struct OutcomeView {
     pub(super) state: api::ExecutionState,
     pub(super) exit_code: Option<i32>,
     pub(super) cause: api::Cause,
     pub(super) detail: Option<String>,
 }
 
-pub(super) fn told(outcome: &Outcome) -> Told {
-    Told {
-        state: words::outcome_state(outcome),
+pub(super) fn outcome_view(outcome: &Outcome) -> OutcomeView {
+    OutcomeView {
+        state: convert::outcome_state(outcome),
         exit_code: outcome.exit_code,
-        cause: words::cause(outcome.cause),
+        cause: convert::cause(outcome.cause),
         detail: outcome.detail.clone(),
     }
 }
 
-fn shown(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
-    let Execution { id, kind, limits, asked_at, state, attempts } = &stored.execution;
-    let outcome = stored.execution.outcome().map(told);
+fn execution_view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
+    let Execution { id, kind, limits, requested_at: asked_at, state, attempts } = &stored.execution;
+    let outcome = stored.execution.outcome().map(outcome_view);
     let ended = match state {
         ExecutionState::Ended { at, .. } => Some(*at),
         _ => None,
@@ -224,25 +227,25 @@ fn shown(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
     api::Execution {
         execution_id: id.to_string(),
         sandbox_id: stored.sandbox.to_string(),
-        state: words::execution_state(state),
+        state: convert::execution_state(state),
         background: *kind == ExecutionKind::Job,
         command: stored.command.argv.clone(),
         workdir: stored.command.workdir.clone(),
         tty: stored.command.tty,
         timeout_ms: limits.timeout_ms,
         inactivity_ms: limits.inactivity_ms,
-        asked_at: moment(*asked_at),
-        started_at: first_start(&stored.execution).or_else(|| started_at(history, *id)).map(moment),
-        ended_at: ended.map(moment),
+        asked_at: rfc3339(*asked_at),
+        started_at: first_start(&stored.execution).or_else(|| started_at(history, *id)).map(rfc3339),
+        ended_at: ended.map(rfc3339),
         exit_code: outcome.as_ref().and_then(|it| it.exit_code),
         cause: outcome.as_ref().map(|it| it.cause),
         detail: outcome.and_then(|it| it.detail),
         attempts: attempts.iter().map(|attempt| view::attempt(stored.sandbox, attempt)).collect(),
-        output_url: format!("{}/output", words::url_of_execution(*id)),
+        output_url: format!("{}/output", convert::execution_url(*id)),
     }
 }
 
-/// As far as it says itself: its first try, or its only one while that runs.
+/// The start time from the row: of the first attempt, or of the only one while it runs.
 fn first_start(execution: &Execution) -> Option<Timestamp> {
     match (execution.attempts.first(), &execution.state) {
         (Some(first), _) => first.started_at,
@@ -281,7 +284,7 @@ const SIGNALS: &[(&str, i32)] = &[
     ("WINCH", 28),
 ];
 
-/// By its name, with or without `SIG`, or by its number.
+/// The number of a signal, given by name (with or without `SIG`) or number.
 fn signal_number(given: &str) -> Option<i32> {
     let name = given.to_ascii_uppercase();
     let name = name.strip_prefix("SIG").unwrap_or(&name);
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_known_by_name_or_number() {
+    fn a_signal_is_given_by_name_or_number() {
         for (given, number) in [("TERM", Some(15)), ("sigkill", Some(9)), ("10", Some(10)), ("64", Some(64))]
         {
             assert_eq!(signal_number(given), number, "{given}");

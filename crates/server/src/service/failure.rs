@@ -1,25 +1,25 @@
-//! Why a request came to nothing, as users are told. One place translates every failure of the crates below.
+//! Failures as the API reports them. This file converts every error of the lower crates.
 
 use std::fmt;
 
 use pinfold_api::{self as api, ErrorCode, ErrorDetail};
 use pinfold_engine::{ApplyError, RunError, UsageError, WaitError};
 use pinfold_lifecycle::profile::{BadLimit, UnknownProfile};
-use pinfold_lifecycle::{Cause, ExecutionId, Refusal, SandboxId, Scarcity};
-use pinfold_provider::{AskBodyError, FileError};
-use pinfold_store::{CreateError, StoreError, Unreadable};
+use pinfold_lifecycle::{AdmissionRefusal, Cause, ExecutionId, Refusal, SandboxId};
+use pinfold_provider::{FileError, InstanceError};
+use pinfold_store::{CreateError, StoreError, UnreadableRow};
 use serde_json::{Map, Value, json};
 
-use super::words;
+use super::convert;
 
-/// What the answer says. What only those who run the server should see is in `hidden`, for the log.
+/// An error response. `hidden` has details that only the server's log may show.
 #[derive(Debug, Clone)]
 pub struct Failure {
     pub detail: ErrorDetail,
     pub hidden: Option<String>,
 }
 
-/// When a store or a body that does not answer is worth another try.
+/// Retry hint for a store or an instance that does not answer.
 const SOON_MS: u64 = 1_000;
 
 impl Failure {
@@ -41,12 +41,14 @@ impl Failure {
         self
     }
 
-    /// A fault of ours: what happened is for the log.
+    /// An internal error. The details go to the log only.
     #[must_use]
     pub fn internal(hidden: impl fmt::Display) -> Self {
-        let told =
-            Self::new(ErrorCode::Internal, "the server failed; its log tells more, under this request's id");
-        Self { hidden: Some(hidden.to_string()), ..told }
+        let failure = Self::new(
+            ErrorCode::Internal,
+            "internal error; the server's log has details under this request id",
+        );
+        Self { hidden: Some(hidden.to_string()), ..failure }
     }
 
     #[must_use]
@@ -59,31 +61,31 @@ impl Failure {
     }
 
     pub(super) fn unknown_sandbox(id: SandboxId) -> Self {
-        Self::new(ErrorCode::UnknownSandbox, format!("there is no sandbox {id}"))
+        Self::new(ErrorCode::UnknownSandbox, format!("unknown sandbox {id}"))
     }
 
     pub(super) fn unknown_execution(id: ExecutionId) -> Self {
-        Self::new(ErrorCode::UnknownExecution, format!("there is no execution {id}"))
+        Self::new(ErrorCode::UnknownExecution, format!("unknown execution {id}"))
     }
 
-    pub(super) fn unreadable(row: &Unreadable) -> Self {
-        let told = format!("the record of {} cannot be read; its body is quarantined", row.id);
-        Self { hidden: Some(row.why.clone()), ..Self::new(ErrorCode::WrongState, told) }
+    pub(super) fn unreadable(row: &UnreadableRow) -> Self {
+        let message = format!("the record of {} cannot be read; its instance is quarantined", row.id);
+        Self { hidden: Some(row.why.clone()), ..Self::new(ErrorCode::WrongState, message) }
     }
 
     pub(super) fn gone(cause: Cause) -> Self {
-        let cause = words::cause(cause);
+        let cause = convert::cause(cause);
         Self::new(
             ErrorCode::SandboxGone,
-            format!("the sandbox has ended or is being ended: {}", spelled(cause)),
+            format!("the sandbox has ended or is being stopped: {}", cause_name(cause)),
         )
         .with("cause", json!(cause))
     }
 }
 
-/// As the wire spells it.
-pub(super) fn spelled(cause: api::Cause) -> String {
-    json!(cause).as_str().unwrap_or_default().to_owned()
+/// The cause as it is cause_name in JSON.
+pub(super) fn cause_name(cause: api::Cause) -> String {
+    convert::serde_name(&cause)
 }
 
 impl From<StoreError> for Failure {
@@ -91,7 +93,7 @@ impl From<StoreError> for Failure {
         match &error {
             StoreError::DiskFull { .. }
             | StoreError::Busy { .. }
-            | StoreError::Unclear { .. }
+            | StoreError::OutcomeUnknown { .. }
             | StoreError::Closed => Self { hidden: chain(&error), ..Self::unavailable(&error) },
             StoreError::Failed { .. } => Self::internal(chain(&error).unwrap_or_default()),
         }
@@ -99,22 +101,22 @@ impl From<StoreError> for Failure {
 }
 
 pub(super) fn chain(error: &dyn std::error::Error) -> Option<String> {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        told = format!("{told}: {cause}");
+        message = format!("{message}: {cause}");
         source = cause.source();
     }
-    Some(told)
+    Some(message)
 }
 
 impl From<WaitError> for Failure {
     fn from(error: WaitError) -> Self {
         match error {
-            WaitError::Missing => Self::new(ErrorCode::UnknownSandbox, "there is no such sandbox"),
+            WaitError::Missing => Self::new(ErrorCode::UnknownSandbox, "unknown sandbox"),
             WaitError::Unreadable { why } => {
-                let told = "the record of the sandbox cannot be read; its body is quarantined";
-                Self { hidden: Some(why), ..Self::new(ErrorCode::WrongState, told) }
+                let message = "the record of the sandbox cannot be read; its instance is quarantined";
+                Self { hidden: Some(why), ..Self::new(ErrorCode::WrongState, message) }
             }
             WaitError::Store(error) => error.into(),
         }
@@ -124,7 +126,7 @@ impl From<WaitError> for Failure {
 impl From<ApplyError> for Failure {
     fn from(error: ApplyError) -> Self {
         match error {
-            ApplyError::Missing => Self::new(ErrorCode::UnknownSandbox, "there is no such sandbox"),
+            ApplyError::Missing => Self::new(ErrorCode::UnknownSandbox, "unknown sandbox"),
             ApplyError::Refused(refusal) => refusal.into(),
             contended @ ApplyError::Contended => Self::unavailable(contended),
             ApplyError::Store(error) => error.into(),
@@ -135,23 +137,23 @@ impl From<ApplyError> for Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let told = refusal.to_string();
+        let message = refusal.to_string();
         match refusal {
             Refusal::Ending { cause } | Refusal::Ended { cause } => Self::gone(cause),
-            Refusal::Busy { running, places } => Self::new(ErrorCode::SandboxBusy, told)
+            Refusal::Busy { running, capacity: places } => Self::new(ErrorCode::SandboxBusy, message)
                 .with("running", running)
                 .with("places", places)
                 .retry_after_ms(SOON_MS),
-            Refusal::NoSuchExecution => Self::new(ErrorCode::UnknownExecution, told),
+            Refusal::NoSuchExecution => Self::new(ErrorCode::UnknownExecution, message),
             Refusal::NotQuarantined
-            | Refusal::NoBody
+            | Refusal::NoInstance
             | Refusal::Leased
             | Refusal::Pooled
             | Refusal::NotPooled
             | Refusal::OtherShape
-            | Refusal::NotProven
-            | Refusal::NearItsEnd
-            | Refusal::EndsWithOwner => Self::new(ErrorCode::WrongState, told),
+            | Refusal::ProbeStale
+            | Refusal::ExpiresTooSoon
+            | Refusal::EndsWithOwner => Self::new(ErrorCode::WrongState, message),
         }
     }
 }
@@ -159,9 +161,9 @@ impl From<Refusal> for Failure {
 impl From<CreateError> for Failure {
     fn from(error: CreateError) -> Self {
         match error {
-            CreateError::Scarce(scarcity) => scarcity.into(),
+            CreateError::AdmissionRefused(scarcity) => scarcity.into(),
             reused @ CreateError::KeyReused { .. } => Self::new(ErrorCode::KeyReused, reused.to_string()),
-            internal @ (CreateError::Exists { .. } | CreateError::NotWaiting { .. }) => {
+            internal @ (CreateError::Exists { .. } | CreateError::NotQueued { .. }) => {
                 Self::internal(internal)
             }
             CreateError::Store(error) => error.into(),
@@ -169,15 +171,15 @@ impl From<CreateError> for Failure {
     }
 }
 
-impl From<Scarcity> for Failure {
-    fn from(scarcity: Scarcity) -> Self {
+impl From<AdmissionRefusal> for Failure {
+    fn from(scarcity: AdmissionRefusal) -> Self {
         let details = match serde_json::to_value(&scarcity) {
             Ok(Value::Object(details)) => details,
             Ok(_) | Err(_) => Map::new(),
         };
-        let mut told = Self::new(ErrorCode::LimitReached, scarcity.to_string()).retry_after_ms(SOON_MS);
-        told.detail.details = details;
-        told
+        let mut failure = Self::new(ErrorCode::LimitReached, scarcity.to_string()).retry_after_ms(SOON_MS);
+        failure.detail.details = details;
+        failure
     }
 }
 
@@ -194,10 +196,10 @@ impl From<UsageError> for Failure {
     fn from(error: UsageError) -> Self {
         match error {
             UsageError::Wait(error) => error.into(),
-            UsageError::Body(AskBodyError::NoSuchBody) => {
-                Self::new(ErrorCode::WrongState, "the sandbox has no body that could be asked now")
+            UsageError::Instance(InstanceError::NoSuchInstance) => {
+                Self::new(ErrorCode::WrongState, "the sandbox has no instance that can be asked now")
             }
-            UsageError::Body(error) => Self::unavailable(error),
+            UsageError::Instance(error) => Self::unavailable(error),
         }
     }
 }
@@ -212,14 +214,14 @@ impl From<UnknownProfile> for Failure {
 impl From<BadLimit> for Failure {
     fn from(error: BadLimit) -> Self {
         let (BadLimit::OutOfRange { field, .. } | BadLimit::LongerThan { field, .. }) = error;
-        let told = error.to_string();
-        let why = told.split_once(": ").map_or(told.as_str(), |(_, why)| why);
-        Self::bad_input(limit_on_the_wire(field), why)
+        let message = error.to_string();
+        let why = message.split_once(": ").map_or(message.as_str(), |(_, why)| why);
+        Self::bad_input(limit_field(field), why)
     }
 }
 
-/// Limits have names of their own where people type them.
-fn limit_on_the_wire(typed: &'static str) -> &'static str {
+/// The JSON field of a limit, given its command line name.
+fn limit_field(typed: &'static str) -> &'static str {
     match typed {
         "memory" => "limits.memory_mb",
         "cpus" => "limits.cpu_millis",
@@ -239,24 +241,24 @@ fn limit_on_the_wire(typed: &'static str) -> &'static str {
 
 impl From<FileError> for Failure {
     fn from(error: FileError) -> Self {
-        let told = error.to_string();
+        let message = error.to_string();
         match error {
             FileError::BadPath { why } => Self::bad_input("path", why),
-            FileError::NotFound { .. } => Self::new(ErrorCode::UnknownFile, told),
+            FileError::NotFound { .. } => Self::new(ErrorCode::UnknownFile, message),
             FileError::NotADirectory { .. }
             | FileError::IsADirectory { .. }
             | FileError::NotAFile { .. }
             | FileError::Exists { .. }
             | FileError::NotEmpty { .. }
-            | FileError::InUse { .. } => Self::new(ErrorCode::WrongState, told),
+            | FileError::InUse { .. } => Self::new(ErrorCode::WrongState, message),
             FileError::Denied { .. } | FileError::Failed { .. } | FileError::Full { .. } => {
-                Self::new(ErrorCode::CannotBeDone, told)
+                Self::new(ErrorCode::CannotBeDone, message)
             }
-            FileError::Busy { .. } => Self::new(ErrorCode::SandboxBusy, told).retry_after_ms(SOON_MS),
-            FileError::NoSuchBody => {
-                Self::new(ErrorCode::WrongState, "the sandbox has no body whose files could be reached now")
+            FileError::Busy { .. } => Self::new(ErrorCode::SandboxBusy, message).retry_after_ms(SOON_MS),
+            FileError::NoSuchInstance => {
+                Self::new(ErrorCode::WrongState, "the sandbox has no instance whose files can be reached now")
             }
-            FileError::NoAnswer { .. } => Self::unavailable(told),
+            FileError::NoAnswer { .. } => Self::unavailable(message),
             FileError::NoContent { why } => Self::bad_input("body", why),
         }
     }

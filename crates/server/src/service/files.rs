@@ -1,26 +1,26 @@
-//! Files inside a sandbox.
+//! File operations inside a sandbox.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{ErrorCode, FileEntry, FileListing, FileRemoved, FileWritten};
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_provider::{Content, FileError, FileKind, Files, InstanceId, Metadata, Pieces};
-use pinfold_store::Stored;
+use pinfold_provider::{ContentStream, FileContent, FileError, FileKind, Files, InstanceId, Metadata};
+use pinfold_store::StoredSandbox;
 
-use super::words::{self, moment};
-use super::{Failure, Service, body_of};
+use super::convert::{self, rfc3339};
+use super::{Failure, Service, instance_of};
 
 impl Service {
-    /// From a place on, no more than `most` bytes.
+    /// Reads at most `most` bytes from offset `from`.
     pub async fn read_file(
         &self,
         id: SandboxId,
         path: &[u8],
         from: u64,
         most: u64,
-    ) -> Result<Content, Failure> {
-        let body = self.body_at_work(id).await?;
-        Ok(self.host.provider.read(body, path, from, most).await?)
+    ) -> Result<FileContent, Failure> {
+        let instance = self.working_instance(id).await?;
+        Ok(self.host.provider.read(instance, path, from, most).await?)
     }
 
     pub async fn write_file(
@@ -28,62 +28,62 @@ impl Service {
         id: SandboxId,
         path: &[u8],
         mode: Option<u32>,
-        content: &mut dyn Pieces,
+        content: &mut dyn ContentStream,
     ) -> Result<FileWritten, Failure> {
-        let body = self.body_at_work(id).await?;
-        let bytes = self.host.provider.write(body, path, mode, content).await?;
+        let instance = self.working_instance(id).await?;
+        let bytes = self.host.provider.write(instance, path, mode, content).await?;
         Ok(FileWritten { path: text(path), bytes })
     }
 
-    /// Of a link itself, not of what it leads to.
+    /// Metadata of a path. Symbolic links are not followed.
     pub async fn stat_file(&self, id: SandboxId, path: &[u8]) -> Result<FileEntry, Failure> {
-        let body = self.body_at_work(id).await?;
-        let told = self.host.provider.stat(body, path).await?;
+        let instance = self.working_instance(id).await?;
+        let metadata = self.host.provider.stat(instance, path).await?;
         let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
-        Ok(entry(name.unwrap_or(b"/"), &told))
+        Ok(entry(name.unwrap_or(b"/"), &metadata))
     }
 
-    /// One that is there already is as good as one that is made.
+    /// Creates a directory. An existing directory is not an error.
     pub async fn make_directory(
         &self,
         id: SandboxId,
         path: &[u8],
         mode: Option<u32>,
     ) -> Result<FileWritten, Failure> {
-        let body = self.body_at_work(id).await?;
+        let instance = self.working_instance(id).await?;
         let provider = &self.host.provider;
-        match provider.make_directory(body, path, false).await {
+        match provider.make_directory(instance, path, false).await {
             Err(FileError::Exists { why }) => {
-                if provider.stat(body, path).await?.kind != FileKind::Directory {
+                if provider.stat(instance, path).await?.kind != FileKind::Directory {
                     return Err(FileError::Exists { why }.into());
                 }
             }
             made => made?,
         }
         if let Some(mode) = mode {
-            provider.set_mode(body, path, mode).await?;
+            provider.set_mode(instance, path, mode).await?;
         }
         Ok(FileWritten { path: text(path), bytes: 0 })
     }
 
-    /// What is no directory makes way for it.
+    /// Creates a symbolic link. It replaces anything but a directory.
     pub async fn make_link(&self, id: SandboxId, path: &[u8], target: &[u8]) -> Result<FileWritten, Failure> {
-        let body = self.body_at_work(id).await?;
+        let instance = self.working_instance(id).await?;
         let provider = &self.host.provider;
-        match provider.make_link(body, path, target).await {
+        match provider.make_link(instance, path, target).await {
             Err(FileError::Exists { .. }) => {
-                provider.remove(body, path, false).await?;
-                provider.make_link(body, path, target).await?;
+                provider.remove(instance, path, false).await?;
+                provider.make_link(instance, path, target).await?;
             }
             made => made?,
         }
         Ok(FileWritten { path: text(path), bytes: target.len() as u64 })
     }
 
-    /// By their names, no more than `most`.
+    /// Lists a directory sorted by name, at most `most` entries.
     pub async fn list_files(&self, id: SandboxId, path: &[u8], most: usize) -> Result<FileListing, Failure> {
-        let body = self.body_at_work(id).await?;
-        let listing = self.host.provider.list(body, path, most).await?;
+        let instance = self.working_instance(id).await?;
+        let listing = self.host.provider.list(instance, path, most).await?;
         let mut entries: Vec<_> = listing.entries.iter().map(|it| entry(&it.name, &it.metadata)).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(FileListing { path: text(path), entries, more: listing.more })
@@ -95,22 +95,22 @@ impl Service {
         path: &[u8],
         recursive: bool,
     ) -> Result<FileRemoved, Failure> {
-        let body = self.body_at_work(id).await?;
-        let removed = self.host.provider.remove(body, path, recursive).await?;
+        let instance = self.working_instance(id).await?;
+        let removed = self.host.provider.remove(instance, path, recursive).await?;
         Ok(FileRemoved { path: text(path), removed })
     }
 
-    async fn body_at_work(&self, id: SandboxId) -> Result<InstanceId, Failure> {
+    async fn working_instance(&self, id: SandboxId) -> Result<InstanceId, Failure> {
         let stored = self.stored(id).await?;
-        at_work(&stored)
+        working_instance_of(&stored)
     }
 }
 
-/// Asking what has ended to work is told why it has. One whose probe is still to pass may be replaced if it does not, and
-/// whatever was put into it would go with it.
-fn at_work(stored: &Stored) -> Result<InstanceId, Failure> {
+/// The instance that file operations may use. An ended sandbox reports its cause. One that is not ready yet could
+/// still be replaced, and files written into it would be lost.
+fn working_instance_of(stored: &StoredSandbox) -> Result<InstanceId, Failure> {
     match (&stored.sandbox.life, &stored.sandbox.lease) {
-        (Life::Wanted, Lease::Live(_)) => Ok(body_of(stored)),
+        (Life::Wanted, Lease::Live(_)) => Ok(instance_of(stored)),
         (Life::Wanted, _) => Err(Failure::new(
             ErrorCode::WrongState,
             "the sandbox is not ready yet: wait for it with `/wait?state=ready`, or create it with `?wait=30`",
@@ -123,8 +123,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What is no text, whole.
-fn no_text(bytes: &[u8]) -> Option<String> {
+/// The bytes as base64, where they are not UTF-8.
+fn base64_unless_utf8(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| STANDARD.encode(bytes))
 }
 
@@ -132,15 +132,15 @@ fn entry(name: &[u8], metadata: &Metadata) -> FileEntry {
     let target = metadata.target.as_deref();
     FileEntry {
         name: text(name),
-        name_base64: no_text(name),
-        kind: words::file_kind(metadata.kind),
+        name_base64: base64_unless_utf8(name),
+        kind: convert::file_kind(metadata.kind),
         size: metadata.size,
         mode: metadata.mode,
         uid: metadata.uid,
         gid: metadata.gid,
-        modified_at: moment(Timestamp(metadata.modified_ms)),
+        modified_at: rfc3339(Timestamp(metadata.modified_ms)),
         target: target.map(text),
-        target_base64: target.and_then(no_text),
+        target_base64: target.and_then(base64_unless_utf8),
     }
 }
 
@@ -154,18 +154,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_put_into_a_body_that_may_still_be_replaced() {
+    fn a_starting_sandbox_refuses_file_operations() {
         let policy = Policy::default();
         let ctx = Context { now: Timestamp(1), node: NodeId(1), policy: &policy };
         let sandbox = create(SandboxId(1), ctx).sandbox;
-        let stored = Stored {
+        let stored = StoredSandbox {
             sandbox,
             spec: Arc::new(Spec::default()),
             policy: Arc::new(policy),
             version: Version(1),
         };
 
-        let refused = at_work(&stored).unwrap_err();
+        let refused = working_instance_of(&stored).unwrap_err();
 
         assert_eq!(refused.detail.code, ErrorCode::WrongState);
     }

@@ -1,22 +1,22 @@
-//! What somebody who looks over a list of sandboxes should not miss. `docs/api.md` says what each flag means.
+//! Flags that call for attention in a list of sandboxes. `docs/api.md` says what each flag means.
 
 use pinfold_lifecycle::{ExecutionState, Lease, Timestamp, Verdict};
-use pinfold_store::Stored;
+use pinfold_store::StoredSandbox;
 
-use crate::FlagRules;
+use crate::FlagThresholds;
 
-/// Once may happen.
+/// A single timeout is not flagged.
 const TIMEOUTS: u32 = 2;
 
-pub(super) fn flags(stored: &Stored, now: Timestamp, rules: FlagRules) -> Vec<String> {
-    let Stored { sandbox, spec, policy, .. } = stored;
+pub(super) fn flags(stored: &StoredSandbox, now: Timestamp, rules: FlagThresholds) -> Vec<String> {
+    let StoredSandbox { sandbox, spec, policy, .. } = stored;
     let is_there = !sandbox.is_settled();
     let starts = matches!(sandbox.lease, Lease::Starting { .. } | Lease::LaunchWaiting { .. });
     let unhealthy = matches!(&sandbox.lease, Lease::Live(live) if matches!(live.health.verdict, Verdict::Unhealthy { .. }));
     let runs_long = |state: &ExecutionState| matches!(state, ExecutionState::Running { started_at, .. } if now.ms_since(*started_at) > rules.long_running_ms);
     let flags = [
         ("critical", spec.critical),
-        // It ends with the process that made it.
+        // It ends with its owner's process.
         ("attached", policy.ends_with_owner && is_there),
         ("stuck", is_there && now.ms_since(sandbox.created_at) > rules.stuck_ms),
         ("long_running", sandbox.executions.iter().any(|execution| runs_long(&execution.state))),
@@ -44,34 +44,34 @@ mod tests {
 
     const NOON: Timestamp = Timestamp(1_000_000_000);
 
-    fn asked_for(spec: Spec) -> Stored {
+    fn stored_with(spec: Spec) -> StoredSandbox {
         let policy = Policy { start_ms: 3_600_000, ..Policy::default() };
         let ctx = Context { now: NOON, node: NodeId(1), policy: &policy };
         let sandbox = create(SandboxId(1), ctx).sandbox;
-        Stored { sandbox, spec: Arc::new(spec), policy: Arc::new(policy), version: Version(1) }
+        StoredSandbox { sandbox, spec: Arc::new(spec), policy: Arc::new(policy), version: Version(1) }
     }
 
-    fn of_a_task() -> Stored {
-        asked_for(Spec { task_id: Some("task_1".into()), ..Spec::default() })
+    fn of_a_task() -> StoredSandbox {
+        stored_with(Spec { task_id: Some("task_1".into()), ..Spec::default() })
     }
 
-    fn told(stored: &Stored, now: Timestamp) -> Vec<String> {
-        flags(stored, now, FlagRules::default())
+    fn flags_at(stored: &StoredSandbox, now: Timestamp) -> Vec<String> {
+        flags(stored, now, FlagThresholds::default())
     }
 
-    fn at_work_since(started_at: Timestamp) -> Stored {
+    fn at_work_since(started_at: Timestamp) -> StoredSandbox {
         let mut stored = of_a_task();
         let watch = PendingEffect {
-            ticket: Fence(1),
-            by: NodeId(1),
-            asked_at: NOON,
+            fence: Fence(1),
+            node: NodeId(1),
+            requested_at: NOON,
             deadline: NOON.after_ms(3_600_000),
         };
         stored.sandbox.executions.push(Execution {
             id: ExecutionId(1),
             kind: ExecutionKind::Run,
             limits: ExecutionLimits::default(),
-            asked_at: NOON,
+            requested_at: NOON,
             state: ExecutionState::Running { started_at, quiet_by: None, watch },
             attempts: Vec::new(),
         });
@@ -80,28 +80,28 @@ mod tests {
 
     #[test]
     fn a_new_sandbox_of_a_task_has_no_flag() {
-        assert_eq!(told(&of_a_task(), NOON), [""; 0]);
+        assert_eq!(flags_at(&of_a_task(), NOON), [""; 0]);
     }
 
     #[test]
-    fn one_that_is_older_than_ten_minutes_is_stuck() {
+    fn a_sandbox_older_than_ten_minutes_is_flagged_stuck() {
         let stored = of_a_task();
 
-        assert_eq!(told(&stored, NOON.after_ms(600_000)), [""; 0]);
-        assert_eq!(told(&stored, NOON.after_ms(600_001)), ["stuck"]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(600_000)), [""; 0]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(600_001)), ["stuck"]);
     }
 
     #[test]
-    fn one_in_which_something_has_run_for_more_than_five_minutes_is_long_running() {
+    fn an_execution_over_five_minutes_is_flagged_long_running() {
         let stored = at_work_since(NOON.after_ms(60_000));
 
-        assert_eq!(told(&stored, NOON.after_ms(360_000)), [""; 0]);
-        assert_eq!(told(&stored, NOON.after_ms(360_001)), ["long_running"]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(360_000)), [""; 0]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(360_001)), ["long_running"]);
     }
 
     #[test]
-    fn how_long_is_too_long_can_be_decided_otherwise() {
-        let rules = FlagRules { stuck_ms: 2_000, long_running_ms: 1_000 };
+    fn thresholds_are_configurable() {
+        let rules = FlagThresholds { stuck_ms: 2_000, long_running_ms: 1_000 };
         let stored = at_work_since(NOON);
 
         assert_eq!(flags(&stored, NOON.after_ms(1_001), rules), ["long_running"]);
@@ -109,28 +109,28 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_start_is_overdue_is_late() {
+    fn an_overdue_start_is_flagged_late_start() {
         let mut stored = of_a_task();
         stored.sandbox.start_by = NOON.after_ms(1_000);
 
-        assert_eq!(told(&stored, NOON.after_ms(1_001)), ["late_start"]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(1_001)), ["late_start"]);
     }
 
     #[test]
-    fn one_that_belongs_to_no_task_and_no_agent_is_unattributed() {
-        let of_an_agent = asked_for(Spec { agent_type: Some("VALIDATION".into()), ..Spec::default() });
+    fn a_sandbox_without_task_and_agent_type_is_unattributed() {
+        let of_an_agent = stored_with(Spec { agent_type: Some("VALIDATION".into()), ..Spec::default() });
 
-        assert_eq!(told(&asked_for(Spec::default()), NOON), ["unattributed"]);
-        assert_eq!(told(&of_an_agent, NOON), [""; 0]);
+        assert_eq!(flags_at(&stored_with(Spec::default()), NOON), ["unattributed"]);
+        assert_eq!(flags_at(&of_an_agent, NOON), [""; 0]);
     }
 
     #[test]
-    fn one_whose_work_took_too_long_again_and_again_is_told() {
+    fn two_timeouts_are_flagged_and_one_is_not() {
         let mut stored = of_a_task();
         stored.sandbox.timeouts = 1;
-        let once = told(&stored, NOON);
+        let once = flags_at(&stored, NOON);
         stored.sandbox.timeouts = 2;
 
-        assert_eq!((once, told(&stored, NOON)), (vec![], vec!["repeated_timeouts".to_owned()]));
+        assert_eq!((once, flags_at(&stored, NOON)), (vec![], vec!["repeated_timeouts".to_owned()]));
     }
 }

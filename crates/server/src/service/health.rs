@@ -1,48 +1,48 @@
-//! Whether the parts that everything rests on answer, and whether somebody has to see to something. What cannot be found
-//! out is unknown, never fine.
+//! The health endpoint: state of the store, the provider and cleanup, and firing alerts. What cannot be determined is
+//! unknown, never healthy.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use pinfold_alerts::{Alert, Figures, Reading, Rules, reading};
+use pinfold_alerts::{Alert, AlertInputs, Evaluation, Rules, evaluate};
 use pinfold_api::{ActiveAlert, AlertSeverity, Health, HealthPart, HealthState, Indicator};
 use pinfold_provider::Provider;
 use pinfold_store::Store;
 use tokio::time::timeout;
 
 use super::Service;
-use super::words::moment;
+use super::convert::rfc3339;
 use crate::alerts::severity;
 
-/// How long each part has to answer.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Time limit per part.
+const PART_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Service {
-    /// Always answers.
+    /// Collects the health of all parts. Never fails.
     pub async fn health(&self) -> Health {
-        let (stats, nodes, capacity, troubles, alerts, figures) = tokio::join!(
-            timeout(ANSWER, self.stats()),
-            timeout(ANSWER, self.host.store.nodes()),
-            timeout(ANSWER, self.host.provider.capacity()),
-            timeout(ANSWER, self.host.cleaner.troubles()),
-            timeout(ANSWER, self.active_alerts()),
-            self.figures_of_alerts(),
+        let (stats, nodes, capacity, troubles, alerts, inputs) = tokio::join!(
+            timeout(PART_TIMEOUT, self.stats()),
+            timeout(PART_TIMEOUT, self.host.store.nodes()),
+            timeout(PART_TIMEOUT, self.host.provider.capacity()),
+            timeout(PART_TIMEOUT, self.host.cleaner.schedule_problems()),
+            timeout(PART_TIMEOUT, self.active_alerts()),
+            self.alert_inputs(),
         );
         let store = match &stats {
             Ok(Ok(_)) => fine(),
             Ok(Err(failure)) => bad(HealthState::Failing, &failure.detail.message),
-            Err(_) => bad(HealthState::Unknown, "it does not answer"),
+            Err(_) => bad(HealthState::Unknown, "no answer"),
         };
         let provider = match &capacity {
             Ok(Ok(_)) => fine(),
             Ok(Err(error)) => bad(HealthState::Failing, error),
-            Err(_) => bad(HealthState::Unknown, "it does not answer"),
+            Err(_) => bad(HealthState::Unknown, "no answer"),
         };
         let cleanup = match &troubles {
             Ok(Ok(troubles)) if troubles.is_empty() => fine(),
             Ok(Ok(troubles)) => bad(HealthState::Failing, troubles.join("; ")),
             Ok(Err(error)) => bad(HealthState::Unknown, error),
-            Err(_) => bad(HealthState::Unknown, "the store does not answer"),
+            Err(_) => bad(HealthState::Unknown, "no answer from the store"),
         };
         let capacity = capacity.ok().and_then(Result::ok);
         let alerts = alerts.ok().and_then(Result::ok);
@@ -52,29 +52,29 @@ impl Service {
         Health {
             indicator: of_parts
                 .max(firing_indicator(alerts.as_deref()))
-                .max(figures_indicator(&figures, &self.rules.alerts.rules)),
+                .max(inputs_indicator(&inputs, &self.config.alerts.rules)),
             status: store.status.max(provider.status).max(cleanup.status),
             store,
             provider,
             cleanup,
             sandboxes: stats.ok().and_then(Result::ok),
-            stuck: figures.stuck,
-            orphaned: figures.orphaned,
-            failure_rate: figures.failure_rate.filter(|_| figures.outcomes > Some(0)),
+            stuck: inputs.stuck,
+            orphaned: inputs.orphaned,
+            failure_rate: inputs.failure_rate.filter(|_| inputs.outcomes > Some(0)),
             nodes: nodes.ok().and_then(Result::ok).map(|nodes| nodes.len() as u64),
             memory_mb_left: capacity.as_ref().and_then(|left| left.memory_mb_left),
             disk_mb_left: capacity.as_ref().and_then(|left| left.disk_mb_left),
             alerts,
-            at: moment(self.now()),
+            at: rfc3339(self.now()),
         }
     }
 
-    /// As alerts saw them last. What was seen too long ago says nothing about now.
-    async fn figures_of_alerts(&self) -> Figures {
-        let seen = timeout(ANSWER, self.seen_lately()).await.ok();
-        let gap_ms = self.rules.alerts.habits.gap_ms;
+    /// The values of the last alert evaluation, unless they are too old.
+    async fn alert_inputs(&self) -> AlertInputs {
+        let seen = timeout(PART_TIMEOUT, self.latest_alert_snapshot()).await.ok();
+        let gap_ms = self.config.alerts.habits.gap_ms;
         let seen = seen.filter(|seen| self.now().ms_since(seen.at) <= gap_ms);
-        seen.map(|seen| seen.figures).unwrap_or_default()
+        seen.map(|seen| seen.inputs).unwrap_or_default()
     }
 }
 
@@ -86,15 +86,15 @@ fn bad(status: HealthState, why: impl Display) -> HealthPart {
     HealthPart { status, message: Some(why.to_string()) }
 }
 
-fn part_indicator(part: &HealthPart, if_it_fails: Indicator) -> Indicator {
+fn part_indicator(part: &HealthPart, when_failing: Indicator) -> Indicator {
     match part.status {
         HealthState::Ok => Indicator::Healthy,
         HealthState::Unknown => Indicator::Unknown,
-        HealthState::Failing => if_it_fails,
+        HealthState::Failing => when_failing,
     }
 }
 
-/// That somebody sees to it, or wants to hear nothing of it, does not end it.
+/// An acknowledged or silenced alert still fires.
 fn firing_indicator(alerts: Option<&[ActiveAlert]>) -> Indicator {
     match alerts {
         None => Indicator::Unknown,
@@ -104,16 +104,16 @@ fn firing_indicator(alerts: Option<&[ActiveAlert]>) -> Indicator {
     }
 }
 
-/// What will fire as soon as somebody looks counts as if it did: without a server, nobody does.
-fn figures_indicator(figures: &Figures, rules: &Rules) -> Indicator {
+/// A value that would fire at the next evaluation counts as firing: without a server there is no evaluation loop.
+fn inputs_indicator(inputs: &AlertInputs, rules: &Rules) -> Indicator {
     let of = |alert: &Alert| {
         let rule = rules.of(*alert);
-        match reading(*alert, figures, rule) {
-            Reading::Unknown => Indicator::Unknown,
-            Reading::Bad { .. } if rule.sustained_ms == 0 => {
+        match evaluate(*alert, inputs, rule) {
+            Evaluation::Unknown => Indicator::Unknown,
+            Evaluation::Bad { .. } if rule.sustained_ms == 0 => {
                 as_indicator(severity(alert.definition().severity))
             }
-            Reading::Bad { .. } | Reading::Fine { .. } => Indicator::Healthy,
+            Evaluation::Bad { .. } | Evaluation::Fine { .. } => Indicator::Healthy,
         }
     };
     Alert::ALL.iter().map(of).max().unwrap_or(Indicator::Healthy)
@@ -129,7 +129,7 @@ fn as_indicator(severity: AlertSeverity) -> Indicator {
 
 #[cfg(test)]
 mod tests {
-    use pinfold_alerts::Pace;
+    use pinfold_alerts::DurationP95;
 
     use super::*;
 
@@ -146,9 +146,9 @@ mod tests {
         }
     }
 
-    /// All of them known, and none of them bad.
-    fn quiet() -> Figures {
-        Figures {
+    /// All values known and below their thresholds.
+    fn quiet() -> AlertInputs {
+        AlertInputs {
             active: Some(1),
             stuck: Some(0),
             orphaned: Some(0),
@@ -157,8 +157,8 @@ mod tests {
             inactivity_rate: Some(0.0),
             outcomes: Some(100),
             failure_rate: Some(0.0),
-            exec_start: Pace::default(),
-            execution: Pace::default(),
+            exec_start: DurationP95::default(),
+            execution: DurationP95::default(),
             stops: Some(100),
             stop_failure_rate: Some(0.0),
             starts: Some(100),
@@ -174,12 +174,12 @@ mod tests {
         }
     }
 
-    fn read(figures: &Figures) -> Indicator {
-        figures_indicator(figures, &Rules::default())
+    fn read(inputs: &AlertInputs) -> Indicator {
+        inputs_indicator(inputs, &Rules::default())
     }
 
     #[test]
-    fn nothing_is_healthy_while_something_fires_whoever_sees_to_it() {
+    fn a_firing_alert_is_never_healthy_even_when_acknowledged() {
         let all = [firing(AlertSeverity::Warning), firing(AlertSeverity::Critical)];
 
         assert_eq!(firing_indicator(Some(&all)), Indicator::Critical);
@@ -189,32 +189,32 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_look_at_is_unknown_and_hides_nothing_that_is_worse() {
-        let unseen = Figures { quota_used: None, ..quiet() };
+    fn an_unknown_value_is_unknown_and_hides_no_worse_value() {
+        let unseen = AlertInputs { quota_used: None, ..quiet() };
 
         assert_eq!(
-            (firing_indicator(None), read(&Figures::default())),
+            (firing_indicator(None), read(&AlertInputs::default())),
             (Indicator::Unknown, Indicator::Unknown)
         );
         assert_eq!(read(&unseen), Indicator::Unknown);
-        assert_eq!(read(&Figures { orphaned: Some(1), ..unseen.clone() }), Indicator::Degraded);
-        assert_eq!(read(&Figures { stuck: Some(1), ..unseen }), Indicator::Critical);
+        assert_eq!(read(&AlertInputs { orphaned: Some(1), ..unseen.clone() }), Indicator::Degraded);
+        assert_eq!(read(&AlertInputs { stuck: Some(1), ..unseen }), Indicator::Critical);
     }
 
     #[test]
-    fn a_figure_counts_before_its_alert_fires_unless_it_has_to_hold_for_a_while() {
-        let crowded = Figures { active: Some(21), ..quiet() };
+    fn a_bad_value_counts_at_once_unless_it_must_be_sustained() {
+        let crowded = AlertInputs { active: Some(21), ..quiet() };
 
         assert_eq!((read(&quiet()), read(&crowded)), (Indicator::Healthy, Indicator::Healthy));
-        assert_eq!(read(&Figures { failure_rate: Some(0.3), ..quiet() }), Indicator::Critical);
+        assert_eq!(read(&AlertInputs { failure_rate: Some(0.3), ..quiet() }), Indicator::Critical);
         assert_eq!(
-            read(&Figures { outcomes: Some(1), failure_rate: Some(1.0), ..quiet() }),
+            read(&AlertInputs { outcomes: Some(1), failure_rate: Some(1.0), ..quiet() }),
             Indicator::Healthy
         );
     }
 
     #[test]
-    fn a_part_that_fails_is_as_bad_as_what_rests_on_it() {
+    fn a_failing_part_counts_with_its_own_severity() {
         let of = |status| part_indicator(&bad(status, "no answer"), Indicator::Critical);
 
         assert_eq!(

@@ -1,13 +1,13 @@
-//! What sandboxes can be made from: listed, brought in and taken away.
+//! Images: list, import and remove.
 
 use std::path::PathBuf;
 
 use pinfold_api::{self as api, ErrorCode, ImageRemoved};
-use pinfold_images::{ImageId, ImportError, RemoveError, ShelfError};
+use pinfold_images::{ImageId, ImportError, LayerStoreError, RemoveError};
 use pinfold_lifecycle::Timestamp;
 use pinfold_store::Row;
 
-use super::words::moment;
+use super::convert::rfc3339;
 use super::{Failure, Service};
 
 impl Service {
@@ -17,14 +17,14 @@ impl Service {
         Ok(listed.map_err(Failure::internal)?.iter().map(view).collect())
     }
 
-    /// From an archive in a file of this host.
+    /// Imports an archive from a file of this host.
     pub async fn import_image(&self, archive: PathBuf, name: String) -> Result<api::Image, Failure> {
         let images = self.host.images().map_err(Failure::internal)?;
         let imported = tokio::task::spawn_blocking(move || images.import(&archive, &name)).await;
         imported.map_err(Failure::internal)?.as_ref().map(view).map_err(not_imported)
     }
 
-    /// Unless a sandbox that is not proven gone may use it.
+    /// Removes an image. Refused while a sandbox that is not proven gone may use it.
     pub async fn remove_image(&self, name: String) -> Result<ImageRemoved, Failure> {
         let images = self.host.images().map_err(Failure::internal)?;
         let rows = self.leased().await?;
@@ -42,12 +42,12 @@ fn view(image: &pinfold_images::Image) -> api::Image {
         id: image.id.to_string(),
         layers: image.layers.len() as u64,
         bytes: image.bytes,
-        imported_at: moment(Timestamp(i64::try_from(image.imported_ms).unwrap_or(i64::MAX))),
+        imported_at: rfc3339(Timestamp(i64::try_from(image.imported_ms).unwrap_or(i64::MAX))),
         left_out: image.left_out,
     }
 }
 
-/// Who may use it. A record that cannot be read may hold anything.
+/// The sandboxes that may use an image. An unreadable record may use any.
 fn holders(rows: &[Row], id: &ImageId) -> Vec<String> {
     let id = id.to_string();
     let holds = |row: &&Row| match row {
@@ -58,34 +58,34 @@ fn holders(rows: &[Row], id: &ImageId) -> Vec<String> {
 }
 
 fn not_imported(error: &ImportError) -> Failure {
-    let told = chain(error);
+    let message = chain(error);
     match error {
-        ImportError::Name(_) => Failure::bad_input("name", told),
-        ImportError::NameTaken { .. } => Failure::new(ErrorCode::WrongState, told),
+        ImportError::Name(_) => Failure::bad_input("name", message),
+        ImportError::NameTaken { .. } => Failure::new(ErrorCode::WrongState, message),
         ImportError::Refused { .. }
         | ImportError::Bundle(_)
         | ImportError::Content { .. }
         | ImportError::TooSlow { .. }
         | ImportError::UnpackerDied { .. }
-        | ImportError::Read { .. } => Failure::new(ErrorCode::CannotBeDone, told),
+        | ImportError::Read { .. } => Failure::new(ErrorCode::CannotBeDone, message),
         ImportError::Open { .. }
         | ImportError::NeitherFileNorDirectory { .. }
         | ImportError::Unpacker { .. }
-        | ImportError::Shelf(_) => Failure::internal(told),
+        | ImportError::Store(_) => Failure::internal(message),
     }
 }
 
 fn not_removed(error: RemoveError) -> Failure {
-    let told = error.to_string();
+    let message = error.to_string();
     match error {
         RemoveError::Name(error) => Failure::bad_input("name", error),
-        RemoveError::Missing { .. } => Failure::new(ErrorCode::UnknownImage, told),
-        RemoveError::InUse { by, .. } => Failure::new(ErrorCode::WrongState, told).with("by", by),
-        RemoveError::Shelf { source, .. } => internal(&source),
+        RemoveError::Missing { .. } => Failure::new(ErrorCode::UnknownImage, message),
+        RemoveError::InUse { by, .. } => Failure::new(ErrorCode::WrongState, message).with("by", by),
+        RemoveError::Store { source, .. } => internal(&source),
     }
 }
 
-fn internal(error: &ShelfError) -> Failure {
+fn internal(error: &LayerStoreError) -> Failure {
     Failure::internal(chain(error))
 }
 

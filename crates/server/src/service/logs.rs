@@ -1,36 +1,36 @@
-//! The log of a sandbox: a page of it, or all that comes, and what is done with logs in the course of time.
+//! Sandbox logs: pages, streams, archiving and expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pinfold_api::{LogEntry, LogHint, LogPage, LogSource};
+use pinfold_api::{self as api, LogHint, LogSource};
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_logs::{Cursor, Entry, Keep, Limit, Page, ReadError, Source};
+use pinfold_logs::{Cursor, LogEntry, LogPage, PageLimit, ReadError, RetentionPeriods, Source};
 use pinfold_store::{Row, Store};
 use tokio::sync::mpsc;
 
-use super::known_messages::KNOWN_MESSAGES;
-use super::words::moment;
+use super::convert::rfc3339;
+use super::log_patterns::LOG_PATTERNS;
 use super::{Failure, Service};
 
-/// Events that wait for a slow reader. More wait in the log.
-const AHEAD: usize = 64;
-/// A sandbox at work that has said nothing for so long is hung, mostly.
+/// Entries buffered for a slow reader. The rest stays in the log.
+const BUFFERED: usize = 64;
+/// A working sandbox without output for this long is usually hung.
 const RECENT_MS: u64 = 60_000;
 
-/// What a stream of a log carries.
+/// An item of a log stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogEvent {
-    Entry(LogEntry),
-    /// It ends here although more may come: read on after the last entry.
-    Broken {
+    Entry(api::LogEntry),
+    /// The stream broke off; continue after the last entry.
+    Interrupted {
         message: String,
     },
 }
 
 impl Service {
-    pub async fn log(&self, id: SandboxId, after: &Cursor, entries: usize) -> Result<LogPage, Failure> {
-        let limit = Limit { entries, ..Limit::default() };
+    pub async fn log(&self, id: SandboxId, after: &Cursor, entries: usize) -> Result<api::LogPage, Failure> {
+        let limit = PageLimit { entries, ..PageLimit::default() };
         let page = self.host.logs.read(id, after, limit).await?;
         let works = match self.host.store.load(id).await? {
             Some(Row::Readable(stored)) => !stored.sandbox.executions.is_empty(),
@@ -38,43 +38,43 @@ impl Service {
         };
         let quiet_ms = page.last_activity.filter(|_| works).map(|last| self.now().ms_since(last));
         let hints = hints(&page.entries, quiet_ms);
-        let Page { last_activity, entries, next, more, over } = page;
-        Ok(LogPage {
+        let LogPage { last_activity, entries, next, more, finished } = page;
+        Ok(api::LogPage {
             sandbox_id: id.to_string(),
-            last_activity: last_activity.map(moment),
+            last_activity: last_activity.map(rfc3339),
             entries: entries.iter().map(entry).collect(),
             next: next.to_string(),
             more,
-            over,
+            over: finished,
             hints,
         })
     }
 
-    /// Follows it until the sandbox is gone, or as long as somebody reads.
+    /// Streams the log until the sandbox is gone or the receiver is dropped.
     pub async fn follow_log(
         self: &Arc<Self>,
         id: SandboxId,
         after: Cursor,
     ) -> Result<mpsc::Receiver<LogEvent>, Failure> {
         self.host.logs.last_activity(id).await?;
-        let (sender, receiver) = mpsc::channel(AHEAD);
+        let (sender, receiver) = mpsc::channel(BUFFERED);
         let service = self.clone();
-        tokio::spawn(async move { service.pump_log(id, after, &sender).await });
+        tokio::spawn(async move { service.send_log(id, after, &sender).await });
         Ok(receiver)
     }
 
-    async fn pump_log(&self, id: SandboxId, after: Cursor, reader: &mpsc::Sender<LogEvent>) {
-        let mut following = self.host.logs.follow(id, after, Limit::default());
-        let mut news = self.news_of(id);
+    async fn send_log(&self, id: SandboxId, after: Cursor, reader: &mpsc::Sender<LogEvent>) {
+        let mut following = self.host.logs.follow(id, after, PageLimit::default());
+        let mut changes = self.change_feed(id);
         loop {
-            news.catch_up();
+            changes.mark_seen();
             let page = following.next(Duration::ZERO).await.map_err(|error| error.to_string());
             let page = match page {
-                Ok(page) if page.entries.is_empty() && !page.over => tokio::select! {
+                Ok(page) if page.entries.is_empty() && !page.finished => tokio::select! {
                     biased;
                     () = reader.closed() => return,
-                    () = self.closing() => Err("the server is being stopped; come back and read on".to_owned()),
-                    () = news.come() => continue,
+                    () = self.closing() => Err("the server is shutting down; reconnect and continue".to_owned()),
+                    () = changes.changed() => continue,
                 },
                 page => page,
             };
@@ -85,32 +85,32 @@ impl Service {
                             return;
                         }
                     }
-                    if page.over {
+                    if page.finished {
                         return;
                     }
                 }
                 Err(message) => {
-                    // Who is gone does not need it.
-                    let _ = reader.send(LogEvent::Broken { message }).await;
+                    // A reader that is gone does not need it.
+                    let _ = reader.send(LogEvent::Interrupted { message }).await;
                     return;
                 }
             }
         }
     }
 
-    /// When anything was last written or done. None: nobody knows.
+    /// When the last log entry was written. None: not known.
     pub(super) async fn last_activity(&self, id: SandboxId) -> Option<Timestamp> {
         self.host.logs.last_activity(id).await.ok().flatten()
     }
 
-    pub(crate) async fn move_logs(&self) {
+    pub(crate) async fn archive_logs(&self) {
         if let Err(error) = self.host.logs.move_all().await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "logs stay where they are for now");
+            tracing::warn!(error, "could not archive logs, retrying at the next interval");
         }
     }
 
-    pub(crate) async fn expire(&self, keep: Keep) {
+    pub(crate) async fn expire(&self, keep: RetentionPeriods) {
         let now = self.now();
         let expired = async {
             let logs = self.host.logs.expire(keep, now).await?;
@@ -121,19 +121,22 @@ impl Service {
         };
         match expired.await {
             Ok((0, 0)) => {}
-            Ok((logs, artifacts)) => tracing::info!(logs, artifacts, "old ones were removed"),
+            Ok((logs, artifacts)) => tracing::info!(logs, artifacts, "removed expired logs and artifacts"),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "old logs and artifacts stay for now");
+                tracing::warn!(
+                    error,
+                    "could not remove expired logs and artifacts, retrying at the next interval"
+                );
             }
         }
     }
 }
 
-fn entry(entry: &Entry) -> LogEntry {
-    LogEntry {
+fn entry(entry: &LogEntry) -> api::LogEntry {
+    api::LogEntry {
         seq: entry.seq.to_string(),
-        at: moment(entry.at),
+        at: rfc3339(entry.at),
         source: match entry.source {
             Source::Stdout => LogSource::Stdout,
             Source::Stderr => LogSource::Stderr,
@@ -146,11 +149,11 @@ fn entry(entry: &Entry) -> LogEntry {
     }
 }
 
-/// Each pattern once, with the entry that has it.
-fn hints(entries: &[Entry], quiet_ms: Option<u64>) -> Vec<LogHint> {
-    let texts: Vec<_> = entries.iter().filter_map(Entry::text).collect();
-    let found = KNOWN_MESSAGES.iter().filter_map(|known| {
-        let seen = texts.iter().find(|text| known.is_in(text))?;
+/// One hint per matching pattern, with the first matching entry.
+fn hints(entries: &[LogEntry], quiet_ms: Option<u64>) -> Vec<LogHint> {
+    let texts: Vec<_> = entries.iter().filter_map(LogEntry::text).collect();
+    let found = LOG_PATTERNS.iter().filter_map(|known| {
+        let seen = texts.iter().find(|text| known.matches(text))?;
         Some(LogHint { seen: shortened(seen), likely_cause: known.cause.to_owned() })
     });
     let quiet = quiet_ms.filter(|ms| *ms >= RECENT_MS).map(|ms| LogHint {

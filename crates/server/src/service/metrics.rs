@@ -1,14 +1,14 @@
-//! Figures of all sandboxes. `counting.rs` keeps them, `thinning.rs` makes less of what is old, `archiving.rs` keeps that
-//! for ever, `standing.rs` looks how things are now, `figures.rs` is what those who judge them take, and `told.rs` what
-//! the API says.
+//! Metrics over all sandboxes: `aggregate.rs` counts history facts, `gauges.rs` samples current values,
+//! `downsample.rs` and `archive.rs` handle old values, `summary.rs` is the input for decisions, `history.rs` and
+//! `view.rs` build the API's answers.
 
-mod archiving;
-mod counting;
-mod figures;
+mod aggregate;
+mod archive;
+mod downsample;
+mod gauges;
 mod history;
-mod standing;
-mod thinning;
-mod told;
+mod summary;
+mod view;
 
-pub(super) use counting::Counting;
-pub use figures::Figures;
+pub(super) use aggregate::MetricsAggregator;
+pub use summary::MetricsSummary;

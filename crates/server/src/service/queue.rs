@@ -1,98 +1,99 @@
-//! Those who wait for room, as users are told of them.
+//! The admission queue API: list, show and cancel queue entries.
 
 use std::time::Duration;
 
-use pinfold_api::{ErrorCode, QueuePlace, QueueState};
-use pinfold_engine::QueueAsk;
-use pinfold_lifecycle::{Held, PlaceId};
-use pinfold_store::{Place, PlaceEnd, Standing};
+use pinfold_api::{ErrorCode, QueueEntry, QueueState};
+use pinfold_engine::QueueRequest;
+use pinfold_lifecycle::{QueueId, WaitReason};
+use pinfold_store::{QueueOutcome, QueuePosition, QueueRow};
 
-use super::words::{moment, url_of_sandbox};
+use super::convert::{rfc3339, sandbox_url};
 use super::{Failure, Service};
 
-/// Between two looks for somebody who watches a place.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Poll interval of a request that waits for a queue entry.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl Service {
-    /// To wait for room from now on.
+    /// A queue request that expires after `wait_ms`.
     #[must_use]
-    pub fn queue_for(&self, id: PlaceId, wait_ms: u64) -> QueueAsk {
-        QueueAsk { id, until: self.now().after_ms(wait_ms) }
+    pub fn queue_for(&self, id: QueueId, wait_ms: u64) -> QueueRequest {
+        QueueRequest { id, until: self.now().after_ms(wait_ms) }
     }
 
-    /// All who wait, in their order.
-    pub async fn queue(&self) -> Result<Vec<QueuePlace>, Failure> {
-        Ok(self.host.engine.line().await?.iter().map(standing).collect())
+    /// All waiting entries in order.
+    pub async fn queue(&self) -> Result<Vec<QueueEntry>, Failure> {
+        Ok(self.host.engine.queue_positions().await?.iter().map(position_view).collect())
     }
 
-    /// One of them, or what has become of it; after that time, or when it waits no more.
-    pub async fn place(&self, id: PlaceId, wait_ms: u64) -> Result<QueuePlace, Failure> {
+    /// One queue entry. Waits until it no longer waits, or until the timeout.
+    pub async fn queue_entry(&self, id: QueueId, wait_ms: u64) -> Result<QueueEntry, Failure> {
         let until = self.now().after_ms(wait_ms);
         loop {
-            let place = self.place_now(id).await?;
-            if place.state != QueueState::Waiting || self.now() >= until {
-                return Ok(place);
+            let entry = self.entry_now(id).await?;
+            if entry.state != QueueState::Waiting || self.now() >= until {
+                return Ok(entry);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
-    async fn place_now(&self, id: PlaceId) -> Result<QueuePlace, Failure> {
-        let line = self.host.engine.line().await?;
-        if let Some(found) = line.iter().find(|one| one.place.new.id == id) {
-            return Ok(standing(found));
+    async fn entry_now(&self, id: QueueId) -> Result<QueueEntry, Failure> {
+        let positions = self.host.engine.queue_positions().await?;
+        if let Some(found) = positions.iter().find(|it| it.entry.new.id == id) {
+            return Ok(position_view(found));
         }
-        let known = self.host.engine.place(id).await?;
-        let place = known.ok_or_else(|| {
-            Failure::new(ErrorCode::UnknownPlace, format!("there is no place {id} in the queue"))
-        })?;
-        Ok(told(&place))
+        let row = self.host.engine.queue_entry(id).await?;
+        let row = row
+            .ok_or_else(|| Failure::new(ErrorCode::UnknownQueueEntry, format!("unknown queue entry {id}")))?;
+        Ok(entry_view(&row))
     }
 
-    /// Takes somebody out of the queue. Asking again is no error.
-    pub async fn leave_queue(&self, id: PlaceId) -> Result<QueuePlace, Failure> {
+    /// Cancels a queue entry. Repeating it is not an error.
+    pub async fn leave_queue(&self, id: QueueId) -> Result<QueueEntry, Failure> {
         self.host.engine.leave_queue(id).await?;
-        self.place_now(id).await
+        self.entry_now(id).await
     }
 
-    /// Waits until it is in the queue.
-    pub(super) async fn until_queued(&self, id: PlaceId) -> QueuePlace {
+    /// Waits until the entry exists.
+    pub(super) async fn until_queued(&self, id: QueueId) -> QueueEntry {
         loop {
-            if let Ok(place) = self.place_now(id).await {
-                return place;
+            if let Ok(entry) = self.entry_now(id).await {
+                return entry;
             }
-            tokio::time::sleep(LOOK_EVERY / 5).await;
+            tokio::time::sleep(POLL_EVERY / 5).await;
         }
     }
 }
 
-fn standing(one: &Standing) -> QueuePlace {
-    let waits_for = one.held.as_ref().map(|held| match held {
-        Held::Short(scarcity) => scarcity.to_string(),
-        Held::KeptFor(other) => format!("room that is kept for the one at position {}", other + 1),
+fn position_view(position: &QueuePosition) -> QueueEntry {
+    let waits_for = position.wait_reason.as_ref().map(|reason| match reason {
+        WaitReason::Shortage(scarcity) => scarcity.to_string(),
+        WaitReason::ReservedFor(other) => {
+            format!("capacity reserved for the entry at position {}", other + 1)
+        }
     });
-    QueuePlace { position: Some(one.position), waits_for, ..told(&one.place) }
+    QueueEntry { position: Some(position.position), waits_for, ..entry_view(&position.entry) }
 }
 
-fn told(place: &Place) -> QueuePlace {
-    let (state, sandbox) = match place.end.map(|(_, end)| end) {
+fn entry_view(entry: &QueueRow) -> QueueEntry {
+    let (state, sandbox) = match entry.outcome.map(|(_, end)| end) {
         None => (QueueState::Waiting, None),
-        Some(PlaceEnd::Admitted(sandbox)) => (QueueState::Admitted, Some(sandbox)),
-        Some(PlaceEnd::Expired) => (QueueState::Expired, None),
-        Some(PlaceEnd::Cancelled) => (QueueState::Cancelled, None),
-        Some(PlaceEnd::Refused) => (QueueState::Refused, None),
-        Some(PlaceEnd::Abandoned) => (QueueState::Abandoned, None),
+        Some(QueueOutcome::Admitted(sandbox)) => (QueueState::Admitted, Some(sandbox)),
+        Some(QueueOutcome::Expired) => (QueueState::Expired, None),
+        Some(QueueOutcome::Cancelled) => (QueueState::Cancelled, None),
+        Some(QueueOutcome::Refused) => (QueueState::Refused, None),
+        Some(QueueOutcome::Abandoned) => (QueueState::Abandoned, None),
     };
-    QueuePlace {
-        id: place.new.id.to_string(),
+    QueueEntry {
+        id: entry.new.id.to_string(),
         state,
         position: None,
         waits_for: None,
-        asked_at: moment(place.new.asked_at),
-        until: moment(place.new.until),
-        ended_at: place.end.map(|(at, _)| moment(at)),
+        asked_at: rfc3339(entry.new.requested_at),
+        until: rfc3339(entry.new.deadline),
+        ended_at: entry.outcome.map(|(at, _)| rfc3339(at)),
         sandbox_id: sandbox.map(|id| id.to_string()),
-        name: place.new.name.clone(),
-        location: sandbox.map_or_else(|| format!("/api/sandbox/queue/{}", place.new.id), url_of_sandbox),
+        name: entry.new.name.clone(),
+        location: sandbox.map_or_else(|| format!("/api/sandbox/queue/{}", entry.new.id), sandbox_url),
     }
 }

@@ -1,18 +1,18 @@
-//! What a sandbox uses: measured twice, so that there is a rate.
+//! Resource usage of a sandbox: two samples, to compute rates.
 
 use std::time::Duration;
 
 use pinfold_api::{Resources, Verdict};
-use pinfold_lifecycle::{Evidence, Life, SandboxId, Seen, Timestamp, Used};
+use pinfold_lifecycle::{Evidence, Life, ProcessObservation, ResourceUsage, SandboxId, Timestamp};
 use pinfold_provider::{Provider, Usage};
-use pinfold_store::{Row, Stored};
+use pinfold_store::{Row, StoredSandbox};
 
-use super::diagnosis::{Signs, diagnose};
-use super::troubles::troubles;
-use super::words::{self, moment};
+use super::convert::{self, rfc3339};
+use super::diagnosis::diagnose;
+use super::usage_verdict::{Signs, judge_usage};
 use super::{Failure, Service, view};
 
-/// Long enough for a rate, short enough to wait for.
+/// Long enough for a rate, short enough for a request.
 const BETWEEN: Duration = Duration::from_millis(500);
 const MIB: f64 = 1_048_576.0;
 
@@ -22,24 +22,24 @@ impl Service {
         let (sandbox, limits) = (&stored.sandbox, &stored.spec.limits);
         let last_activity = self.last_activity(id).await;
         if let Life::Ended { at, receipt, cause } = &sandbox.life {
-            let told = serde_json::json!(words::cause(*cause));
+            let cause = serde_json::json!(convert::cause(*cause));
             let used = receipt.used.unwrap_or_default();
             return Ok(Resources {
                 duration_ms: at.ms_since(sandbox.created_at),
                 memory_limit_mb: limits.memory_mb,
                 disk_limit_mb: limits.disk_mb,
                 network_requests_limit: limits.network_requests,
-                last_activity: last_activity.map(moment),
-                diagnosis: format!("it has ended: {}", told.as_str().unwrap_or_default()),
-                ..in_all(used, moment(receipt.verified_at))
+                last_activity: last_activity.map(rfc3339),
+                diagnosis: format!("it has ended: {}", cause.as_str().unwrap_or_default()),
+                ..totals_view(used, rfc3339(receipt.verified_at))
             });
         }
-        let looks = self.look_twice(&stored).await?;
-        let seen = self.see(&stored, Some(&looks));
-        let Looks { now, usage, last_activity: later, signs } = looks;
-        let shown = view::sandbox(&Row::Readable(stored.clone()), None, now, self.rules.flags);
+        let sample = self.sample_usage(&stored).await?;
+        let observed = self.observe(&stored, Some(&sample));
+        let UsageSample { now, usage, last_activity: later, signs } = sample;
+        let shown = view::sandbox(&Row::Readable(stored.clone()), None, now, self.config.flags);
         let last_activity = later.or(last_activity);
-        let (verdict, diagnosis) = diagnose(&signs);
+        let (verdict, diagnosis) = judge_usage(&signs);
         Ok(Resources {
             cpu_percent: signs.cpu_percent,
             cpu_ms: usage.cpu_ms,
@@ -55,17 +55,17 @@ impl Service {
             io_written_bytes: usage.io_written_bytes,
             network_requests: 0,
             network_requests_limit: limits.network_requests,
-            last_activity: last_activity.map(moment),
-            measured_at: moment(now),
+            last_activity: last_activity.map(rfc3339),
+            measured_at: rfc3339(now),
             verdict,
             diagnosis,
-            troubles: troubles(&shown, &[], &seen),
+            troubles: diagnose(&shown, &[], &observed),
         })
     }
 }
 
-/// What a sandbox uses, and what two looks at it say together.
-pub(super) struct Looks {
+/// The usage of a sandbox, and indicators computed from two samples.
+pub(super) struct UsageSample {
     now: Timestamp,
     pub(super) usage: Usage,
     last_activity: Option<Timestamp>,
@@ -73,7 +73,7 @@ pub(super) struct Looks {
 }
 
 impl Service {
-    pub(super) async fn look_twice(&self, stored: &Stored) -> Result<Looks, Failure> {
+    pub(super) async fn sample_usage(&self, stored: &StoredSandbox) -> Result<UsageSample, Failure> {
         let (sandbox, limits) = (&stored.sandbox, &stored.spec.limits);
         let (began, before) = (self.now(), self.host.engine.usage(sandbox.id).await?);
         tokio::time::sleep(BETWEEN).await;
@@ -89,27 +89,27 @@ impl Service {
             memory_limit_mb: limits.memory_mb.map(float),
             between_ms: float(between_ms),
             operations: usage.operations.saturating_sub(before.operations),
-            quiet_ms: self.last_sign(stored).await.or(last_activity).map(|last| now.ms_since(last)),
+            quiet_ms: self.last_output_at(stored).await.or(last_activity).map(|last| now.ms_since(last)),
         };
-        Ok(Looks { now, usage, last_activity, signs })
+        Ok(UsageSample { now, usage, last_activity, signs })
     }
 
-    /// When anything that runs in it last wrote something. What others did to it meanwhile is no sign of its life. None:
-    /// nothing runs, or its keeper does not say.
-    async fn last_sign(&self, stored: &Stored) -> Option<Timestamp> {
-        let Evidence::Present(bodies) = self.host.provider.observe(stored.sandbox.id).await else {
+    /// When a process in it last wrote output. File requests by others do not count. None: no execution runs, or the
+    /// keeper does not answer.
+    async fn last_output_at(&self, stored: &StoredSandbox) -> Option<Timestamp> {
+        let Evidence::Present(instances) = self.host.provider.observe(stored.sandbox.id).await else {
             return None;
         };
-        let own = bodies.into_iter().find(|body| body.generation == stored.sandbox.generation())?;
-        let running = own.executions.into_iter().filter_map(|execution| match execution.seen {
-            Seen::Running { last_activity_at } => Some(last_activity_at),
-            Seen::Ended(_) => None,
+        let own = instances.into_iter().find(|it| it.generation == stored.sandbox.generation())?;
+        let running = own.executions.into_iter().filter_map(|execution| match execution.process {
+            ProcessObservation::Running { last_activity_at } => Some(last_activity_at),
+            ProcessObservation::Ended(_) => None,
         });
         running.max()
     }
 }
 
-fn in_all(used: Used, measured_at: String) -> Resources {
+fn totals_view(used: ResourceUsage, measured_at: String) -> Resources {
     Resources {
         cpu_percent: None,
         cpu_ms: used.cpu_ms,
@@ -152,7 +152,7 @@ fn to_tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people, far from where it matters")]
+#[expect(clippy::cast_precision_loss, reason = "values for people, far below the limit of precision")]
 fn float(value: u64) -> f64 {
     value as f64
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_of_one_core_and_unknown_where_nothing_was_counted() {
+    fn a_cpu_rate_is_relative_to_one_core_and_unknown_without_samples() {
         let at = |cpu_ms| Usage { cpu_ms: Some(cpu_ms), ..Usage::default() };
 
         assert_eq!(percent(at(1_000), at(1_200), 200), Some(100.0));

@@ -1,55 +1,65 @@
-//! One command in a sandbox of its own, which ends with it and with whoever waits for it.
+//! `run`: one command in a sandbox of its own, which ends with the command or when the client disconnects.
 
 use std::sync::Arc;
 
-use pinfold_api::{OutputEvent, RunRequest};
-use pinfold_engine::{CreateAsk, RunAsk};
+use pinfold_api::{self as api, OutputEvent};
+use pinfold_engine::{CreateRequest, RunRequest};
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionKind, Policy, SandboxId, Spec};
 use pinfold_store::Seq;
 use tokio::sync::mpsc;
 
-use super::executions::{Started, check, command, limits};
-use super::following::{AHEAD, FollowEnd};
-use super::{Asking, Failure, Service};
+use super::executions::{StartedExecution, check, command, limits};
+use super::output::{BUFFERED, StreamEnd};
+use super::{CreateOptions, Failure, Service};
 
-/// A run and the one who waits for it.
-pub struct Attached {
+/// A run that is bound to its caller.
+pub struct AttachedRun {
     pub sandbox: SandboxId,
     pub execution: ExecutionId,
-    /// Whoever lets go of them lets go of the sandbox.
+    /// Dropping the receiver stops the sandbox.
     pub events: mpsc::Receiver<OutputEvent>,
 }
 
 impl Service {
-    /// The sandbox is this process's own too: its keeper ends it when the process is gone. So it outlives neither who
-    /// asked nor who was asked.
-    pub async fn run(self: &Arc<Self>, request: RunRequest, asking: Asking<'_>) -> Result<Attached, Failure> {
-        let RunRequest { sandbox: wish, exec } = request;
+    /// The sandbox also ends with this process: its keeper stops it when the process is gone. So it outlives neither
+    /// the client nor the server.
+    pub async fn run(
+        self: &Arc<Self>,
+        request: api::RunRequest,
+        options: CreateOptions<'_>,
+    ) -> Result<AttachedRun, Failure> {
+        let api::RunRequest { sandbox: create, exec } = request;
         check(&exec)?;
-        let (spec, policy) = self.ask(&wish)?;
-        let spec = Spec { asked_by: asking.asker(), ..spec };
+        let (spec, policy) = self.spec_and_policy(&create)?;
+        let spec = Spec { requested_by: options.requester(), ..spec };
         let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
         let limits = limits(&exec, &policy)?;
-        let run = RunAsk { command: command(&exec), kind: ExecutionKind::Run, limits };
-        let ask = CreateAsk { spec, policy, key: None, queue: asking.queue };
+        let run = RunRequest { command: command(&exec), kind: ExecutionKind::Run, limits };
+        let ask = CreateRequest { spec, policy, key: None, queue: options.queue };
         let created = self.host.engine.create_and_execute(ask, run).await;
-        let (sandbox, execution) = created.inspect_err(|error| self.note_refused_run(error))?;
+        let (sandbox, execution) = created.inspect_err(|error| self.count_refused_run(error))?;
         if exec.stdin.is_some() {
-            let (service, started) = (self.clone(), Started { sandbox, execution, since: Seq::default() });
-            tokio::spawn(async move { service.feed_first(started, &exec).await });
+            let (service, started) =
+                (self.clone(), StartedExecution { sandbox, execution, since: Seq::default() });
+            tokio::spawn(async move { service.write_initial_stdin(started, &exec).await });
         }
-        let (sender, events) = mpsc::channel(AHEAD);
+        let (sender, events) = mpsc::channel(BUFFERED);
         let service = self.clone();
-        tokio::spawn(async move { service.attend(sandbox, execution, &sender).await });
-        Ok(Attached { sandbox, execution, events })
+        tokio::spawn(async move { service.stream_and_stop(sandbox, execution, &sender).await });
+        Ok(AttachedRun { sandbox, execution, events })
     }
 
-    async fn attend(&self, sandbox: SandboxId, execution: ExecutionId, reader: &mpsc::Sender<OutputEvent>) {
-        match self.pump(sandbox, execution, 0, reader).await {
-            FollowEnd::Told => {}
-            FollowEnd::ReaderGone | FollowEnd::Failed => {
+    async fn stream_and_stop(
+        &self,
+        sandbox: SandboxId,
+        execution: ExecutionId,
+        reader: &mpsc::Sender<OutputEvent>,
+    ) {
+        match self.stream_output(sandbox, execution, 0, reader).await {
+            StreamEnd::Complete => {}
+            StreamEnd::ReaderGone | StreamEnd::Failed => {
                 if let Err(error) = self.host.engine.stop(sandbox, Cause::CallerGone, true, 0).await {
-                    tracing::warn!(%sandbox, %error, "could not end a sandbox whose caller is gone");
+                    tracing::warn!(%sandbox, %error, "could not stop a sandbox whose caller is gone");
                 }
             }
         }

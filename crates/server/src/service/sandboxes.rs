@@ -1,21 +1,21 @@
-//! Looking at sandboxes: one, many, their sums, and until something is the case.
+//! Reading sandboxes: one, a list, totals, and waiting for a state.
 
 use std::time::Duration;
 
 use pinfold_api::{self as api, Sandbox, SandboxSummary, Stats};
-use pinfold_engine::{Stop, Waited};
+use pinfold_engine::{StopProgress, WaitOutcome};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, Profiles};
 use pinfold_lifecycle::{AdmissionLimits, Cause, Fact, Lease, Life, SandboxId, State, Timestamp, status};
-use pinfold_store::{Filter, HistoryRow, Row, Seq, Store, Stored};
+use pinfold_store::{HistoryRow, Row, SandboxFilter, Seq, Store, StoredSandbox};
 use tokio::time::Instant;
 
-use super::words::moment;
-use super::{Failure, Service, body_of, view, words};
+use super::convert::rfc3339;
+use super::{Failure, Service, convert, instance_of, view};
 
-/// Which sandboxes are meant.
+/// A filter for sandbox lists.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// A state, or `all`. None: what has not ended.
+pub struct SandboxQuery {
+    /// A state, or `all`. None: all that have not ended.
     pub status: Option<String>,
     pub agent_type: Option<String>,
     pub labels: Vec<(String, String)>,
@@ -23,51 +23,51 @@ pub struct Wanted {
 }
 
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct SandboxPage {
     pub sandboxes: Vec<SandboxSummary>,
-    /// Where the next page begins. None: there is none.
+    /// The cursor of the next page. None: this is the last one.
     pub next: Option<SandboxId>,
 }
 
-/// Read at a time.
+/// Rows read per query.
 const ROWS: usize = 500;
-/// How long a body is asked what it uses before the answer goes without it.
-const ASK_USAGE: Duration = Duration::from_secs(1);
-/// How often a state is looked at that comes with time alone.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Time limit for measuring usage; the answer goes without it afterwards.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Poll interval for states that change by time alone.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 struct Filters<'a> {
-    rows: Filter,
+    rows: SandboxFilter,
     state: Option<State>,
     agent_type: Option<&'a str>,
 }
 
 impl<'a> Filters<'a> {
-    fn of(wanted: &Wanted, profiles: &'a Profiles) -> Result<Self, Failure> {
-        let agent_type = wanted.agent_type.as_deref().map(|asked| profiles.named(asked)).transpose()?;
-        let (rows, state) = match wanted.status.as_deref() {
-            None => (Filter::Present, None),
-            Some("all") => (Filter::All, None),
+    fn of(filter: &SandboxQuery, profiles: &'a Profiles) -> Result<Self, Failure> {
+        let agent_type = filter.agent_type.as_deref().map(|asked| profiles.get(asked)).transpose()?;
+        let (rows, state) = match filter.status.as_deref() {
+            None => (SandboxFilter::Present, None),
+            Some("all") => (SandboxFilter::All, None),
             Some(given) => {
                 let state = parse_state("status", given)?;
                 let is_final = matches!(state, State::Completed | State::Failed | State::Terminated);
-                (if is_final { Filter::Settled } else { Filter::Present }, Some(state))
+                (if is_final { SandboxFilter::Settled } else { SandboxFilter::Present }, Some(state))
             }
         };
         Ok(Self { rows, state, agent_type: agent_type.map(|(name, _)| name) })
     }
 
-    fn include(&self, row: &Row, wanted: &Wanted, now: Timestamp) -> bool {
+    fn include(&self, row: &Row, filter: &SandboxQuery, now: Timestamp) -> bool {
         let Row::Readable(stored) = row else {
-            let asks_for_more =
-                self.agent_type.is_some() || !wanted.labels.is_empty() || wanted.task_id.is_some();
-            return !asks_for_more && self.state.is_none_or(|state| state == State::Unknown);
+            let has_other_filters =
+                self.agent_type.is_some() || !filter.labels.is_empty() || filter.task_id.is_some();
+            return !has_other_filters && self.state.is_none_or(|state| state == State::Unknown);
         };
-        let Stored { sandbox, spec, policy, .. } = &**stored;
+        let StoredSandbox { sandbox, spec, policy, .. } = &**stored;
         let agent_type = spec.agent_type.as_deref().unwrap_or(DEFAULT_NAME);
         self.agent_type.is_none_or(|asked| asked == agent_type)
-            && wanted.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
-            && wanted.task_id.as_ref().is_none_or(|asked| spec.task_id.as_ref() == Some(asked))
+            && filter.labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
+            && filter.task_id.as_ref().is_none_or(|asked| spec.task_id.as_ref() == Some(asked))
             && self.state.is_none_or(|asked| status(sandbox, now, policy).state == asked)
     }
 }
@@ -76,15 +76,15 @@ fn parse_state(field: &str, given: &str) -> Result<State, Failure> {
     serde_json::from_value(given.into()).map_err(|_| {
         let known = "provisioning, ready, running, unhealthy, unknown, terminating, quarantined, completed, \
                      failed, terminated";
-        Failure::bad_input(field, format!("there is no `{given}`; there are {known}"))
+        Failure::bad_input(field, format!("unknown state `{given}`; one of {known}"))
     })
 }
 
-/// What is waited for.
+/// The state to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitFor {
     State(State),
-    /// Proven gone, whatever it ended with.
+    /// Proven gone, with any cause.
     Gone,
 }
 
@@ -97,15 +97,15 @@ impl WaitFor {
 impl Service {
     pub async fn list(
         &self,
-        wanted: &Wanted,
+        filter: &SandboxQuery,
         after: Option<SandboxId>,
         limit: usize,
-    ) -> Result<Page, Failure> {
-        let filters = Filters::of(wanted, &self.rules.profiles)?;
+    ) -> Result<SandboxPage, Failure> {
+        let filters = Filters::of(filter, &self.config.profiles)?;
         let now = self.now();
-        let mut page = Page { sandboxes: Vec::new(), next: None };
+        let mut page = SandboxPage { sandboxes: Vec::new(), next: None };
         let mut after = after;
-        // One more tells whether there is a next page. Where filters leave too few of them, many are read.
+        // One extra row shows whether a next page exists. When filters drop rows, full pages are read.
         let mut count = limit.saturating_add(1).min(ROWS);
         loop {
             let rows = self.host.store.list(filters.rows, after, count).await?;
@@ -115,8 +115,8 @@ impl Service {
                     return Ok(page);
                 }
                 after = Some(row.id());
-                if filters.include(row, wanted, now) {
-                    page.sandboxes.push(view::summary(row, now, self.rules.flags));
+                if filters.include(row, filter, now) {
+                    page.sandboxes.push(view::summary(row, now, self.config.flags));
                 }
             }
             if rows.len() < count {
@@ -143,7 +143,7 @@ impl Service {
         };
         let mut after = None;
         loop {
-            let rows = self.host.store.list(Filter::Present, after, ROWS).await?;
+            let rows = self.host.store.list(SandboxFilter::Present, after, ROWS).await?;
             for row in &rows {
                 match row {
                     Row::Readable(stored) => {
@@ -160,7 +160,7 @@ impl Service {
         }
     }
 
-    /// Everything about one sandbox, measured now where it lives.
+    /// One sandbox in full, with its current usage if it lives.
     pub async fn sandbox(&self, id: SandboxId) -> Result<Sandbox, Failure> {
         let row = self.row(id).await?;
         let usage = match &row {
@@ -171,28 +171,30 @@ impl Service {
         };
         let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
         Ok(Sandbox {
-            ready_at: ready_at(&history).map(moment),
+            ready_at: ready_at(&history).map(rfc3339),
             start_failure: start_failure(&history),
-            ..view::sandbox(&row, usage, self.now(), self.rules.flags)
+            ..view::sandbox(&row, usage, self.now(), self.config.flags)
         })
     }
 
-    /// None: it cannot be asked now.
-    pub(super) async fn used_so_far(&self, stored: &Stored) -> Option<api::Used> {
-        let used = tokio::time::timeout(ASK_USAGE, self.host.provider.used(body_of(stored)));
-        used.await.ok()?.map(words::used)
+    /// The usage so far. None: the instance does not answer.
+    pub(super) async fn used_so_far(&self, stored: &StoredSandbox) -> Option<api::ResourceUsage> {
+        let used = tokio::time::timeout(USAGE_TIMEOUT, self.host.provider.total_usage(instance_of(stored)));
+        used.await.ok()?.map(convert::used)
     }
 
-    /// Waits so long until it is as asked. None: it is not yet.
+    /// Waits for a state. None: not reached within the timeout.
     pub async fn wait(&self, id: SandboxId, what: WaitFor, wait_ms: u64) -> Result<Option<Sandbox>, Failure> {
         let until = self.now().after_ms(wait_ms);
         let met = match what {
-            WaitFor::Gone => matches!(self.host.engine.wait_gone(id, wait_ms).await?, Stop::Gone { .. }),
+            WaitFor::Gone => {
+                matches!(self.host.engine.wait_gone(id, wait_ms).await?, StopProgress::Gone { .. })
+            }
             WaitFor::State(State::Ready) => match self.host.engine.wait_ready(id, until).await? {
-                // What is ready may be at work already.
-                Waited::Met(Ok(())) => true,
-                Waited::Met(Err(cause)) => return Err(Failure::gone(cause)),
-                Waited::DeadlinePassed => false,
+                // A ready sandbox may be running an execution already.
+                WaitOutcome::Met(Ok(())) => true,
+                WaitOutcome::Met(Err(cause)) => return Err(Failure::gone(cause)),
+                WaitOutcome::DeadlinePassed => false,
             },
             WaitFor::State(state) => self.wait_for_state(id, state, wait_ms).await?,
         };
@@ -209,7 +211,7 @@ impl Service {
             if seen == asked {
                 return Ok(true);
             }
-            if let Some(cause) = ended_for_good(&stored) {
+            if let Some(cause) = final_cause(&stored) {
                 return Err(Failure::gone(cause));
             }
             if Instant::now() >= end {
@@ -217,14 +219,14 @@ impl Service {
             }
             tokio::select! {
                 () = changes.changed() => {}
-                () = tokio::time::sleep_until(end.min(Instant::now() + LOOK_EVERY)) => {}
+                () = tokio::time::sleep_until(end.min(Instant::now() + POLL_EVERY)) => {}
             }
         }
     }
 }
 
-/// Why it is being ended, or has ended.
-pub(super) fn ending_for(stored: &Stored) -> Option<Cause> {
+/// The cause of its end, once decided.
+pub(super) fn end_cause(stored: &StoredSandbox) -> Option<Cause> {
     match &stored.sandbox.life {
         Life::Ended { cause, .. } | Life::Ending { cause, .. } => Some(*cause),
         Life::Wanted => None,
@@ -243,7 +245,7 @@ fn start_failure(history: &[HistoryRow]) -> Option<String> {
     })
 }
 
-fn ended_for_good(stored: &Stored) -> Option<Cause> {
+fn final_cause(stored: &StoredSandbox) -> Option<Cause> {
     match &stored.sandbox.life {
         Life::Ended { cause, .. } if stored.sandbox.is_settled() => Some(*cause),
         Life::Ended { .. } | Life::Ending { .. } | Life::Wanted => None,
@@ -251,7 +253,7 @@ fn ended_for_good(stored: &Stored) -> Option<Cause> {
 }
 
 fn count(stats: &mut Stats, state: State) {
-    match words::state(state) {
+    match convert::state(state) {
         api::State::Provisioning => stats.provisioning += 1,
         api::State::Ready => stats.ready += 1,
         api::State::Running => stats.running += 1,
@@ -259,7 +261,7 @@ fn count(stats: &mut Stats, state: State) {
         api::State::Unknown => stats.unknown += 1,
         api::State::Terminating => stats.terminating += 1,
         api::State::Quarantined => stats.quarantined += 1,
-        // Not among what is present.
+        // Ended sandboxes are not among the present ones.
         api::State::Completed | api::State::Failed | api::State::Terminated => {}
     }
     stats.active = stats.ready + stats.running + stats.unhealthy + stats.unknown;
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_age_is_counted_once_and_the_oldest_is_told() {
+    fn each_age_is_counted_once_and_the_oldest_is_reported() {
         let mut stats = Stats::default();
 
         for minutes in [0, 1, 4, 5, 9, 10, 600] {

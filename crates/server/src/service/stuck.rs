@@ -1,16 +1,16 @@
-//! Which sandboxes count as stuck, for figures and for alerts alike. What is merely old is not.
+//! The definition of a stuck sandbox, for metrics and alerts. Age alone does not count.
 
 use pinfold_lifecycle::{Lease, Sandbox, Timestamp};
 
-/// What is due has this long to be done before it counts as stuck: a busy machine is no alarm.
+/// Grace after a deadline before a sandbox counts as stuck, so that a busy machine raises no alarm.
 const LATE_MS: u64 = 30_000;
 
-/// Past a deadline of its own and nobody saw to it, or not proven gone by the first attempt.
+/// True if the sandbox is past one of its deadlines, or the first stop attempt failed.
 pub(crate) fn is_stuck(sandbox: &Sandbox, now: Timestamp) -> bool {
     let is_late = |due: Timestamp| now.ms_since(due) > LATE_MS;
     match &sandbox.lease {
         Lease::StopWaiting { .. } | Lease::Quarantined { .. } => true,
-        // Also while the next one is under way: it is not well again in between.
+        // Also during the next attempt: the sandbox does not recover in between.
         Lease::Stopping { attempt, .. } if *attempt > 1 => true,
         Lease::Starting { .. } if is_late(sandbox.start_by) => true,
         Lease::Free { .. }
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_a_deadline_of_its_own_is_stuck_and_what_is_merely_old_is_not() {
+    fn a_sandbox_is_stuck_past_its_deadline_and_not_by_age() {
         let policy = Policy::default();
         let sandbox = create(SandboxId(1), context(&policy)).sandbox;
         let deadline = sandbox.next_deadline().unwrap();
@@ -45,18 +45,18 @@ mod tests {
         assert!(!is_stuck(&sandbox, deadline.after_ms(LATE_MS)));
         assert!(is_stuck(&sandbox, deadline.after_ms(LATE_MS + 1)));
         let later = Context { now: deadline, ..context(&policy) };
-        let attended_to = step(&sandbox, Event::TimePassed, later).sandbox;
-        assert!(!is_stuck(&attended_to, deadline.after_ms(LATE_MS + 1)));
+        let handled = step(&sandbox, Event::TimePassed, later).sandbox;
+        assert!(!is_stuck(&handled, deadline.after_ms(LATE_MS + 1)));
     }
 
     #[test]
-    fn what_one_attempt_could_not_end_is_stuck_through_all_the_others() {
+    fn a_sandbox_stays_stuck_after_a_failed_stop_attempt() {
         let policy = Policy { stop_backoff_ms: vec![1_000], ..Policy::default() };
         let at = |ms| Context { now: NOON.after_ms(ms), ..context(&policy) };
         let sandbox = create(SandboxId(1), at(0)).sandbox;
-        let wish = Request::Stop { cause: Cause::StoppedByUser, forced: false };
+        let stop = Request::Stop { cause: Cause::StoppedByUser, forced: false };
 
-        let first = request(&sandbox, wish, at(0)).unwrap().sandbox;
+        let first = request(&sandbox, stop, at(0)).unwrap().sandbox;
         let deadline_ms = first.next_deadline().unwrap().ms_since(NOON);
         let between = step(&first, Event::TimePassed, at(deadline_ms)).sandbox;
         let second = step(&between, Event::TimePassed, at(deadline_ms + 1_000)).sandbox;
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_quarantine_is_stuck_at_once() {
+    fn a_quarantined_sandbox_is_stuck_at_once() {
         let policy = Policy::default();
 
         let row = quarantine_unreadable(SandboxId(1), Generation(1), "torn".into(), context(&policy));

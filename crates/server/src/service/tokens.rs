@@ -1,5 +1,5 @@
-//! Who may come in. A token is `pft_`, its id and 256 random bits; the store has a hash of it, so that nobody who
-//! reads the store can come in with what he reads.
+//! Access tokens. A token is `pft_`, its id and 256 random bits. The store has only its hash, so reading the store
+//! does not grant access.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use pinfold_api as api;
 use pinfold_engine::{Ids, RandomIds};
 use pinfold_lifecycle::TokenId;
-use pinfold_store::{Role, StoreError, Token, Tokens};
+use pinfold_store::{Role, StoreError, Token, TokenStore};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::words::{self, moment};
+use super::convert::{self, rfc3339};
 use super::{Failure, Service};
 
-/// Who asks.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub token: TokenId,
-    /// The token's, for people.
+    /// The token's name, for people.
     pub name: Arc<str>,
     pub role: Role,
 }
@@ -42,8 +42,8 @@ const LONGEST_NAME: usize = 128;
 const FIRST_FILE: &str = "admin.token";
 
 impl Service {
-    /// None: it is no token, or was revoked. What is wrong with it is nobody's business.
-    pub async fn recognise(&self, shown: &str) -> Result<Option<Caller>, Failure> {
+    /// The caller of a token. None: not a token, or revoked; the answer does not say which.
+    pub async fn authenticate(&self, shown: &str) -> Result<Option<Caller>, Failure> {
         let Some(id) = id_in(shown) else { return Ok(None) };
         let Some(token) = self.host.store.token(id).await? else { return Ok(None) };
         let is_it: bool = token.hash.ct_eq(&hash(shown)).into();
@@ -56,7 +56,7 @@ impl Service {
             return Err(Failure::bad_input("name", format!("1 to {LONGEST_NAME} bytes are allowed")));
         }
         let (token, secret) =
-            self.fresh(&asked.name, words::asked_role(asked.role)).map_err(Failure::internal)?;
+            self.new_token(&asked.name, convert::role_from_api(asked.role)).map_err(Failure::internal)?;
         self.host.store.add_token(token.clone()).await?;
         Ok(api::TokenCreated { token: view(&token), secret })
     }
@@ -65,29 +65,29 @@ impl Service {
         Ok(self.host.store.tokens().await?.iter().map(view).collect())
     }
 
-    /// From now on it is no token. Revoking again changes nothing.
+    /// Revokes a token at once. Revoking it again changes nothing.
     pub async fn revoke_token(&self, id: TokenId) -> Result<api::Token, Failure> {
-        let unknown = || Failure::new(api::ErrorCode::UnknownToken, format!("there is no token {id}"));
+        let unknown = || Failure::new(api::ErrorCode::UnknownToken, format!("unknown token {id}"));
         if !self.host.store.revoke_token(id, self.now()).await? {
             return Err(unknown());
         }
         self.host.store.token(id).await?.as_ref().map(view).ok_or_else(unknown)
     }
 
-    /// Makes a token for whoever can read the data directory, if there is no other way in. The file is there before
-    /// the token holds, so that a crash in between locks nobody out.
+    /// Creates an admin token in the data directory if there is no other valid one. The file is written first, so
+    /// that a crash in between locks no operator out.
     pub async fn ensure_first_token(&self) -> Result<(), FirstTokenError> {
-        let opens = |token: &Token| token.role == Role::Admin && token.revoked_at.is_none();
-        if self.host.store.tokens().await?.iter().any(opens) {
+        let is_valid_admin = |token: &Token| token.role == Role::Admin && token.revoked_at.is_none();
+        if self.host.store.tokens().await?.iter().any(is_valid_admin) {
             return Ok(());
         }
-        let (token, secret) = self.fresh("made at the first start", Role::Admin)?;
+        let (token, secret) = self.new_token("made at the first start", Role::Admin)?;
         let path = self.host.data.join(FIRST_FILE);
         write_secret(&path, &secret).map_err(|source| FirstTokenError::Write { path, source })?;
         Ok(self.host.store.add_token(token).await?)
     }
 
-    fn fresh(&self, name: &str, role: Role) -> Result<(Token, String), FirstTokenError> {
+    fn new_token(&self, name: &str, role: Role) -> Result<(Token, String), FirstTokenError> {
         let now = self.now();
         let id = TokenId(RandomIds.fresh(now));
         let secret = secret_of(id).map_err(FirstTokenError::Random)?;
@@ -101,9 +101,9 @@ fn view(token: &Token) -> api::Token {
     api::Token {
         id: token.id.to_string(),
         name: token.name.clone(),
-        role: words::role(token.role),
-        created_at: moment(token.created_at),
-        revoked_at: token.revoked_at.map(moment),
+        role: convert::role(token.role),
+        created_at: rfc3339(token.created_at),
+        revoked_at: token.revoked_at.map(rfc3339),
     }
 }
 
@@ -128,7 +128,7 @@ fn id_in(shown: &str) -> Option<TokenId> {
     format!("{}{id}", TokenId::PREFIX).parse().ok()
 }
 
-/// Whole or not at all, and never for others to read.
+/// Writes the file atomically, readable by its owner only.
 fn write_secret(path: &Path, secret: &str) -> io::Result<()> {
     let draft = path.with_extension(format!("draft.{}", std::process::id()));
     let mut file =
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_names_its_row_and_no_two_are_alike() {
+    fn a_token_contains_its_id_and_is_random() {
         let (one, other) = (secret_of(TokenId(7)).unwrap(), secret_of(TokenId(7)).unwrap());
 
         assert_eq!(id_in(&one), Some(TokenId(7)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_names_nothing() {
+    fn text_that_is_not_a_token_has_no_id() {
         for shown in ["", "pft_", "pft__", "pft_short_00", "tok_00000000000000000000000007", "pft_ä_ä"] {
             assert_eq!(id_in(shown), None, "{shown}");
         }

@@ -1,4 +1,4 @@
-//! Rows of the store as the API shows them.
+//! Store rows as API responses.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use pinfold_api as api;
 use pinfold_lifecycle::{
     Attempt, Attestation, Cause, Lease, Life, Receipt, ReceiptCheck, SandboxId, Status, Timestamp, status,
 };
-use pinfold_store::{Row, Stored, Unreadable};
+use pinfold_store::{Row, StoredSandbox, UnreadableRow};
 
+use super::convert::{self, rfc3339};
 use super::flags::flags;
-use super::words::{self, moment};
-use crate::FlagRules;
+use crate::FlagThresholds;
 
-/// As it is shown to everybody.
+/// A receipt as the API shows it.
 pub fn receipt(id: SandboxId, cause: Cause, receipt: &Receipt) -> api::Receipt {
     let check = |it: &ReceiptCheck| api::Check {
         kind: it.kind.clone(),
-        result: words::finding(it.result),
+        result: convert::finding(it.result),
         means: it.means.clone(),
         detail: it.detail.clone(),
     };
     let attested = |it: &Attestation| api::Attestation {
         by: it.by.clone(),
         reason: it.reason.clone(),
-        at: moment(it.at),
+        at: rfc3339(it.at),
     };
     api::Receipt {
         sandbox_id: id.to_string(),
         generation: receipt.generation.0,
-        cause: words::cause(cause),
-        verified_at: moment(receipt.verified_at),
+        cause: convert::cause(cause),
+        verified_at: rfc3339(receipt.verified_at),
         checks: receipt.checks.iter().map(check).collect(),
         freed_bytes: receipt.freed_bytes,
-        usage: receipt.used.map(words::used),
+        usage: receipt.used.map(convert::used),
         attested: receipt.attested.as_ref().map(attested),
     }
 }
@@ -42,35 +42,35 @@ pub(super) fn attempt(id: SandboxId, attempt: &Attempt) -> api::Attempt {
     let cause = end.as_ref().map(|end| end.cause);
     api::Attempt {
         generation: generation.0,
-        started_at: started_at.map(moment),
-        ended_at: end.as_ref().map(|end| moment(end.at)),
-        cause: cause.map(words::cause),
+        started_at: started_at.map(rfc3339),
+        ended_at: end.as_ref().map(|end| rfc3339(end.at)),
+        cause: cause.map(convert::cause),
         why: end.as_ref().and_then(|end| end.why.clone()).filter(|why| !why.is_empty()),
         receipt: proof.as_ref().zip(cause).map(|(proof, cause)| receipt(id, cause, proof)),
     }
 }
 
-/// One sandbox as lists show it.
-pub(super) fn summary(row: &Row, now: Timestamp, rules: FlagRules) -> api::SandboxSummary {
+/// One sandbox in a list.
+pub(super) fn summary(row: &Row, now: Timestamp, rules: FlagThresholds) -> api::SandboxSummary {
     match row {
         Row::Readable(stored) => summary_of_readable(stored, now, rules),
         Row::Unreadable(row) => summary_of_unreadable(row),
     }
 }
 
-fn summary_of_readable(stored: &Stored, now: Timestamp, rules: FlagRules) -> api::SandboxSummary {
-    let Stored { sandbox, spec, policy, .. } = stored;
+fn summary_of_readable(stored: &StoredSandbox, now: Timestamp, rules: FlagThresholds) -> api::SandboxSummary {
+    let StoredSandbox { sandbox, spec, policy, .. } = stored;
     let seen = status(sandbox, now, policy);
     api::SandboxSummary {
         id: sandbox.id.to_string(),
         name: spec.name.clone(),
-        status: words::state(seen.state),
-        cause: seen.cause.map(words::cause),
+        status: convert::state(seen.state),
+        cause: seen.cause.map(convert::cause),
         message: seen.message,
-        created_at: Some(moment(sandbox.created_at)),
+        created_at: Some(rfc3339(sandbox.created_at)),
         age_minutes: Some(now.ms_since(sandbox.created_at) / 60_000),
-        expires_at: Some(moment(sandbox.expires_at)),
-        verified_at: seen.verified_at.map(moment),
+        expires_at: Some(rfc3339(sandbox.expires_at)),
+        verified_at: seen.verified_at.map(rfc3339),
         generation: sandbox.generation().0,
         agent_type: spec.agent_type.clone(),
         image: image(stored),
@@ -82,8 +82,8 @@ fn summary_of_readable(stored: &Stored, now: Timestamp, rules: FlagRules) -> api
     }
 }
 
-/// Its body may be there, so it is in sight, with the little that is known.
-fn summary_of_unreadable(row: &Unreadable) -> api::SandboxSummary {
+/// An unreadable record is listed with the little that is known, since its instance may exist.
+fn summary_of_unreadable(row: &UnreadableRow) -> api::SandboxSummary {
     api::SandboxSummary {
         id: row.id.to_string(),
         name: None,
@@ -105,25 +105,30 @@ fn summary_of_unreadable(row: &Unreadable) -> api::SandboxSummary {
     }
 }
 
-pub(super) fn status_of(stored: &Stored, now: Timestamp) -> api::Status {
+pub(super) fn status_of(stored: &StoredSandbox, now: Timestamp) -> api::Status {
     let Status { state, cause, message, verified_at } = status(&stored.sandbox, now, &stored.policy);
     let (since, desired) = match &stored.sandbox.life {
         Life::Wanted => (stored.sandbox.created_at, "present"),
-        Life::Ending { asked_at, .. } => (*asked_at, "gone"),
+        Life::Ending { requested_at: asked_at, .. } => (*asked_at, "gone"),
         Life::Ended { at, .. } => (*at, "gone"),
     };
     api::Status {
-        state: words::state(state),
-        reason: cause.map(words::cause),
+        state: convert::state(state),
+        reason: cause.map(convert::cause),
         message,
-        since: Some(moment(since)),
-        verified_at: verified_at.map(moment),
+        since: Some(rfc3339(since)),
+        verified_at: verified_at.map(rfc3339),
         desired: desired.into(),
     }
 }
 
-/// Everything about one sandbox. What it uses now is told by who has asked it.
-pub(super) fn sandbox(row: &Row, usage: Option<api::Used>, now: Timestamp, rules: FlagRules) -> api::Sandbox {
+/// One sandbox in full. The caller has measured `usage`.
+pub(super) fn sandbox(
+    row: &Row,
+    usage: Option<api::ResourceUsage>,
+    now: Timestamp,
+    rules: FlagThresholds,
+) -> api::Sandbox {
     match row {
         Row::Readable(stored) => sandbox_of_readable(stored, usage, now, rules),
         Row::Unreadable(row) => sandbox_of_unreadable(row),
@@ -131,12 +136,12 @@ pub(super) fn sandbox(row: &Row, usage: Option<api::Used>, now: Timestamp, rules
 }
 
 fn sandbox_of_readable(
-    stored: &Stored,
-    usage: Option<api::Used>,
+    stored: &StoredSandbox,
+    usage: Option<api::ResourceUsage>,
     now: Timestamp,
-    rules: FlagRules,
+    rules: FlagThresholds,
 ) -> api::Sandbox {
-    let Stored { sandbox, spec, .. } = stored;
+    let StoredSandbox { sandbox, spec, .. } = stored;
     let (cause, receipt) = match &sandbox.life {
         Life::Wanted => (None, None),
         Life::Ending { cause, .. } => (Some(*cause), None),
@@ -150,11 +155,11 @@ fn sandbox_of_readable(
         status: status_of(stored, now),
         generation: sandbox.generation().0,
         lease: api::Lease {
-            state: words::lease_state(&sandbox.lease),
+            state: convert::lease_state(&sandbox.lease),
             generation: sandbox.generation().0,
             launches: sandbox.launches,
         },
-        created_at: Some(moment(sandbox.created_at)),
+        created_at: Some(rfc3339(sandbox.created_at)),
         age_minutes: Some(now.ms_since(sandbox.created_at) / 60_000),
         ready_at: None,
         start_failure: None,
@@ -169,14 +174,14 @@ fn sandbox_of_readable(
         executions: sandbox.executions.len() as u64,
         timeouts: u64::from(sandbox.timeouts),
         usage: usage.or(receipt.as_ref().and_then(|receipt| receipt.usage)),
-        cause: cause.map(words::cause),
+        cause: cause.map(convert::cause),
         receipt,
         flags: flags(stored, now, rules),
         links: links(sandbox.id),
     }
 }
 
-fn sandbox_of_unreadable(row: &Unreadable) -> api::Sandbox {
+fn sandbox_of_unreadable(row: &UnreadableRow) -> api::Sandbox {
     let summary = summary_of_unreadable(row);
     api::Sandbox {
         id: summary.id,
@@ -213,12 +218,12 @@ fn sandbox_of_unreadable(row: &Unreadable) -> api::Sandbox {
     }
 }
 
-fn image(stored: &Stored) -> String {
+fn image(stored: &StoredSandbox) -> String {
     stored.spec.image.clone().unwrap_or_else(|| pinfold_images::HOST.into())
 }
 
-fn limits(stored: &Stored) -> api::Limits {
-    let Stored { spec, policy, .. } = stored;
+fn limits(stored: &StoredSandbox) -> api::Limits {
+    let StoredSandbox { spec, policy, .. } = stored;
     api::Limits {
         memory_mb: spec.limits.memory_mb,
         cpu_millis: spec.limits.cpu_millis,
@@ -237,7 +242,7 @@ fn limits(stored: &Stored) -> api::Limits {
     }
 }
 
-fn deadlines(stored: &Stored) -> api::Deadlines {
+fn deadlines(stored: &StoredSandbox) -> api::Deadlines {
     let sandbox = &stored.sandbox;
     if sandbox.is_settled() {
         return api::Deadlines::default();
@@ -248,15 +253,15 @@ fn deadlines(stored: &Stored) -> api::Deadlines {
     };
     let starts = matches!(sandbox.lease, Lease::Starting { .. });
     api::Deadlines {
-        start_by: starts.then(|| moment(sandbox.start_by)),
-        idle_by: idle_by.map(moment),
-        expires_at: Some(moment(sandbox.expires_at)),
-        next: sandbox.next_deadline().map(moment),
+        start_by: starts.then(|| rfc3339(sandbox.start_by)),
+        idle_by: idle_by.map(rfc3339),
+        expires_at: Some(rfc3339(sandbox.expires_at)),
+        next: sandbox.next_deadline().map(rfc3339),
     }
 }
 
 fn links(id: SandboxId) -> api::Links {
-    let own = words::url_of_sandbox(id);
+    let own = convert::sandbox_url(id);
     api::Links {
         executions: format!("{own}/executions"),
         logs: format!("{own}/logs"),

@@ -1,4 +1,4 @@
-//! The time of spans: the engine's clock, with all the digits that lie between two of its milliseconds.
+//! The clock of spans: the engine's clock, with sub-millisecond resolution.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,20 +15,21 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl SpanClock {
     pub(super) fn set_to(now: Timestamp) -> Self {
-        Self { zero: moment(now), began: Instant::now() }
+        Self { zero: system_time(now), began: Instant::now() }
     }
 
     pub(super) fn now(&self) -> SystemTime {
         self.zero + self.began.elapsed()
     }
 
-    /// The end of that millisecond, or now: so that nothing begins before what it is part of.
+    /// The end of a millisecond of the engine's clock, or now if that is earlier, so that no span begins before its
+    /// parent.
     pub(super) fn end_of(&self, at: Timestamp) -> SystemTime {
-        (moment(at) + MILLISECOND).min(self.now())
+        (system_time(at) + MILLISECOND).min(self.now())
     }
 }
 
-fn moment(at: Timestamp) -> SystemTime {
+fn system_time(at: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))
 }
 
@@ -37,12 +38,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_decided_a_moment_ago_is_not_before_what_began_a_moment_before() {
+    async fn a_commit_time_is_not_before_a_span_that_began_in_the_same_millisecond() {
         let clock = SpanClock::set_to(Timestamp(1_000));
         tokio::time::advance(Duration::from_micros(2_700)).await;
         let began = clock.now();
 
-        // By a clock that leaves out what is less than a millisecond.
+        // The engine's clock truncates to milliseconds.
         let decided = clock.end_of(Timestamp(1_002));
 
         assert_eq!(began, UNIX_EPOCH + Duration::from_micros(1_002_700));

@@ -1,23 +1,23 @@
-//! What an engine does, as spans: they begin and end with the facts that are committed, so that outcome and cause are
-//! those of the record. Whoever asked is the parent, since a wish is committed in the task of whoever has it. What a
-//! command is called with, what it says and why something failed in words is no part of them.
+//! Spans of engine operations. They begin and end with committed facts, so that outcome and cause match the record.
+//! The current context at commit is the parent, since the requesting task commits. Command lines, output and error
+//! texts are never attributes.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use opentelemetry::trace::{SpanKind, Status, TraceContextExt};
 use opentelemetry::{Context, KeyValue};
-use pinfold_engine::{Onlooker, Reconcile, ReconcileError, ReconcileReport};
+use pinfold_engine::{Observer, ReconcileError, ReconcileMode, ReconcileReport};
 use pinfold_lifecycle::{
     Cause, ExecutionId, Fact, Lease, Life, Outcome, OutcomeKind, Record, Sandbox, SandboxId,
 };
 use pinfold_metrics::word;
 
 use super::Spans;
-use super::spans::{Tracing, cause, outcome, sandbox, whole};
+use super::spans::{Tracing, cause, outcome, sandbox, to_i64};
 
-/// That are under way. Where another process ends what was begun here, this one never hears of it: the oldest goes.
-const MOST: usize = 4_096;
+/// Limit of open spans. If another process ends an operation, this one never hears of it, so the oldest is dropped.
+const MAX_OPEN: usize = 4_096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
@@ -36,17 +36,17 @@ impl Operation {
     }
 }
 
-/// What has begun and not ended.
+/// Operations that have begun and not ended.
 #[derive(Default)]
-pub(super) struct Open(BTreeMap<Operation, (SystemTime, Context)>);
+pub(super) struct OpenOperations(BTreeMap<Operation, (SystemTime, Context)>);
 
-impl Open {
+impl OpenOperations {
     pub(super) fn context_of(&self, operation: Operation) -> Option<Context> {
         self.0.get(&operation).map(|(_, context)| context.clone())
     }
 
     fn put(&mut self, operation: Operation, began: SystemTime, context: Context) {
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_OPEN {
             let oldest = self.0.iter().min_by_key(|(_, (began, _))| *began).map(|(operation, _)| *operation);
             oldest.and_then(|oldest| self.0.remove(&oldest));
         }
@@ -54,42 +54,42 @@ impl Open {
     }
 }
 
-impl Onlooker for Spans {
+impl Observer for Spans {
     fn committed(&self, sandbox: &Sandbox, records: &[Record]) {
         let Some(tracing) = self.tracing() else { return };
         let mut open = tracing.open();
-        let mut turn = Turn { tracing, open: &mut open, sandbox, freed: false };
-        records.iter().for_each(|record| turn.take_in(record));
+        let mut spans = CommitSpans { tracing, open: &mut open, sandbox, freed: false };
+        records.iter().for_each(|record| spans.add(record));
     }
 
-    fn compared(&self, how: Reconcile, took_ms: u64, found: Result<&ReconcileReport, &ReconcileError>) {
+    fn compared(&self, how: ReconcileMode, took_ms: u64, found: Result<&ReconcileReport, &ReconcileError>) {
         let Some(tracing) = self.tracing() else { return };
-        let mut attributes = vec![KeyValue::new("pinfold.dry_run", how == Reconcile::DryRun)];
+        let mut attributes = vec![KeyValue::new("pinfold.dry_run", how == ReconcileMode::DryRun)];
         if let Ok(report) = found {
             let numbers = [
                 ("pinfold.reconcile.records", report.records),
-                ("pinfold.reconcile.bodies", report.bodies),
-                ("pinfold.reconcile.bodies_without_record", report.bodies_without_record.len()),
-                ("pinfold.reconcile.records_without_body", report.records_without_body.len()),
+                ("pinfold.reconcile.instances", report.instances),
+                ("pinfold.reconcile.instances_without_record", report.instances_without_record.len()),
+                ("pinfold.reconcile.records_without_instance", report.records_without_instance.len()),
             ];
-            attributes.extend(numbers.map(|(name, number)| KeyValue::new(name, whole(number as u64))));
+            attributes.extend(numbers.map(|(name, number)| KeyValue::new(name, to_i64(number as u64))));
         }
-        tracing.tell_past("reconcile", took_ms, found.is_ok(), attributes);
+        tracing.record_past("reconcile", took_ms, found.is_ok(), attributes);
     }
 }
 
-/// The facts of one commit, in their order.
-struct Turn<'a> {
+/// Handles the facts of one commit in order.
+struct CommitSpans<'a> {
     tracing: &'a Tracing,
-    open: &'a mut Open,
-    /// As it is after all of them.
+    open: &'a mut OpenOperations,
+    /// The sandbox after the commit.
     sandbox: &'a Sandbox,
-    /// Its body is proven gone by an earlier one.
+    /// An earlier fact of this commit proved its instance gone.
     freed: bool,
 }
 
-impl Turn<'_> {
-    fn take_in(&mut self, record: &Record) {
+impl CommitSpans<'_> {
+    fn add(&mut self, record: &Record) {
         let (create, stop) = (Operation::Create(self.sandbox.id), Operation::Stop(self.sandbox.id));
         match &record.fact {
             Fact::Created | Fact::Pooled => self.created(record),
@@ -108,31 +108,31 @@ impl Turn<'_> {
             Fact::ExecutionQueued { execution } => self.begin(Operation::Exec(*execution), record),
             Fact::ExecutionStarted { execution } => self.started(*execution),
             Fact::ExecutionEnded { execution, outcome } => self.executed(*execution, outcome),
-            Fact::EndMoved { .. }
+            Fact::DeadlineUpdated { .. }
             | Fact::LaunchBegan { .. }
             | Fact::Launched { .. }
-            | Fact::TryFailed { .. }
-            | Fact::NextTryWaits { .. }
+            | Fact::AttemptFailed { .. }
+            | Fact::RetryScheduled { .. }
             | Fact::WorkAccepted { .. }
-            | Fact::RestartAsked { .. }
+            | Fact::RestartRequested { .. }
             | Fact::StopFailed { .. }
-            | Fact::LookedInQuarantine { .. }
+            | Fact::ObservedInQuarantine { .. }
             | Fact::Attested { .. }
             | Fact::StrayFound { .. }
             | Fact::BecameUnhealthy { .. }
             | Fact::BecameHealthy
             | Fact::InDoubt { .. }
-            | Fact::UnexpectedBodies { .. }
+            | Fact::UnexpectedInstances { .. }
             | Fact::Reconciled { .. }
             | Fact::Adopted { .. }
             | Fact::KeptAlive { .. }
-            | Fact::ForgetAsked
+            | Fact::ForgetRequested
             | Fact::ExecutionEnding { .. }
             | Fact::LateAnswer { .. } => {}
         }
     }
 
-    /// From the pool it comes ready.
+    /// A sandbox from the warm pool is ready at once.
     fn created(&mut self, record: &Record) {
         let create = Operation::Create(self.sandbox.id);
         self.begin(create, record);
@@ -146,15 +146,15 @@ impl Turn<'_> {
         let stop = Operation::Stop(self.sandbox.id);
         match &self.sandbox.life {
             Life::Ended { cause, receipt, .. } => {
-                let told = if receipt.attested.is_some() { "attested" } else { "gone" };
-                self.end(stop, told, Some(*cause), Status::Unset);
+                let outcome_name = if receipt.attested.is_some() { "attested" } else { "gone" };
+                self.end(stop, outcome_name, Some(*cause), Status::Unset);
             }
-            // Another body is to follow.
+            // Another instance will follow.
             Life::Wanted | Life::Ending { .. } => self.end(stop, "gone", None, Status::Unset),
         }
     }
 
-    /// What is under way goes on.
+    /// Starts a span unless the operation has one already.
     fn begin(&mut self, operation: Operation, record: &Record) {
         if self.open.0.contains_key(&operation) {
             return;
@@ -186,31 +186,31 @@ impl Turn<'_> {
         }
     }
 
-    fn executed(&mut self, execution: ExecutionId, came_to: &Outcome) {
+    fn executed(&mut self, execution: ExecutionId, outcome_of: &Outcome) {
         let exec = Operation::Exec(execution);
-        if let (Some((_, context)), Some(code)) = (self.open.0.get(&exec), came_to.exit_code) {
+        if let (Some((_, context)), Some(code)) = (self.open.0.get(&exec), outcome_of.exit_code) {
             context.span().set_attribute(KeyValue::new("pinfold.exit_code", i64::from(code)));
         }
-        // A cancel is somebody's wish, and a code of its own is the command's business.
-        let status = match came_to.kind {
+        // A cancelled execution and a nonzero exit code are not errors of the operation.
+        let status = match outcome_of.kind {
             OutcomeKind::Exited | OutcomeKind::Cancelled => Status::Unset,
             OutcomeKind::Failed | OutcomeKind::TimedOut | OutcomeKind::Lost => {
-                Status::error(word(&came_to.cause))
+                Status::error(word(&outcome_of.cause))
             }
         };
-        self.end(exec, word(&came_to.kind), Some(came_to.cause), status);
+        self.end(exec, word(&outcome_of.kind), Some(outcome_of.cause), status);
     }
 
     fn end(
         &mut self,
         operation: Operation,
-        told: impl Into<std::borrow::Cow<'static, str>>,
+        outcome_name: impl Into<std::borrow::Cow<'static, str>>,
         of: Option<Cause>,
         status: Status,
     ) {
         let Some((_, context)) = self.open.0.remove(&operation) else { return };
         let span = context.span();
-        span.set_attribute(outcome(told));
+        span.set_attribute(outcome(outcome_name));
         if let Some(of) = of {
             span.set_attribute(cause(of));
         }
@@ -226,17 +226,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_never_heard_of_again_makes_room() {
-        let mut open = Open::default();
+    fn the_oldest_open_operation_is_dropped_at_the_limit() {
+        let mut open = OpenOperations::default();
         let at = |second: u64| UNIX_EPOCH + Duration::from_secs(second);
 
-        for number in 0..(MOST as u64 + 2) {
-            // Ids grow with time, as a rule; here they do not.
+        for number in 0..(MAX_OPEN as u64 + 2) {
+            // Ids normally grow with time; here they do not.
             let id = SandboxId(u128::from(u64::MAX - number));
             open.put(Operation::Create(id), at(number), Context::new());
         }
 
-        assert_eq!(open.0.len(), MOST);
+        assert_eq!(open.0.len(), MAX_OPEN);
         let has = |number: u64| {
             open.context_of(Operation::Create(SandboxId(u128::from(u64::MAX - number)))).is_some()
         };

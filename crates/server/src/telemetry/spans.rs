@@ -1,7 +1,7 @@
-//! Spans, once somebody has said where they go. Before that everything here does nothing.
+//! Creation of OpenTelemetry spans. Everything here does nothing until tracing is enabled.
 //!
-//! They are made with their times and parents told, and not by the spans of `tracing`: those end only when all that they
-//! led to has, and carry along whatever else is logged meanwhile.
+//! Times and parents are set explicitly instead of using the spans of `tracing`: those end only after all their
+//! children, and carry unrelated log fields.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,13 +11,13 @@ use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt, Tracer,
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits, SpanProcessor};
-use pinfold_lifecycle::{Probed, SandboxId, Timestamp};
+use pinfold_lifecycle::{ProbeResult, SandboxId, Timestamp};
 use pinfold_metrics::word;
 use pinfold_provider::InstanceId;
 
 use super::clock::SpanClock;
-use super::operations::{Open, Operation};
-use super::told;
+use super::operations::{OpenOperations, Operation};
+use super::otlp;
 
 pub(super) const SANDBOX: &str = "pinfold.sandbox.id";
 pub(super) const GENERATION: &str = "pinfold.generation";
@@ -30,15 +30,15 @@ pub(crate) struct Spans(Arc<OnceLock<Tracing>>);
 pub(super) struct Tracing {
     tracer: SdkTracer,
     pub(super) clock: SpanClock,
-    open: Mutex<Open>,
+    open: Mutex<OpenOperations>,
 }
 
-/// More than any span of ours has.
+/// More than any of our spans has.
 const ATTRIBUTES: u32 = 16;
 const EVENTS: u32 = 16;
 
 impl Spans {
-    /// The first who begins it stays the only one.
+    /// Enables tracing. Set once.
     pub(super) fn begin(&self, queue: impl SpanProcessor + 'static, now: Timestamp) {
         let limits = SpanLimits {
             max_attributes_per_span: ATTRIBUTES,
@@ -47,19 +47,19 @@ impl Spans {
             max_attributes_per_event: ATTRIBUTES,
             max_attributes_per_link: 0,
         };
-        // All of it is decided here, whatever the environment says. Who asks decides whether the answer is traced.
+        // Environment variables have no effect. The caller's sampling decision is respected.
         let provider = SdkTracerProvider::builder()
             .with_span_processor(queue)
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
             .with_span_limits(limits)
             .with_resource(Resource::builder_empty().build())
             .build();
-        let scope = InstrumentationScope::builder(told::SCOPE).with_version(told::VERSION).build();
+        let scope = InstrumentationScope::builder(otlp::SCOPE).with_version(otlp::VERSION).build();
         let tracer = provider.tracer_with_scope(scope);
         let _ = self.0.set(Tracing { tracer, clock: SpanClock::set_to(now), open: Mutex::default() });
     }
 
-    pub(crate) fn are_wanted(&self) -> bool {
+    pub(crate) fn are_enabled(&self) -> bool {
         self.0.get().is_some()
     }
 
@@ -67,24 +67,28 @@ impl Spans {
         self.0.get()
     }
 
-    /// Tries a body. While a sandbox is created that is part of it.
-    pub(crate) async fn probing(&self, body: InstanceId, probe: impl Future<Output = Probed>) -> Probed {
+    /// Runs a probe in a span. During a create it is a child of the create span.
+    pub(crate) async fn probing(
+        &self,
+        instance: InstanceId,
+        probe: impl Future<Output = ProbeResult>,
+    ) -> ProbeResult {
         let Some(tracing) = self.tracing() else { return probe.await };
         let parent =
-            tracing.open().context_of(Operation::Create(body.sandbox)).unwrap_or_else(Context::current);
+            tracing.open().context_of(Operation::Create(instance.sandbox)).unwrap_or_else(Context::current);
         let began = tracing.clock.now();
         let probed = probe.await;
         let (verdict, status) = match &probed {
-            Probed::Passed => ("passed", Status::Unset),
-            Probed::Failed(_) => ("failed", Status::error("failed")),
-            Probed::Unknown { .. } => ("unknown", Status::error("unknown")),
+            ProbeResult::Passed => ("passed", Status::Unset),
+            ProbeResult::Failed(_) => ("failed", Status::error("failed")),
+            ProbeResult::Unknown { .. } => ("unknown", Status::error("unknown")),
         };
-        let attributes = vec![sandbox(body.sandbox), generation(body.generation.0), outcome(verdict)];
-        tracing.tell("probe", &parent, began, attributes, status);
+        let attributes = vec![sandbox(instance.sandbox), generation(instance.generation.0), outcome(verdict)];
+        tracing.record("probe", &parent, began, attributes, status);
         probed
     }
 
-    /// A run of cleanup that has just ended.
+    /// The span of a cleanup run that has just ended.
     pub(crate) fn cleaned(
         &self,
         layer: &'static str,
@@ -94,17 +98,17 @@ impl Spans {
     ) {
         let Some(tracing) = self.tracing() else { return };
         let mut attributes = vec![KeyValue::new("pinfold.cleanup.layer", layer)];
-        attributes.extend(numbers.map(|(name, number)| KeyValue::new(name, whole(number))));
-        tracing.tell_past("cleanup", took_ms, succeeded, attributes);
+        attributes.extend(numbers.map(|(name, number)| KeyValue::new(name, to_i64(number))));
+        tracing.record_past("cleanup", took_ms, succeeded, attributes);
     }
 }
 
 impl Tracing {
-    pub(super) fn open(&self) -> MutexGuard<'_, Open> {
+    pub(super) fn open(&self) -> MutexGuard<'_, OpenOperations> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a span, in a context of its own.
+    /// Starts a span in a new context.
     pub(super) fn begin(
         &self,
         name: impl Into<Cow<'static, str>>,
@@ -118,8 +122,8 @@ impl Tracing {
         Context::new().with_span(span)
     }
 
-    /// A span of something that is over.
-    fn tell(
+    /// Records a finished span.
+    fn record(
         &self,
         name: &'static str,
         parent: &Context,
@@ -133,8 +137,8 @@ impl Tracing {
         span.end_with_timestamp(self.clock.now());
     }
 
-    /// The same, of something that took so long and was asked for in this task, if anybody asked for it.
-    pub(super) fn tell_past(
+    /// Records a span of the given duration that ends now. The current context is the parent.
+    pub(super) fn record_past(
         &self,
         name: &'static str,
         took_ms: u64,
@@ -146,10 +150,10 @@ impl Tracing {
             false => ("failed", Status::error("failed")),
         };
         attributes.push(outcome(word));
-        // Its clock leaves out what is less than a millisecond.
+        // The engine's clock truncates to milliseconds.
         let took = Duration::from_millis(took_ms.saturating_sub(1));
         let now = self.clock.now();
-        self.tell(name, &Context::current(), now.checked_sub(took).unwrap_or(now), attributes, status);
+        self.record(name, &Context::current(), now.checked_sub(took).unwrap_or(now), attributes, status);
     }
 }
 
@@ -158,18 +162,18 @@ pub(super) fn sandbox(id: SandboxId) -> KeyValue {
 }
 
 pub(super) fn generation(number: u64) -> KeyValue {
-    KeyValue::new(GENERATION, whole(number))
+    KeyValue::new(GENERATION, to_i64(number))
 }
 
-pub(super) fn outcome(told: impl Into<Cow<'static, str>>) -> KeyValue {
-    KeyValue::new(OUTCOME, told.into())
+pub(super) fn outcome(name: impl Into<Cow<'static, str>>) -> KeyValue {
+    KeyValue::new(OUTCOME, name.into())
 }
 
 pub(super) fn cause(of: pinfold_lifecycle::Cause) -> KeyValue {
     KeyValue::new(CAUSE, word(&of))
 }
 
-/// OTLP knows no larger ones.
-pub(super) fn whole(number: u64) -> i64 {
+/// OTLP integers are signed.
+pub(super) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

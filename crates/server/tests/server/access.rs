@@ -1,4 +1,4 @@
-//! Tokens and roles, over every operation there is.
+//! Tokens and roles, for every operation of the API.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -10,17 +10,17 @@ use pinfold_api::ErrorCode;
 use pinfold_server::http::{ServerConfig, document};
 use serde_json::{Value, json};
 
-use crate::ground::{on_server, on_server_with};
-use crate::told::Told;
+use crate::captured_log::CapturedLog;
+use crate::fixture::{with_server, with_server_config};
 
 struct Operation {
     method: String,
     path: String,
-    /// None: for everybody.
+    /// None: needs no token.
     role: Option<String>,
 }
 
-/// From the API's own description, so that no operation can be forgotten.
+/// Every operation of the OpenAPI description, so that none is forgotten.
 fn operations() -> Vec<Operation> {
     let document = serde_json::to_value(document()).unwrap();
     let mut found = Vec::new();
@@ -46,19 +46,19 @@ fn operations() -> Vec<Operation> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_valid_token_nothing_answers_but_the_sign_of_life() {
+async fn only_healthz_answers_without_a_valid_token() {
     let config = ServerConfig { wrong_tokens: NonZeroU32::MAX, ..ServerConfig::default() };
-    on_server_with(config, |ground| async move {
-        let almost = format!("{}0", &ground.admin[..ground.admin.len() - 1]);
-        let almost = if almost == ground.admin { almost.replace("0", "1") } else { almost };
-        let (revoked_id, revoked) = ground.token("admin").await;
-        assert_eq!(ground.delete(&format!("/api/tokens/{revoked_id}")).await.status, 200);
+    with_server_config(config, |fixture| async move {
+        let almost = format!("{}0", &fixture.admin[..fixture.admin.len() - 1]);
+        let almost = if almost == fixture.admin { almost.replace("0", "1") } else { almost };
+        let (revoked_id, revoked) = fixture.token("admin").await;
+        assert_eq!(fixture.delete(&format!("/api/tokens/{revoked_id}")).await.status, 200);
         let operations = operations();
         assert!(operations.len() >= 20, "{}", operations.len());
 
         for Operation { method, path, role } in operations {
             for token in [None, Some("wrong"), Some(""), Some(&*almost), Some(&*revoked)] {
-                let answer = ground.ask_as(token, method.parse().unwrap(), &path, None).await;
+                let answer = fixture.request_as(token, method.parse().unwrap(), &path, None).await;
                 if role.is_none() {
                     assert_eq!((answer.status, path.as_str()), (200, "/healthz"));
                     continue;
@@ -71,19 +71,19 @@ async fn without_a_valid_token_nothing_answers_but_the_sign_of_life() {
                 assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
             }
         }
-        let nowhere = ground.ask_as(None, "GET".parse().unwrap(), "/api/nowhere", None).await;
+        let nowhere = fixture.request_as(None, "GET".parse().unwrap(), "/api/nowhere", None).await;
         assert_eq!(nowhere.status, 401);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_operation_is_refused_to_roles_below_its_own() {
-    on_server(|ground| async move {
+async fn every_operation_is_refused_to_lower_roles() {
+    with_server(|fixture| async move {
         let ladder = ["viewer", "operator", "admin"];
         let mut tokens = Vec::new();
         for role in ladder {
-            tokens.push(ground.token(role).await.1);
+            tokens.push(fixture.token(role).await.1);
         }
         let place = |role: &str| ladder.iter().position(|known| *known == role).unwrap();
 
@@ -93,7 +93,7 @@ async fn every_operation_is_refused_to_roles_below_its_own() {
             let writes = method != "GET";
             assert!(!writes || needed > 0, "{method} {path} writes and is open to viewers");
             for (held, token) in tokens.iter().enumerate() {
-                let answer = ground.ask_as(Some(token), method.parse().unwrap(), &path, None).await;
+                let answer = fixture.request_as(Some(token), method.parse().unwrap(), &path, None).await;
                 if held < needed {
                     assert_eq!(
                         (answer.status, answer.code()),
@@ -115,36 +115,37 @@ async fn every_operation_is_refused_to_roles_below_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_told_once_and_revoked_for_good() {
-    on_server(|ground| async move {
-        let (id, secret) = ground.token("viewer").await;
-        let look =
-            async || ground.ask_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await;
+async fn token_is_shown_once_and_stays_revoked() {
+    with_server(|fixture| async move {
+        let (id, secret) = fixture.token("viewer").await;
+        let look = async || {
+            fixture.request_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+        };
         assert_eq!(look().await.status, 200);
 
-        let revoked = ground.delete(&format!("/api/tokens/{id}")).await;
+        let revoked = fixture.delete(&format!("/api/tokens/{id}")).await;
 
         assert_eq!((revoked.status, revoked.json()["revoked_at"].is_string()), (200, true));
         assert_eq!(look().await.status, 401);
-        let list = ground.get("/api/tokens").await;
+        let list = fixture.get("/api/tokens").await;
         let is_it = |token: &&Value| token["id"] == id;
         assert_eq!(list.json().as_array().unwrap().iter().find(is_it).unwrap()["role"], "viewer");
         assert!(!String::from_utf8_lossy(&list.bytes).contains(&secret));
-        let unknown = ground.delete("/api/tokens/tok_01m7h9849weh0tapx1maw3q2yb").await;
+        let unknown = fixture.delete("/api/tokens/tok_01m7h9849weh0tapx1maw3q2yb").await;
         assert_eq!((unknown.status, unknown.code()), (404, ErrorCode::UnknownToken));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_token_is_for_who_can_read_the_data_directory_alone() {
-    on_server(|ground| async move {
-        let path = ground.data.path().join("admin.token");
+async fn first_token_file_is_private() {
+    with_server(|fixture| async move {
+        let path = fixture.data.path().join("admin.token");
 
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
 
         assert_eq!(mode & 0o777, 0o600);
-        let tokens = ground.get("/api/tokens").await.json();
+        let tokens = fixture.get("/api/tokens").await.json();
         assert_eq!(tokens.as_array().unwrap().len(), 1);
         assert_eq!(tokens[0]["role"], "admin");
     })
@@ -152,23 +153,23 @@ async fn the_first_token_is_for_who_can_read_the_data_directory_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
+async fn rate_limited_token_gets_retry_after() {
     let config = ServerConfig {
         rate: NonZeroU32::new(1).unwrap(),
         burst: NonZeroU32::new(5).unwrap(),
         ..ServerConfig::default()
     };
-    on_server_with(config, |ground| async move {
-        let (_, other) = ground.token("viewer").await;
-        let ask = async |token: &str| {
-            ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+    with_server_config(config, |fixture| async move {
+        let (_, other) = fixture.token("viewer").await;
+        let send = async |token: &str| {
+            fixture.request_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
         };
 
         let mut answers = Vec::new();
         for _ in 0..8 {
-            answers.push(ask(&ground.admin).await);
+            answers.push(send(&fixture.admin).await);
         }
-        let of_another = ask(&other).await;
+        let of_another = send(&other).await;
 
         assert_eq!(answers[0].status, 200);
         let refused = answers.iter().find(|answer| answer.status != 200).unwrap();
@@ -180,9 +181,9 @@ async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_description_is_whole_and_served() {
-    on_server(|ground| async move {
-        let served = ground.get("/openapi.json").await.json();
+async fn openapi_description_is_complete_and_served() {
+    with_server(|fixture| async move {
+        let served = fixture.get("/openapi.json").await.json();
 
         assert_eq!(served, serde_json::to_value(document()).unwrap());
         let text = served.to_string();
@@ -209,53 +210,53 @@ async fn the_description_is_whole_and_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_shows_many_wrong_tokens_is_told_to_wait_and_a_right_one_is_let_in() {
+async fn address_with_many_wrong_tokens_gets_429_and_a_valid_token_still_works() {
     let config = ServerConfig { wrong_tokens: NonZeroU32::new(5).unwrap(), ..ServerConfig::default() };
-    on_server_with(config, |ground| async move {
-        let ask = async |token: &str| {
-            ground.ask_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
+    with_server_config(config, |fixture| async move {
+        let send = async |token: &str| {
+            fixture.request_as(Some(token), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
         };
 
         let mut answers = Vec::new();
         for _ in 0..8 {
-            answers.push(ask("wrong").await);
+            answers.push(send("wrong").await);
         }
 
         let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
         assert_eq!(statuses, [401, 401, 401, 401, 401, 429, 429, 429]);
         assert!(answers[7].header("retry-after").is_some());
-        assert_eq!(ask(&ground.admin).await.status, 200);
+        assert_eq!(send(&fixture.admin).await.status, 200);
     })
     .await;
 }
 
 #[tokio::test]
-async fn whoever_is_turned_away_is_in_the_log_with_an_address_and_without_the_token() {
-    let (told, _here) = Told::begin();
+async fn rejected_request_is_logged_with_address_but_without_token() {
+    let (reported, _guard) = CapturedLog::start();
     let config = ServerConfig { wrong_tokens: NonZeroU32::new(1).unwrap(), ..ServerConfig::default() };
-    on_server_with(config, |ground| async move {
-        let (_, viewer) = ground.token("viewer").await;
-        let ask = async |token: &str, path: &str, host: &str| {
-            let request = Request::post(ground.url(path))
+    with_server_config(config, |fixture| async move {
+        let (_, viewer) = fixture.token("viewer").await;
+        let send = async |token: &str, path: &str, host: &str| {
+            let request = Request::post(fixture.url(path))
                 .header("authorization", format!("Bearer {token}"))
                 .header("host", host);
-            ground.send(request.body(Full::default()).unwrap()).await.status
+            fixture.send(request.body(Full::default()).unwrap()).await.status
         };
 
         let statuses = [
-            ask("a-wrong-one", "/api/sandbox", "localhost").await,
-            ask("another-wrong-one", "/api/sandbox", "localhost").await,
-            ask(&viewer, "/api/sandbox", "localhost").await,
-            ask(&viewer, "/api/sandbox", "evil.example").await,
+            send("a-wrong-one", "/api/sandbox", "localhost").await,
+            send("another-wrong-one", "/api/sandbox", "localhost").await,
+            send(&viewer, "/api/sandbox", "localhost").await,
+            send(&viewer, "/api/sandbox", "evil.example").await,
         ];
 
         assert_eq!(statuses, [401, 429, 403, 403]);
         for event in ["unauthorized", "rate_limited", "forbidden", "foreign_origin"] {
-            let lines = told.lines(&format!("security_event=\"{event}\" peer=\"127.0.0.1\""));
+            let lines = reported.lines(&format!("security_event=\"{event}\" peer=\"127.0.0.1\""));
             assert!(lines.len() == 1 && lines[0].contains(" WARN "), "{event}: {lines:#?}");
         }
-        for secret in ["wrong-one", &viewer, &ground.admin] {
-            assert_eq!(told.lines(secret), [""; 0]);
+        for secret in ["wrong-one", &viewer, &fixture.admin] {
+            assert_eq!(reported.lines(secret), [""; 0]);
         }
     })
     .await;

@@ -1,4 +1,4 @@
-//! Limits that hold for all who ask at once, over HTTP and with real sandboxes.
+//! Admission limits under concurrent requests, over HTTP and with real sandboxes.
 
 use std::sync::Arc;
 
@@ -9,56 +9,57 @@ use pinfold_lifecycle::AdmissionLimits;
 use pinfold_server::http::ServerConfig;
 use serde_json::json;
 
-use crate::ground::{Answer, Ground};
+use crate::fixture::{Answer, Fixture};
 
 const CLIENTS: usize = 64;
-const PLACES: usize = 8;
-/// Places that somebody has all the time.
-const TAKEN: usize = 3;
+const LIMIT: usize = 8;
+/// Sandboxes that exist during the whole race.
+const OCCUPIED: usize = 3;
 const ROUNDS: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clients_that_race_for_the_last_places_get_all_of_them_and_no_more() {
-    let admission = AdmissionLimits { sandboxes: Some(PLACES as u64), ..AdmissionLimits::default() };
+async fn racing_creates_never_exceed_the_sandbox_limit() {
+    let admission = AdmissionLimits { sandboxes: Some(LIMIT as u64), ..AdmissionLimits::default() };
     let config = Config { admission, ..Config::default() };
-    let ground = Ground::begin_with(tempfile::tempdir().unwrap(), ServerConfig::default(), config).await;
-    let ground = Arc::new(ground);
-    let raced = tokio::spawn(race(ground.clone())).await;
-    ground.end().await;
+    let fixture =
+        Fixture::start_with_engine(tempfile::tempdir().unwrap(), ServerConfig::default(), config).await;
+    let fixture = Arc::new(fixture);
+    let raced = tokio::spawn(race(fixture.clone())).await;
+    fixture.end().await;
     raced.unwrap();
 }
 
-async fn race(ground: Arc<Ground>) {
-    for _ in 0..TAKEN {
-        ground.sandbox().await;
+async fn race(fixture: Arc<Fixture>) {
+    for _ in 0..OCCUPIED {
+        fixture.sandbox().await;
     }
     for round in 0..ROUNDS {
-        let asked = || async { ground.post("/api/sandbox?wait=0", json!({})).await };
-        let (answers, most) = tokio::join!(join_all((0..CLIENTS).map(|_| asked())), watch(&ground));
+        let create = || async { fixture.post("/api/sandbox?wait=0", json!({})).await };
+        let (answers, most) = tokio::join!(join_all((0..CLIENTS).map(|_| create())), watch(&fixture));
         let (admitted, refused): (Vec<&Answer>, Vec<&Answer>) =
             answers.iter().partition(|answer| answer.status == 202);
 
-        assert_eq!(admitted.len(), PLACES - TAKEN, "round {round}");
-        assert!(most <= PLACES as u64, "round {round}: {most} at once");
+        assert_eq!(admitted.len(), LIMIT - OCCUPIED, "round {round}");
+        assert!(most <= LIMIT as u64, "round {round}: {most} at once");
         for answer in refused {
             assert_eq!((answer.status, answer.code()), (429, ErrorCode::LimitReached), "round {round}");
-            let told = answer.json();
-            assert_eq!(told["error"]["details"]["limit"], PLACES, "{told}");
+            let reported = answer.json();
+            assert_eq!(reported["error"]["details"]["limit"], LIMIT, "{reported}");
         }
         let ends = admitted.iter().map(|answer| {
             let id = answer.json()["id"].as_str().unwrap().to_owned();
-            let ground = ground.clone();
-            async move { ground.delete(&format!("/api/sandbox/{id}?force=1")).await.status }
+            let fixture = fixture.clone();
+            async move { fixture.delete(&format!("/api/sandbox/{id}?force=1")).await.status }
         });
-        assert_eq!(join_all(ends).await, [200; PLACES - TAKEN], "round {round}");
+        assert_eq!(join_all(ends).await, [200; LIMIT - OCCUPIED], "round {round}");
     }
 }
 
-/// The most that were there at once, in a few looks beside the race.
-async fn watch(ground: &Ground) -> u64 {
+/// The highest count observed during the race.
+async fn watch(fixture: &Fixture) -> u64 {
     let mut most = 0;
     for _ in 0..3 {
-        let stats = ground.get("/api/sandbox/stats").await.json();
+        let stats = fixture.get("/api/sandbox/stats").await.json();
         let present = ["active", "provisioning", "terminating"].map(|it| stats[it].as_u64().unwrap());
         most = most.max(present.iter().sum());
     }

@@ -1,11 +1,11 @@
-//! Runs of agents: from a wish to a receipt, in one request.
+//! Agent runs: from the request to the receipt.
 
 use pinfold_api::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, kill_keeper, on_server};
+use crate::fixture::{Fixture, kill_keeper, with_server};
 
-fn asked(context: Value) -> Value {
+fn agent_request(context: Value) -> Value {
     json!({ "taskId": "task_1", "agentType": "elicitation", "context": context })
 }
 
@@ -14,15 +14,15 @@ fn is_proof(receipt: &Value) -> bool {
     checks.len() >= 6 && checks.iter().all(|check| check["result"] == "absent")
 }
 
-async fn wait_for_output(ground: &Ground, run: &Value, text: &str) {
+async fn wait_for_output(fixture: &Fixture, run: &Value, text: &str) {
     let path = run["links"]["output"].as_str().unwrap();
-    let said = |page: &Value| page["events"].to_string().contains(text).then_some(());
-    ground.until(text, path, said).await;
+    let texts = |page: &Value| page["events"].to_string().contains(text).then_some(());
+    fixture.until(text, path, texts).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_answered_with_its_result_its_use_and_its_receipt() {
-    on_server(|ground| async move {
+async fn agent_run_returns_result_usage_and_receipt() {
+    with_server(|fixture| async move {
         let script =
             "cat notes/in.txt; printf 'x' | cat - /etc/data.bin > out/data; echo oops >&2; ./tool; exit 3";
         let context = json!({
@@ -36,7 +36,7 @@ async fn a_run_is_answered_with_its_result_its_use_and_its_receipt() {
             "artifacts": ["out/data", "nowhere"]
         });
 
-        let answer = ground.post("/api/agents/execute", asked(context)).await;
+        let answer = fixture.post("/api/agents/execute", agent_request(context)).await;
 
         assert_eq!(answer.status, 200, "{:?}", answer.bytes);
         let run = answer.json();
@@ -50,29 +50,29 @@ async fn a_run_is_answered_with_its_result_its_use_and_its_receipt() {
         assert_eq!((&data["state"], &data["size"]), (&json!("kept"), &json!(3)));
         assert_eq!(nowhere["state"], "missing");
         assert!(nowhere["error"].as_str().unwrap().contains("not found"), "{nowhere}");
-        let limits = ground.get(run["links"]["sandbox"].as_str().unwrap()).await.json()["limits"].clone();
+        let limits = fixture.get(run["links"]["sandbox"].as_str().unwrap()).await.json()["limits"].clone();
         assert_eq!((&limits["memory_mb"], &limits["timeout_ms"]), (&json!(256), &json!(300_000)));
-        let again = ground.get(run["links"]["self"].as_str().unwrap()).await;
+        let again = fixture.get(run["links"]["self"].as_str().unwrap()).await;
         assert_eq!((again.status, again.json()), (200, run));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_sandbox_dies_is_finished_by_the_next_one_with_its_files() {
-    on_server(|ground| async move {
-        // The first try spoils its file, and the second finds it as it was asked for.
+async fn agent_run_is_retried_with_its_files_when_its_sandbox_dies() {
+    with_server(|fixture| async move {
+        // The first attempt changes its input file; the second must find it as requested.
         let script = "cat seed; echo spoilt > seed; echo begun; sleep 2; echo done | tee result";
         let context = json!({ "script": script, "files": { "seed": "fresh\n" }, "artifacts": ["result"] });
-        let began = ground.post("/api/agents/execute?wait=0", asked(context)).await;
+        let began = fixture.post("/api/agents/execute?wait=0", agent_request(context)).await;
         assert_eq!(began.status, 202, "{:?}", began.bytes);
         let run = began.json();
         assert_eq!(began.header("location"), run["links"]["self"].as_str());
-        wait_for_output(&ground, &run, "begun").await;
+        wait_for_output(&fixture, &run, "begun").await;
 
-        kill_keeper(ground.data.path(), &format!("{}.1", run["sandbox_id"].as_str().unwrap()));
+        kill_keeper(fixture.data.path(), &format!("{}.1", run["sandbox_id"].as_str().unwrap()));
         let own = run["links"]["self"].as_str().unwrap();
-        let ended = ground.get(&format!("{own}?wait=60")).await;
+        let ended = fixture.get(&format!("{own}?wait=60")).await;
 
         assert_eq!(ended.status, 200, "{:?}", ended.bytes);
         let ended = ended.json();
@@ -84,29 +84,29 @@ async fn a_run_whose_sandbox_dies_is_finished_by_the_next_one_with_its_files() {
         assert!(first["cause"] != "completed" && first["why"].is_string(), "{first}");
         assert_eq!(second["cause"], "completed");
         assert_eq!(ended["artifacts"][0]["state"], "kept");
-        let execution = ground.get(ended["links"]["execution"].as_str().unwrap()).await.json();
+        let execution = fixture.get(ended["links"]["execution"].as_str().unwrap()).await.json();
         assert_eq!(execution["attempts"].as_array().unwrap().len(), 2);
-        the_log_has_both_tries_in_order(&ground, &ended).await;
+        the_log_has_both_tries_in_order(&fixture, &ended).await;
     })
     .await;
 }
 
-/// Also where it is read in small pages.
-async fn the_log_has_both_tries_in_order(ground: &Ground, run: &Value) {
-    let (path, mut after, mut said) = (run["links"]["logs"].as_str().unwrap(), String::new(), Vec::new());
+/// Also when read in small pages.
+async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
+    let (path, mut after, mut texts) = (run["links"]["logs"].as_str().unwrap(), String::new(), Vec::new());
     loop {
-        let page = ground.get(&format!("{path}?limit=2{after}")).await.json();
+        let page = fixture.get(&format!("{path}?limit=2{after}")).await.json();
         let entries = page["entries"].as_array().unwrap().clone();
         if entries.is_empty() {
             break;
         }
-        said.extend(entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()));
+        texts.extend(entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()));
         after = format!("&after={}", page["next"].as_str().unwrap());
     }
     let interesting = ["fresh", "begun", "done", "another one is to be tried", " started", "exited"];
     let in_it =
         |text: &String| interesting.into_iter().filter(|word| text.contains(word)).collect::<Vec<_>>();
-    let order: Vec<_> = said.iter().flat_map(in_it).collect();
+    let order: Vec<_> = texts.iter().flat_map(in_it).collect();
     let expected = [
         " started",
         "fresh",
@@ -118,57 +118,58 @@ async fn the_log_has_both_tries_in_order(ground: &Ground, run: &Value) {
         "done",
         "exited",
     ];
-    assert_eq!(order, expected, "{said:#?}");
+    assert_eq!(order, expected, "{texts:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_takes_too_long_is_ended_and_what_it_left_is_kept() {
-    on_server(|ground| async move {
-        let mut body =
-            asked(json!({ "script": "echo half > half; sleep 60", "artifacts": ["/workspace/half"] }));
+async fn timed_out_run_keeps_its_artifacts() {
+    with_server(|fixture| async move {
+        let mut body = agent_request(
+            json!({ "script": "echo half > half; sleep 60", "artifacts": ["/workspace/half"] }),
+        );
         body["agentType"] = "HASTY".into();
 
-        let run = ground.post("/api/agents/execute", body).await.json();
+        let run = fixture.post("/api/agents/execute", body).await.json();
 
         assert_eq!((&run["state"], &run["cause"]), (&json!("timed_out"), &json!("time_limit")), "{run:#}");
         assert_eq!(run["attempts"].as_array().unwrap().len(), 1);
         let [half] = &run["artifacts"].as_array().unwrap()[..] else { panic!("{run:#}") };
         assert_eq!((&half["name"], &half["state"]), (&json!("workspace/half"), &json!("kept")), "{half}");
-        let content = ground.get(half["url"].as_str().unwrap()).await;
+        let content = fixture.get(half["url"].as_str().unwrap()).await;
         assert_eq!(&content.bytes[..], b"half\n");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_key_gives_the_same_run() {
-    on_server(|ground| async move {
-        let body = asked(json!({ "command": ["cat", "/proc/sys/kernel/random/uuid"] })).to_string();
-        let ask = async |body: &str| {
-            let request = hyper::Request::post(ground.url("/api/agents/execute"))
-                .header("authorization", format!("Bearer {}", ground.admin))
+async fn same_idempotency_key_returns_the_same_run() {
+    with_server(|fixture| async move {
+        let body = agent_request(json!({ "command": ["cat", "/proc/sys/kernel/random/uuid"] })).to_string();
+        let send = async |body: &str| {
+            let request = hyper::Request::post(fixture.url("/api/agents/execute"))
+                .header("authorization", format!("Bearer {}", fixture.admin))
                 .header("content-type", "application/json")
                 .header("idempotency-key", "once");
-            ground.send(request.body(body.to_owned().into()).unwrap()).await
+            fixture.send(request.body(body.to_owned().into()).unwrap()).await
         };
 
-        let (first, second) = (ask(&body).await, ask(&body).await);
-        let other = ask(&body.replace("task_1", "task_2")).await;
+        let (first, second) = (send(&body).await, send(&body).await);
+        let other = send(&body.replace("task_1", "task_2")).await;
 
         assert_eq!(first.json(), second.json());
         assert_eq!((other.status, other.code()), (422, ErrorCode::KeyReused));
-        let stats = ground.get("/api/sandbox/stats").await.json();
+        let stats = fixture.get("/api/sandbox/stats").await.json();
         assert_eq!((&stats["total_created"], &stats["total_destroyed"]), (&json!(1), &json!(1)));
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_run_is_refused_by_the_name_of_its_field() {
-    on_server(|ground| async move {
+async fn invalid_agent_request_names_the_bad_field() {
+    with_server(|fixture| async move {
         let wizard = json!({ "taskId": "t", "agentType": "WIZARD", "context": { "command": ["true"] } });
 
-        let refused = ground.post("/api/agents/execute", wizard).await;
+        let refused = fixture.post("/api/agents/execute", wizard).await;
 
         assert_eq!((refused.status, refused.code()), (400, ErrorCode::BadInput));
         let details = refused.json()["error"]["details"].clone();
@@ -182,20 +183,20 @@ async fn what_cannot_be_run_is_refused_by_the_name_of_its_field() {
             (json!({ "command": ["true"], "artifacts": [".pinfold/not-kept.json"] }), "context.artifacts"),
             (json!({}), "context.command"),
         ] {
-            let refused = ground.post("/api/agents/execute", asked(context)).await;
+            let refused = fixture.post("/api/agents/execute", agent_request(context)).await;
             assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)));
         }
-        assert_eq!(ground.get("/api/sandbox/stats").await.json()["total_created"], 0);
+        assert_eq!(fixture.get("/api/sandbox/stats").await.json()["total_created"], 0);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_takes_along_as_much_as_a_create_does() {
-    on_server(|ground| async move {
+async fn agent_run_accepts_files_up_to_the_create_limit() {
+    with_server(|fixture| async move {
         let context = json!({ "script": "wc -c < much", "files": { "much": "x".repeat(100 << 10) } });
 
-        let run = ground.post("/api/agents/execute", asked(context)).await;
+        let run = fixture.post("/api/agents/execute", agent_request(context)).await;
 
         assert_eq!(run.status, 200, "{:?}", run.bytes);
         assert_eq!(run.json()["output"]["stdout"], "102400\n");
@@ -204,14 +205,14 @@ async fn a_run_takes_along_as_much_as_a_create_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_stopped_says_so_and_is_not_tried_again() {
-    on_server(|ground| async move {
+async fn stopped_run_reports_it_and_is_not_retried() {
+    with_server(|fixture| async move {
         let context = json!({ "script": "echo begun; sleep 60", "artifacts": ["x"] });
-        let run = ground.post("/api/agents/execute?wait=0", asked(context)).await.json();
-        wait_for_output(&ground, &run, "begun").await;
+        let run = fixture.post("/api/agents/execute?wait=0", agent_request(context)).await.json();
+        wait_for_output(&fixture, &run, "begun").await;
 
-        let stopped = ground.delete(&format!("{}?force=1", run["links"]["sandbox"].as_str().unwrap())).await;
-        let ended = ground.get(run["links"]["self"].as_str().unwrap()).await;
+        let stopped = fixture.delete(&format!("{}?force=1", run["links"]["sandbox"].as_str().unwrap())).await;
+        let ended = fixture.get(run["links"]["self"].as_str().unwrap()).await;
 
         assert_eq!((stopped.status, ended.status), (200, 200));
         let ended = ended.json();

@@ -1,4 +1,4 @@
-//! What cannot be used is refused by its name.
+//! Bad requests are refused with the name of the field.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use hyper::{Method, Request};
 use pinfold_api::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::ground::on_server;
+use crate::fixture::with_server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
+async fn bad_request_names_the_bad_field() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
         let (exec, create) = (format!("/api/sandbox/{id}/exec"), "/api/sandbox");
         let (long, longer) = ("n".repeat(129), "n".repeat(257));
         let many: BTreeMap<_, _> = (0..65).map(|number| (number.to_string(), "")).collect();
@@ -74,26 +74,30 @@ async fn what_cannot_be_used_is_refused_by_the_name_of_its_field() {
         ];
         for (method, path, body, field) in wrong {
             let body = Some(body).filter(|body| !body.is_null());
-            let answer = ground.ask(method.parse().unwrap(), path, body.clone()).await;
-            let told = answer.json();
-            assert_eq!((answer.status, answer.code()), (400, ErrorCode::BadInput), "{path} {body:?}: {told}");
-            assert_eq!(told["error"]["details"]["field"], field, "{path} {body:?}: {told}");
+            let answer = fixture.request(method.parse().unwrap(), path, body.clone()).await;
+            let reported = answer.json();
+            assert_eq!(
+                (answer.status, answer.code()),
+                (400, ErrorCode::BadInput),
+                "{path} {body:?}: {reported}"
+            );
+            assert_eq!(reported["error"]["details"]["field"], field, "{path} {body:?}: {reported}");
         }
-        assert_eq!(ground.get("/api/sandbox/stats").await.json()["total_created"], 1);
+        assert_eq!(fixture.get("/api/sandbox/stats").await.json()["total_created"], 1);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_are_no_json_or_too_large_are_refused() {
-    on_server(|ground| async move {
+async fn malformed_or_oversized_request_body_is_refused() {
+    with_server(|fixture| async move {
         let send = async |kind: &str, body: String| {
             let request = Request::builder()
                 .method(Method::POST)
-                .uri(ground.url("/api/sandbox"))
-                .header("authorization", format!("Bearer {}", ground.admin))
+                .uri(fixture.url("/api/sandbox"))
+                .header("authorization", format!("Bearer {}", fixture.admin))
                 .header("content-type", kind);
-            ground.send(request.body(body.into()).unwrap()).await
+            fixture.send(request.body(body.into()).unwrap()).await
         };
         let large = json!({ "name": "x".repeat(5 << 20) }).to_string();
 

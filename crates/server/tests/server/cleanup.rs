@@ -1,23 +1,23 @@
-//! Cleaning up over HTTP: what is found, what is kept and why, what was done before, and when it is due.
+//! Cleanup over HTTP: results, kept sandboxes with reasons, past runs and the schedule.
 
 use pinfold_api::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::ground::{on_server, sh};
+use crate::fixture::{sh, with_server};
 
 fn ids(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|it| it["sandbox_id"].as_str().unwrap()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cleanup_leaves_alone_what_is_at_work_and_is_remembered() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
-        ground.sh_in_background(&id, sh("sleep 1000")).await;
+async fn cleanup_leaves_busy_sandboxes_alone_and_records_its_run() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
+        fixture.sh_in_background(&id, sh("sleep 1000")).await;
 
-        let dry = ground.post("/api/sandbox/cleanup?dry_run=1", json!({})).await;
-        let real = ground.client().clean_up(false).await.unwrap();
-        let runs = ground.get("/api/sandbox/cleanup/runs?limit=5").await;
+        let dry = fixture.post("/api/sandbox/cleanup?dry_run=1", json!({})).await;
+        let real = fixture.client().clean_up(false).await.unwrap();
+        let runs = fixture.get("/api/sandbox/cleanup/runs?limit=5").await;
 
         assert_eq!(dry.status, 200);
         let dry = dry.json();
@@ -26,25 +26,28 @@ async fn a_cleanup_leaves_alone_what_is_at_work_and_is_remembered() {
         assert_eq!((real.scanned, real.found.len(), real.dry_run), (1, 0, false));
         let runs = runs.json();
         assert_eq!(runs.as_array().unwrap().len(), 1, "a dry run is none: {runs}");
-        let told = |name: &str| runs[0][name].clone();
-        assert_eq!((told("layer"), told("outcome")), (json!("scheduled"), json!("done")));
-        assert_eq!((told("scanned"), told("found"), told("due_at")), (json!(1), json!(0), Value::Null));
-        let live = ground.get(&format!("/api/sandbox/{id}")).await.json();
+        let reported = |name: &str| runs[0][name].clone();
+        assert_eq!((reported("layer"), reported("outcome")), (json!("scheduled"), json!("done")));
+        assert_eq!(
+            (reported("scanned"), reported("found"), reported("due_at")),
+            (json!(1), json!(0), Value::Null)
+        );
+        let live = fixture.get(&format!("/api/sandbox/{id}")).await.json();
         assert_eq!(live["status"]["state"], "running");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emergency_ends_what_is_not_critical_with_proof_and_says_what_it_kept() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
-        let critical = ground.post("/api/sandbox", json!({ "critical": true })).await.json();
+async fn emergency_cleanup_returns_receipts_and_lists_kept_sandboxes() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
+        let critical = fixture.post("/api/sandbox", json!({ "critical": true })).await.json();
         let critical = critical["id"].as_str().unwrap();
 
-        let dry = ground.post("/api/sandbox/cleanup/emergency?dry_run=1", json!({})).await.json();
-        let real = ground.post("/api/sandbox/cleanup/emergency", json!({})).await.json();
-        let again = ground.post("/api/sandbox/cleanup/emergency", json!({})).await.json();
+        let dry = fixture.post("/api/sandbox/cleanup/emergency?dry_run=1", json!({})).await.json();
+        let real = fixture.post("/api/sandbox/cleanup/emergency", json!({})).await.json();
+        let again = fixture.post("/api/sandbox/cleanup/emergency", json!({})).await.json();
 
         assert_eq!((ids(&dry["found"]), &dry["ended"]), (vec![id.as_str()], &json!([])), "{dry}");
         assert_eq!((&dry["found"], &dry["kept"]), (&real["found"], &real["kept"]));
@@ -55,28 +58,28 @@ async fn an_emergency_ends_what_is_not_critical_with_proof_and_says_what_it_kept
         assert!(!checks.is_empty() && checks.iter().all(|check| check["result"] == "absent"), "{ended}");
         assert_eq!(real["kept"], json!([{ "sandbox_id": critical, "reason": "critical" }]));
         assert_eq!((&again["found"], ids(&again["kept"])), (&json!([]), vec![critical]));
-        let live = ground.get(&format!("/api/sandbox/{critical}")).await.json();
+        let live = fixture.get(&format!("/api/sandbox/{critical}")).await.json();
         assert_eq!(live["status"]["state"], "ready");
-        let figures = ground.get("/api/sandbox/metrics").await.json()["cleanup"].clone();
-        assert_eq!(figures["evicted"], json!(1), "{figures}");
-        let ill = (&figures["stuck_terminated"], &figures["orphaned_terminated"]);
-        assert_eq!(ill, (&json!(0), &json!(0)), "nothing was wrong with it: {figures}");
+        let metrics = fixture.get("/api/sandbox/metrics").await.json()["cleanup"].clone();
+        assert_eq!(metrics["evicted"], json!(1), "{metrics}");
+        let ill = (&metrics["stuck_terminated"], &metrics["orphaned_terminated"]);
+        assert_eq!(ill, (&json!(0), &json!(0)), "nothing was wrong with it: {metrics}");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schedule_can_be_seen_and_only_admins_clean_up() {
-    on_server(|ground| async move {
-        let (_, operator) = ground.token("operator").await;
-        let asked = |method, path| ground.ask_as(Some(&operator), method, path, None);
+async fn schedule_is_visible_and_cleanup_needs_an_admin() {
+    with_server(|fixture| async move {
+        let (_, operator) = fixture.token("operator").await;
+        let send_as_operator = |method, path| fixture.request_as(Some(&operator), method, path, None);
 
         let all_planned = |turns: &Value| (turns.as_array()?.len() == 4).then(|| turns.clone());
         let turns =
-            ground.until("all layers are planned", "/api/sandbox/cleanup/schedule", all_planned).await;
-        let refused = asked(hyper::Method::POST, "/api/sandbox/cleanup").await;
-        let shown = asked(hyper::Method::GET, "/api/sandbox/cleanup/schedule").await;
-        let mistaken = ground.post("/api/sandbox/cleanup?layer=emergency", json!({})).await;
+            fixture.until("all layers are planned", "/api/sandbox/cleanup/schedule", all_planned).await;
+        let refused = send_as_operator(hyper::Method::POST, "/api/sandbox/cleanup").await;
+        let shown = send_as_operator(hyper::Method::GET, "/api/sandbox/cleanup/schedule").await;
+        let mistaken = fixture.post("/api/sandbox/cleanup?layer=emergency", json!({})).await;
 
         let of = |layer: &str| {
             let all = turns.as_array().unwrap();
@@ -92,10 +95,10 @@ async fn the_schedule_can_be_seen_and_only_admins_clean_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_short_is_measured_and_what_cannot_be_is_told() {
-    on_server(|ground| async move {
+async fn resource_pressure_is_measured_and_unmeasurable_resources_listed() {
+    with_server(|fixture| async move {
         let measured =
-            ground.post("/api/sandbox/cleanup?layer=pressure&dry_run=true", json!({})).await.json();
+            fixture.post("/api/sandbox/cleanup?layer=pressure&dry_run=true", json!({})).await.json();
 
         let known =
             measured["resources"].as_array().unwrap().iter().map(|it| it["resource"].as_str().unwrap());

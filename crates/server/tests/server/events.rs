@@ -1,31 +1,31 @@
-//! What happened, over HTTP: in pages, as a stream, and taken up again after the server's end.
+//! Events over HTTP: paged, streamed, and resumed after a server restart.
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, on_server};
+use crate::fixture::{Fixture, with_server};
 
 fn names(page: &Value) -> Vec<String> {
     let events = page["events"].as_array().unwrap();
     events.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn page(ground: &Ground, path: &str) -> Value {
-    let answer = ground.get(path).await;
+async fn page(fixture: &Fixture, path: &str) -> Value {
+    let answer = fixture.get(path).await;
     assert_eq!(answer.status, 200, "{:?}", answer.bytes);
     answer.json()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_life_of_a_sandbox_is_read_in_pages() {
-    on_server(|ground| async move {
-        let (id, other) = (ground.sandbox().await, ground.sandbox().await);
-        ground.sh(&id, "true").await;
-        ground.delete(&format!("/api/sandbox/{id}")).await;
+async fn events_of_a_sandbox_are_paged() {
+    with_server(|fixture| async move {
+        let (id, other) = (fixture.sandbox().await, fixture.sandbox().await);
+        fixture.sh(&id, "true").await;
+        fixture.delete(&format!("/api/sandbox/{id}")).await;
 
         let (mut after, mut read) = (0, Vec::new());
         loop {
-            let page = page(&ground, &format!("/api/sandbox/{id}/events?after={after}&limit=2")).await;
+            let page = page(&fixture, &format!("/api/sandbox/{id}/events?after={after}&limit=2")).await;
             assert!(page["events"].as_array().unwrap().len() <= 2);
             assert!(page["events"].as_array().unwrap().iter().all(|event| event["sandbox_id"] == id));
             read.extend(names(&page));
@@ -38,19 +38,19 @@ async fn the_life_of_a_sandbox_is_read_in_pages() {
         for wanted in ["created", "became_ready", "execution_ended", "end_decided", "lease_freed", "ended"] {
             assert!(read.iter().any(|name| name == wanted), "{wanted}: {read:?}");
         }
-        let all = page(&ground, "/api/events").await;
+        let all = page(&fixture, "/api/events").await;
         assert!(all["events"].as_array().unwrap().iter().any(|event| event["sandbox_id"] == other));
-        let unknown = ground.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/events").await;
+        let unknown = fixture.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/events").await;
         assert_eq!(unknown.status, 404);
     })
     .await;
 }
 
-/// Lines of a stream until one begins like this.
+/// Reads lines until one starts with `wanted`.
 async fn read_until(body: &mut hyper::body::Incoming, wanted: &str) -> String {
     let mut read = String::new();
     while !read.lines().any(|line| line.starts_with(wanted)) {
-        let frame = body.frame().await.expect("the stream goes on").unwrap();
+        let frame = body.frame().await.expect("the stream is open").unwrap();
         if let Ok(data) = frame.into_data() {
             read.push_str(&String::from_utf8_lossy(&data));
         }
@@ -59,16 +59,16 @@ async fn read_until(body: &mut hyper::body::Incoming, wanted: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_brings_what_comes_and_says_where_to_read_on_when_the_server_ends() {
-    on_server(|ground| async move {
-        ground.sandbox().await;
-        let mut stream = ground.stream("/api/events?follow=1&from_now=1").await;
+async fn event_stream_names_the_resume_position_at_shutdown() {
+    with_server(|fixture| async move {
+        fixture.sandbox().await;
+        let mut stream = fixture.stream("/api/events?follow=1&from_now=1").await;
 
-        let id = ground.sandbox().await;
+        let id = fixture.sandbox().await;
         let came = read_until(&mut stream, "event: became_ready").await;
         let ended = tokio::spawn({
-            let ground = ground.clone();
-            async move { ground.end().await }
+            let fixture = fixture.clone();
+            async move { fixture.end().await }
         });
         let last = read_until(&mut stream, "event: error").await;
 
@@ -77,9 +77,9 @@ async fn a_stream_brings_what_comes_and_says_where_to_read_on_when_the_server_en
             came.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap()).collect();
         assert!(ids.is_sorted() && ids.len() >= 2, "{ids:?}");
         let line = last.lines().rfind(|line| line.starts_with("data: ")).unwrap();
-        let told: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
-        assert!(told["seq"].as_u64().unwrap() >= *ids.last().unwrap());
-        assert_ne!(told["message"], json!(null));
+        let reported: Value = serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap();
+        assert!(reported["seq"].as_u64().unwrap() >= *ids.last().unwrap());
+        assert_ne!(reported["message"], json!(null));
         ended.await.unwrap();
     })
     .await;

@@ -1,5 +1,5 @@
-//! A disk of its own that fills up under load: nobody new is let in, what runs goes on, nothing is lost, and service
-//! resumes when there is room again.
+//! A disk that fills up under load: creates are refused, running executions continue, nothing is lost, and service
+//! resumes when space is free again.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use pinfold_api::ErrorCode;
 use pinfold_engine::Config;
-use pinfold_lifecycle::Reserve;
+use pinfold_lifecycle::HostReserve;
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, on_engine, sh};
+use crate::fixture::{Fixture, sh, with_engine};
 
 const DISK_MB: u64 = 192;
 const KEEP_MB: u64 = 64;
 
-/// A small filesystem. It is gone with this, also if something in it is still open.
+/// A small file system, unmounted on drop even if files in it are open.
 pub(crate) struct SmallDisk {
     pub(crate) at: PathBuf,
     _below: tempfile::TempDir,
@@ -49,7 +49,7 @@ fn left_mb(path: &Path) -> u64 {
     (found.f_bavail * found.f_frsize) >> 20
 }
 
-/// Writes until so much is left, or nothing at all.
+/// Writes until `leave_mb` is left.
 pub(crate) fn fill(file: &Path, leave_mb: u64) {
     let mut open = File::options().create(true).append(true).open(file).unwrap();
     let block = vec![7_u8; 64 << 10];
@@ -60,7 +60,7 @@ pub(crate) fn fill(file: &Path, leave_mb: u64) {
     }
 }
 
-/// What was answered to those who kept asking.
+/// Counts of answers under load.
 #[derive(Default)]
 struct Tally {
     made: AtomicU64,
@@ -68,10 +68,10 @@ struct Tally {
     over: AtomicBool,
 }
 
-/// Makes, uses and ends sandboxes until it is told that it is over.
-async fn load(ground: Arc<Ground>, tally: Arc<Tally>) {
+/// Creates, uses and stops sandboxes until the tally is closed.
+async fn load(fixture: Arc<Fixture>, tally: Arc<Tally>) {
     while !tally.over.load(Ordering::Relaxed) {
-        let made = ground.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        let made = fixture.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
         if made.status != 201 {
             tally.refused.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -79,31 +79,31 @@ async fn load(ground: Arc<Ground>, tally: Arc<Tally>) {
         }
         tally.made.fetch_add(1, Ordering::Relaxed);
         let id = made.json()["id"].as_str().unwrap().to_owned();
-        ground.post(&format!("/api/sandbox/{id}/exec"), sh("echo work")).await;
-        ground.delete(&format!("/api/sandbox/{id}")).await;
+        fixture.post(&format!("/api/sandbox/{id}/exec"), sh("echo work")).await;
+        fixture.delete(&format!("/api/sandbox/{id}")).await;
     }
 }
 
-/// Asks until a create is answered in this way.
-async fn until_create(ground: &Ground, what: &str, met: impl Fn(u16, &Value) -> bool) -> Value {
+/// Repeats a create until its answer meets the condition.
+async fn until_create(fixture: &Fixture, what: &str, met: impl Fn(u16, &Value) -> bool) -> Value {
     for _ in 0..300 {
-        let answer = ground.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
-        let told = answer.json();
-        if met(answer.status, &told) {
-            return told;
+        let answer = fixture.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        let reported = answer.json();
+        if met(answer.status, &reported) {
+            return reported;
         }
         if answer.status == 201 {
-            ground.delete(&format!("/api/sandbox/{}", told["id"].as_str().unwrap())).await;
+            fixture.delete(&format!("/api/sandbox/{}", reported["id"].as_str().unwrap())).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("never: {what}");
 }
 
-fn is_short_of_disk(status: u16, told: &Value) -> bool {
-    let details = &told["error"]["details"];
+fn is_short_of_disk(status: u16, reported: &Value) -> bool {
+    let details = &reported["error"]["details"];
     status == 503
-        && told["error"]["code"] == json!(ErrorCode::LowCapacity)
+        && reported["error"]["code"] == json!(ErrorCode::LowCapacity)
         && details["resource"] == "disk"
         && details["needed_mb"] == KEEP_MB
         && details["available_mb"].as_u64().is_some_and(|left| left < KEEP_MB)
@@ -111,50 +111,50 @@ fn is_short_of_disk(status: u16, told: &Value) -> bool {
         && details["skipped"].is_u64()
 }
 
-async fn ticks(ground: &Ground, execution: &str) -> u64 {
-    let page = ground.get(&format!("/api/executions/{execution}")).await.json();
+async fn ticks(fixture: &Fixture, execution: &str) -> u64 {
+    let page = fixture.get(&format!("/api/executions/{execution}")).await.json();
     assert_eq!(page["state"], "running", "{page:#}");
-    let events = ground.get(&format!("/api/executions/{execution}/output?after=0")).await.json();
+    let events = fixture.get(&format!("/api/executions/{execution}/output?after=0")).await.json();
     events["events"].as_array().unwrap().len() as u64
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_fills_up_refuses_creates_and_nothing_else_and_service_resumes_by_itself() {
+async fn full_disk_refuses_only_creates_and_service_resumes() {
     let disk = SmallDisk::mount();
     let ballast = disk.at.join("ballast");
     let data = tempfile::tempdir_in(&disk.at).unwrap();
-    let keep = Reserve { disk_mb: KEEP_MB, ..Config::default().keep };
-    on_engine(data, Config { keep, ..Config::default() }, |ground| async move {
-        let old = ground.sandbox().await;
-        let job = ground.sh_in_background(&old, sh("while :; do echo tick; sleep 0.2; done")).await;
+    let keep = HostReserve { disk_mb: KEEP_MB, ..Config::default().keep };
+    with_engine(data, Config { keep, ..Config::default() }, |fixture| async move {
+        let old = fixture.sandbox().await;
+        let job = fixture.sh_in_background(&old, sh("while :; do echo tick; sleep 0.2; done")).await;
         let tally = Arc::new(Tally::default());
-        let crowd: Vec<_> = (0..3).map(|_| tokio::spawn(load(ground.clone(), tally.clone()))).collect();
-        ground
+        let crowd: Vec<_> = (0..3).map(|_| tokio::spawn(load(fixture.clone(), tally.clone()))).collect();
+        fixture
             .until("some were made", "/api/sandbox/stats", |stats| {
                 (stats["total_created"].as_u64() > Some(4)).then_some(())
             })
             .await;
 
-        // Short: who comes is refused with the figures, and what is there goes on.
+        // Short: creates are refused with the measurements, and running executions continue.
         fill(&ballast, KEEP_MB / 2);
-        until_create(&ground, "a refusal with the figures", is_short_of_disk).await;
-        let before = ticks(&ground, &job).await;
-        let ran = ground.sh(&old, "echo still here").await;
+        until_create(&fixture, "a refusal with the measurements", is_short_of_disk).await;
+        let before = ticks(&fixture, &job).await;
+        let ran = fixture.sh(&old, "echo still here").await;
         assert_eq!((&ran["exit_code"], &ran["stdout"]), (&json!(0), &json!("still here\n")));
         assert!(tally.refused.load(Ordering::Relaxed) > 0 || tally.made.load(Ordering::Relaxed) > 4);
 
-        // Full to the last byte: it is refused in the same way.
+        // Completely full: refused in the same way.
         fill(&ballast, 0);
-        until_create(&ground, "a refusal on a full disk", is_short_of_disk).await;
+        until_create(&fixture, "a refusal on a full disk", is_short_of_disk).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
 
-        // Room again: nobody has to do anything.
+        // Space again: service resumes without intervention.
         std::fs::remove_file(&ballast).unwrap();
         let made_so_far = tally.made.load(Ordering::Relaxed);
-        let new = until_create(&ground, "one is let in again", |status, _| status == 201).await;
+        let new = until_create(&fixture, "one is let in again", |status, _| status == 201).await;
         let new = new["id"].as_str().unwrap();
-        assert_eq!(ground.sh(new, "echo hello > x && cat x").await["stdout"], "hello\n");
-        assert_eq!(ground.sh(&old, "echo still here").await["exit_code"], 0);
+        assert_eq!(fixture.sh(new, "echo hello > x && cat x").await["stdout"], "hello\n");
+        assert_eq!(fixture.sh(&old, "echo still here").await["exit_code"], 0);
         let more = || tally.made.load(Ordering::Relaxed) > made_so_far;
         for _ in 0..400 {
             if more() {
@@ -163,20 +163,20 @@ async fn a_disk_that_fills_up_refuses_creates_and_nothing_else_and_service_resum
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(more(), "those who kept asking get in again");
-        assert!(ticks(&ground, &job).await > before, "what ran all the time has gone on");
+        assert!(ticks(&fixture, &job).await > before, "what ran all the time has gone on");
 
         tally.over.store(true, Ordering::Relaxed);
         for one in crowd {
             one.await.unwrap();
         }
         for id in [old.as_str(), new] {
-            let receipt = ground.delete(&format!("/api/sandbox/{id}")).await;
+            let receipt = fixture.delete(&format!("/api/sandbox/{id}")).await;
             let checks = receipt.json()["checks"].as_array().unwrap().clone();
             assert!(checks.iter().all(|check| check["result"] == "absent"), "{:?}", receipt.bytes);
         }
-        let stats = ground.get("/api/sandbox/stats").await.json();
+        let stats = fixture.get("/api/sandbox/stats").await.json();
         assert_eq!(stats["total_created"], stats["total_destroyed"], "{stats:#}");
-        assert_eq!(ground.disagreements(), [] as [String; 0]);
+        assert_eq!(fixture.disagreements(), [] as [String; 0]);
     })
     .await;
 }

@@ -1,5 +1,5 @@
-//! What whoever runs agents relies on, end to end: from the wish for a run to the figures it leaves, with real sandboxes
-//! and asked for as clients do.
+//! End-to-end tests of agent runs: from the request to the metrics, with real sandboxes and through the public
+//! client.
 
 mod cleanup_automation;
 mod monitoring_dashboard;
@@ -9,39 +9,39 @@ mod sandbox_integration;
 use std::time::Duration;
 
 use pinfold_api::{
-    AgentRequest, AgentRun, CreateSandbox, ExecRequest, ExecResult, Finding, LimitsWish, Receipt,
+    AgentRequest, AgentRun, CreateSandbox, ExecRequest, ExecResult, Finding, LimitsRequest, Receipt,
 };
-use pinfold_client::{Answered, Client, upload};
+use pinfold_client::{Client, Completion, upload};
 use serde_json::{Value, json};
 
-/// Says so, and waits until it is let go.
+/// Prints `ready` and waits for a file.
 const HELD: &str = "echo ready; while [ ! -e /workspace/go ]; do sleep 0.05; done";
-/// Some tenths of a second of the processor, and at least 30 MB.
+/// Uses some tenths of a second of CPU and at least 30 MB.
 const HEAVY: &str =
     "x=$(head -c 30000000 /dev/zero | tr '\\0' x); i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
-fn asked(agent_type: &str, context: Value) -> AgentRequest {
+fn agent_request(agent_type: &str, context: Value) -> AgentRequest {
     let request = json!({ "taskId": "task_1", "agentType": agent_type, "context": context });
     serde_json::from_value(request).unwrap()
 }
 
-/// A script of an agent, from the wish to the proof that its sandbox is gone.
+/// Runs an agent script until its sandbox is proven gone.
 async fn run(client: &Client, agent_type: &str, script: &str) -> AgentRun {
     run_with(client, agent_type, json!({ "script": script })).await
 }
 
 async fn run_with(client: &Client, agent_type: &str, context: Value) -> AgentRun {
-    match client.run_agent(&asked(agent_type, context), 60).await.unwrap() {
-        Answered::Done(run) => run,
-        Answered::Pending(run) => panic!("it is not over: {run:#?}"),
+    match client.run_agent(&agent_request(agent_type, context), 60).await.unwrap() {
+        Completion::Done(run) => run,
+        Completion::Pending(run) => panic!("it is not over: {run:#?}"),
     }
 }
 
-/// A run that has said that it is ready, and goes on.
+/// Starts a run and waits until it prints `ready`.
 async fn begin(client: &Client, agent_type: &str, context: Value) -> AgentRun {
-    match client.run_agent(&asked(agent_type, context), 0).await.unwrap() {
-        Answered::Done(run) => panic!("it is over: {run:#?}"),
-        Answered::Pending(run) => {
+    match client.run_agent(&agent_request(agent_type, context), 0).await.unwrap() {
+        Completion::Done(run) => panic!("it is over: {run:#?}"),
+        Completion::Pending(run) => {
             until("it is ready", || async {
                 let page = client.output(&run.execution_id, 0).await.unwrap();
                 json!(page.events).to_string().contains("ready").then_some(())
@@ -59,19 +59,19 @@ async fn let_go(client: &Client, run: &AgentRun) {
     written.unwrap();
 }
 
-/// A run when it is over.
+/// Waits for the end of a run.
 async fn end_of(client: &Client, run: &AgentRun) -> AgentRun {
     match client.agent_run(&run.execution_id, 60).await.unwrap() {
-        Answered::Done(run) => run,
-        Answered::Pending(run) => panic!("it is not over: {run:#?}"),
+        Completion::Done(run) => run,
+        Completion::Pending(run) => panic!("it is not over: {run:#?}"),
     }
 }
 
-fn small() -> LimitsWish {
-    LimitsWish { memory_mb: Some(64), ..LimitsWish::default() }
+fn small() -> LimitsRequest {
+    LimitsRequest { memory_mb: Some(64), ..LimitsRequest::default() }
 }
 
-async fn sandbox(client: &Client, limits: LimitsWish) -> String {
+async fn sandbox(client: &Client, limits: LimitsRequest) -> String {
     client.create(&CreateSandbox { limits, ..CreateSandbox::default() }).await.unwrap().id
 }
 
@@ -81,8 +81,8 @@ async fn sh(client: &Client, sandbox: &str, script: &str) -> ExecResult {
 
 async fn exec(client: &Client, sandbox: &str, request: ExecRequest) -> ExecResult {
     match client.exec(sandbox, &request).await.unwrap() {
-        Answered::Done(ended) => ended,
-        Answered::Pending(running) => panic!("it is not over: {running:#?}"),
+        Completion::Done(ended) => ended,
+        Completion::Pending(running) => panic!("it is not over: {running:#?}"),
     }
 }
 
@@ -95,15 +95,18 @@ fn stdout(run: &AgentRun) -> &str {
     run.output.as_ref().and_then(|output| output.stdout.as_deref()).unwrap_or_default()
 }
 
-/// From one moment in RFC 3339 to another.
+/// Milliseconds between two RFC 3339 times.
 fn ms_between(from: &str, to: &str) -> i64 {
     let at = |moment: &str| moment.parse::<jiff::Timestamp>().unwrap().as_millisecond();
     at(to) - at(from)
 }
 
 #[track_caller]
-fn assert_close(told: Option<f64>, expected: f64, within: f64) {
-    assert!(told.is_some_and(|told| (told - expected).abs() <= within), "{told:?} instead of {expected}");
+fn assert_close(reported: Option<f64>, expected: f64, within: f64) {
+    assert!(
+        reported.is_some_and(|reported| (reported - expected).abs() <= within),
+        "{reported:?} instead of {expected}"
+    );
 }
 
 async fn until<T, Met>(what: &str, met: impl Fn() -> Met) -> T

@@ -1,12 +1,12 @@
-//! The log of a sandbox: in pages, as a stream, and after its files have moved.
+//! The log of a sandbox: paged, streamed, and after its move to the object store.
 
 use std::time::Duration;
 
 use pinfold_api::ErrorCode;
-use pinfold_server::http::{Housekeeping, ServerConfig};
+use pinfold_server::http::{LogRetention, ServerConfig};
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, on_server, on_server_with, sh};
+use crate::fixture::{Fixture, sh, with_server, with_server_config};
 
 fn texts(page: &Value) -> Vec<String> {
     let entries = page["entries"].as_array().unwrap();
@@ -17,9 +17,9 @@ fn place_of(texts: &[String], word: &str) -> usize {
     texts.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("no {word} in {texts:#?}"))
 }
 
-/// The events of a stream to its end: name, id and data.
-async fn streamed(ground: &Ground, path: &str) -> Vec<(String, String, Value)> {
-    let answer = ground.get(path).await;
+/// Reads all events of a stream: name, id and data.
+async fn streamed(fixture: &Fixture, path: &str) -> Vec<(String, String, Value)> {
+    let answer = fixture.get(path).await;
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     let text = String::from_utf8(answer.bytes.to_vec()).unwrap();
     let field = |event: &str, name: &str| {
@@ -35,18 +35,18 @@ async fn streamed(ground: &Ground, path: &str) -> Vec<(String, String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_has_what_was_done_and_what_was_written_in_one_order_also_after_the_stop() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
-        ground.sh(&id, "echo one; echo two >&2").await;
+async fn log_has_control_entries_and_output_in_order_also_after_stop() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
+        fixture.sh(&id, "echo one; echo two >&2").await;
         let path = format!("/api/sandbox/{id}/logs");
 
-        let live = ground.get(&path).await.json();
-        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
-        let after = ground.get(&format!("{path}?after={}", live["next"].as_str().unwrap())).await.json();
+        let live = fixture.get(&path).await.json();
+        fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
+        let after = fixture.get(&format!("{path}?after={}", live["next"].as_str().unwrap())).await.json();
 
         let said = texts(&live);
-        // Two streams have no order between them.
+        // Stdout and stderr have no order between them.
         for written in ["one", "two"] {
             let order =
                 ["sandbox created", "ready", " started", written, "exited"].map(|it| place_of(&said, it));
@@ -61,77 +61,81 @@ async fn a_log_has_what_was_done_and_what_was_written_in_one_order_also_after_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_a_log_goes_on_where_its_reader_was_and_ends_with_the_sandbox() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
+async fn log_stream_resumes_at_its_cursor_and_ends_with_the_sandbox() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
         let execution =
-            ground.sh_in_background(&id, sh("for i in 1 2 3; do echo line $i; sleep 0.1; done")).await;
+            fixture.sh_in_background(&id, sh("for i in 1 2 3; do echo line $i; sleep 0.1; done")).await;
         let path = format!("/api/sandbox/{id}/logs?follow=1");
-        let (reader, following) = (ground.clone(), path.clone());
+        let (reader, following) = (fixture.clone(), path.clone());
         let following = tokio::spawn(async move { streamed(&reader, &following).await });
         let executions = format!("/api/executions/{execution}");
-        ground.until("its end", &executions, |it| it["cause"].is_string().then_some(())).await;
+        fixture.until("its end", &executions, |it| it["cause"].is_string().then_some(())).await;
 
-        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
+        fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
         let all = following.await.unwrap();
 
         let line =
             all.iter().position(|(name, _, data)| name == "stdout" && data["text"] == "line 2\n").unwrap();
         assert!(all.last().unwrap().2["text"].as_str().unwrap().contains("sandbox ended"));
         assert!(all.iter().all(|(name, id, data)| data["seq"] == json!(id) && data["source"] == json!(name)));
-        let again = streamed(&ground, &format!("{path}&after={}", all[line].1)).await;
+        let again = streamed(&fixture, &format!("{path}&after={}", all[line].1)).await;
         assert_eq!(again, all[line + 1..]);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_and_the_output_in_it_are_the_same_after_they_have_moved() {
-    let often = Housekeeping { move_every: Duration::from_millis(300), ..Housekeeping::default() };
-    on_server_with(ServerConfig { housekeeping: often, ..ServerConfig::default() }, |ground| async move {
-        let id = ground.sandbox().await;
-        let ran = ground.sh(&id, r"echo one; echo two >&2; printf '\377\n'; sleep 0.05; echo three").await;
-        let output = format!("/api/executions/{}/output", ran["execution_id"].as_str().unwrap());
-        let before = ground.get(&output).await.json();
-        let log = ground.get(&format!("/api/sandbox/{id}/logs")).await.json();
-        let files = ground.data.path().join(format!("linux/logs/{id}"));
-        assert!(files.exists());
+async fn log_is_unchanged_after_moving_to_the_object_store() {
+    let often = LogRetention { archive_every: Duration::from_millis(300), ..LogRetention::default() };
+    with_server_config(
+        ServerConfig { log_retention: often, ..ServerConfig::default() },
+        |fixture| async move {
+            let id = fixture.sandbox().await;
+            let ran =
+                fixture.sh(&id, r"echo one; echo two >&2; printf '\377\n'; sleep 0.05; echo three").await;
+            let output = format!("/api/executions/{}/output", ran["execution_id"].as_str().unwrap());
+            let before = fixture.get(&output).await.json();
+            let log = fixture.get(&format!("/api/sandbox/{id}/logs")).await.json();
+            let files = fixture.data.path().join(format!("linux/logs/{id}"));
+            assert!(files.exists());
 
-        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
-        let moved = async {
-            while files.exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
+            fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
+            let moved = async {
+                while files.exists() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), moved).await.expect("the log does not move");
+
+            assert_eq!(fixture.get(&output).await.json(), before);
+            let first = before["events"][0]["seq"].as_u64().unwrap();
+            let later = fixture.get(&format!("{output}?after={first}")).await.json();
+            assert_eq!(later["events"].as_array().unwrap()[..], before["events"].as_array().unwrap()[1..]);
+            let mut events = fixture.client().follow(ran["execution_id"].as_str().unwrap(), 0).await.unwrap();
+            let mut followed = Vec::new();
+            while let Some(event) = events.next().await.unwrap() {
+                followed.push(serde_json::to_value(event).unwrap());
             }
-        };
-        tokio::time::timeout(Duration::from_secs(20), moved).await.expect("the log does not move");
-
-        assert_eq!(ground.get(&output).await.json(), before);
-        let first = before["events"][0]["seq"].as_u64().unwrap();
-        let later = ground.get(&format!("{output}?after={first}")).await.json();
-        assert_eq!(later["events"].as_array().unwrap()[..], before["events"].as_array().unwrap()[1..]);
-        let mut events = ground.client().follow(ran["execution_id"].as_str().unwrap(), 0).await.unwrap();
-        let mut followed = Vec::new();
-        while let Some(event) = events.next().await.unwrap() {
-            followed.push(serde_json::to_value(event).unwrap());
-        }
-        assert_eq!(json!(followed), before["events"]);
-        let whole = ground.get(&format!("/api/sandbox/{id}/logs")).await.json();
-        let known = texts(&log);
-        assert_eq!(texts(&whole)[..known.len()], known);
-        assert_eq!(whole["over"], true);
-    })
+            assert_eq!(json!(followed), before["events"]);
+            let whole = fixture.get(&format!("/api/sandbox/{id}/logs")).await.json();
+            let known = texts(&log);
+            assert_eq!(texts(&whole)[..known.len()], known);
+            assert_eq!(whole["over"], true);
+        },
+    )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_people_look_for_in_logs_is_told_with_its_likely_cause() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
-        ground
+async fn known_error_patterns_in_logs_get_a_likely_cause() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
+        fixture
             .sh(&id, "echo 'fetch: Operation timed out'; echo 'Maximum call stack size exceeded' >&2")
             .await;
 
-        let hints = ground.get(&format!("/api/sandbox/{id}/logs")).await.json()["hints"].clone();
+        let hints = fixture.get(&format!("/api/sandbox/{id}/logs")).await.json()["hints"].clone();
 
         let causes: Vec<_> = hints.as_array().unwrap().iter().map(|hint| &hint["likely_cause"]).collect();
         assert_eq!(causes, [&json!("external service hang"), &json!("infinite recursion")]);
@@ -140,18 +144,18 @@ async fn what_people_look_for_in_logs_is_told_with_its_likely_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_log_or_no_place_in_one_is_refused() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
+async fn unknown_log_or_bad_cursor_is_refused() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
 
-        let nobody = ground.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/logs").await;
-        assert_eq!((nobody.status, nobody.code()), (404, ErrorCode::UnknownSandbox));
-        let followed = ground.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/logs?follow=1").await;
+        let unknown = fixture.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/logs").await;
+        assert_eq!((unknown.status, unknown.code()), (404, ErrorCode::UnknownSandbox));
+        let followed = fixture.get("/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb/logs?follow=1").await;
         assert_eq!((followed.status, followed.code()), (404, ErrorCode::UnknownSandbox));
         for (query, field) in
             [("after=x", "after"), ("limit=0", "limit"), ("limit=10001", "limit"), ("page=1", "page")]
         {
-            let refused = ground.get(&format!("/api/sandbox/{id}/logs?{query}")).await;
+            let refused = fixture.get(&format!("/api/sandbox/{id}/logs?{query}")).await;
             assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)));
         }
     })

@@ -1,29 +1,31 @@
-//! A real server with real sandboxes, asked over HTTP.
+//! End-to-end tests of a real server with real sandboxes, over HTTP.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod access;
+mod admin;
 mod admission;
 mod agents;
 mod alerts;
 mod artifacts;
 mod bad_input;
-mod care;
+mod busy_mount;
+mod captured_log;
 mod cleanup;
+mod disconnected_callers;
 mod events;
 mod executions;
 mod files;
+mod fixture;
 mod full_disk;
-mod ground;
-mod hanging_up;
 mod integration;
-mod killed;
-mod life;
+mod killed_server;
+mod lifecycle;
 mod listing;
 mod logs;
 mod metrics;
-mod obstacle;
 mod origins;
+mod pitfalls;
 mod queue;
 mod quotas;
 mod resources;
@@ -32,5 +34,3 @@ mod runs;
 mod streams;
 mod telemetry;
 mod terminal;
-mod told;
-mod traps;

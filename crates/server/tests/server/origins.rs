@@ -1,20 +1,20 @@
-//! Requests that are not meant for this server get nothing.
+//! Requests with a foreign Host or Origin header are refused.
 
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use pinfold_api::ErrorCode;
 
-use crate::ground::on_server;
+use crate::fixture::with_server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rebound_name_and_a_page_from_elsewhere_get_nothing() {
-    on_server(|ground| async move {
-        let ask = async |header: &str, value: &str, path: &str| {
-            let request = Request::get(ground.url(path))
-                .header("authorization", format!("Bearer {}", ground.admin))
+async fn foreign_host_and_origin_are_refused() {
+    with_server(|fixture| async move {
+        let send = async |header: &str, value: &str, path: &str| {
+            let request = Request::get(fixture.url(path))
+                .header("authorization", format!("Bearer {}", fixture.admin))
                 .header(header, value);
-            ground.send(request.body(Full::new(Bytes::new())).unwrap()).await
+            fixture.send(request.body(Full::new(Bytes::new())).unwrap()).await
         };
         for path in ["/healthz", "/api/sandbox/list", "/openapi.json", "/nowhere"] {
             for (header, value) in [
@@ -24,7 +24,7 @@ async fn a_rebound_name_and_a_page_from_elsewhere_get_nothing() {
                 ("origin", "http://localhost:1"),
                 ("origin", "null"),
             ] {
-                let answer = ask(header, value, path).await;
+                let answer = send(header, value, path).await;
                 assert_eq!(
                     (answer.status, answer.code()),
                     (403, ErrorCode::ForeignOrigin),
@@ -32,18 +32,18 @@ async fn a_rebound_name_and_a_page_from_elsewhere_get_nothing() {
                 );
             }
         }
-        let own = format!("http://{}", ground.address);
-        assert_eq!(ask("origin", &own, "/api/sandbox/list").await.status, 200);
+        let own = format!("http://{}", fixture.address);
+        assert_eq!(send("origin", &own, "/api/sandbox/list").await.status, 200);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_may_be_named_by_whoever_asks() {
-    on_server(|ground| async move {
+async fn client_may_choose_the_request_id() {
+    with_server(|fixture| async move {
         let named = async |name: &str| {
-            let request = Request::get(ground.url("/healthz")).header("x-request-id", name);
-            let answer = ground.send(request.body(Full::new(Bytes::new())).unwrap()).await;
+            let request = Request::get(fixture.url("/healthz")).header("x-request-id", name);
+            let answer = fixture.send(request.body(Full::new(Bytes::new())).unwrap()).await;
             answer.header("x-request-id").unwrap().to_owned()
         };
 

@@ -1,25 +1,25 @@
-//! What a sandbox uses, measured from its processes.
+//! Resource usage of a sandbox.
 
 use serde_json::{Value, json};
 
-use crate::ground::{on_server, sh};
+use crate::fixture::{sh, with_server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resources_are_told_with_their_limits_while_it_lives_and_in_all_after_its_end() {
-    on_server(|ground| async move {
+async fn resources_show_limits_while_running_and_totals_after_the_end() {
+    with_server(|fixture| async move {
         let limits = json!({ "memory_mb": 64, "network_requests": 7 });
-        let made = ground.post("/api/sandbox", json!({ "limits": limits })).await.json();
+        let made = fixture.post("/api/sandbox", json!({ "limits": limits })).await.json();
         let path = format!("/api/sandbox/{}", made["id"].as_str().unwrap());
-        ground.sh(made["id"].as_str().unwrap(), "head -c 2000000 /dev/zero > /workspace/file").await;
+        fixture.sh(made["id"].as_str().unwrap(), "head -c 2000000 /dev/zero > /workspace/file").await;
 
-        let idle = ground.get(&format!("{path}/resources")).await.json();
-        ground
+        let idle = fixture.get(&format!("{path}/resources")).await.json();
+        fixture
             .sh_in_background(made["id"].as_str().unwrap(), sh("while :; do echo tick; sleep 0.05; done"))
             .await;
         let resources = format!("{path}/resources");
-        ground.until("it is at work", &resources, |it| (it["verdict"] == "healthy").then_some(())).await;
-        ground.delete(&format!("{path}?force=1")).await;
-        let ended = ground.get(&resources).await.json();
+        fixture.until("it is at work", &resources, |it| (it["verdict"] == "healthy").then_some(())).await;
+        fixture.delete(&format!("{path}?force=1")).await;
+        let ended = fixture.get(&resources).await.json();
 
         assert_eq!((&idle["verdict"], &idle["memory_limit_mb"]), (&json!("idle"), &json!(64)));
         assert!(idle["disk_mb"].as_f64().unwrap() >= 1.9, "{idle}");
@@ -35,13 +35,13 @@ async fn resources_are_told_with_their_limits_while_it_lives_and_in_all_after_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_told_with_its_figures_and_the_command_that_resolves_it() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
-        ground.sh_in_background(&id, sh("while :; do :; done")).await;
+async fn diagnosis_has_measurements_and_a_fix_command() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
+        fixture.sh_in_background(&id, sh("while :; do :; done")).await;
 
         let is_busy = |it: &Value| (it["troubles"][0]["kind"] == "busy").then(|| it.clone());
-        let used = ground.until("it is busy", &format!("/api/sandbox/{id}/resources"), is_busy).await;
+        let used = fixture.until("it is busy", &format!("/api/sandbox/{id}/resources"), is_busy).await;
 
         let trouble = &used["troubles"][0];
         assert_eq!((&used["verdict"], &used["diagnosis"]), (&json!("busy"), &trouble["means"]), "{used}");

@@ -1,5 +1,5 @@
-//! `docs/runbook.md`, executed: every command in it is run as it stands there, against real sandboxes that are stuck
-//! in each of the ways it speaks of.
+//! Runs every command of `docs/runbook.md` as written, against real sandboxes that are stuck in each of the ways it
+//! describes.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, on_server, sh};
+use crate::fixture::{Fixture, sh, with_server};
 
 const BUSY: &str = "while :; do :; done";
 const HUNG: &str = "mkfifo /tmp/never; read line < /tmp/never";
@@ -15,7 +15,7 @@ const LEAKING: &str =
     "a=0123456789; while [ ${#a} -lt 4000000 ]; do a=$a$a; done; b=; while :; do b=$b$a; sleep 1; done";
 const SILENT: &str = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.1; done";
 
-/// The commands of the runbook by the names of its steps.
+/// The runbook's commands by step.
 fn steps() -> BTreeMap<String, String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runbook.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -29,31 +29,31 @@ fn steps() -> BTreeMap<String, String> {
 }
 
 struct Operator {
-    ground: Arc<Ground>,
+    fixture: Arc<Fixture>,
     steps: BTreeMap<String, String>,
     taken: std::sync::Mutex<std::collections::BTreeSet<String>>,
 }
 
 impl Operator {
-    /// What the command of a step prints.
-    async fn take(&self, step: &str, sandbox: &str) -> Value {
+    /// Runs the command of a step and parses its output.
+    async fn run_step(&self, step: &str, sandbox: &str) -> Value {
         self.taken.lock().unwrap().insert(step.to_owned());
         let command = self.steps.get(step).unwrap_or_else(|| panic!("the runbook has no step {step}"));
         let mut shell = Command::new("sh");
         shell.args(["-euc", command]).stdin(Stdio::null());
-        shell.env("PINFOLD_URL", format!("http://{}", self.ground.address));
-        shell.env("PINFOLD_TOKEN", &self.ground.admin).env("SANDBOX", sandbox);
+        shell.env("PINFOLD_URL", format!("http://{}", self.fixture.address));
+        shell.env("PINFOLD_TOKEN", &self.fixture.admin).env("SANDBOX", sandbox);
         let ran = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
         let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         assert!(ran.status.success(), "{step}: {said}{complained}");
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{step}: {error}: {said}{complained}"))
     }
 
-    /// Takes a step again until it shows what it should: a machine that is busy with other things shows it later.
+    /// Repeats a step until its output meets the condition, which takes longer on a busy machine.
     async fn until(&self, step: &str, sandbox: &str, met: impl Fn(&Value) -> bool) -> Value {
         let look = async {
             loop {
-                let seen = self.take(step, sandbox).await;
+                let seen = self.run_step(step, sandbox).await;
                 if met(&seen) {
                     return seen;
                 }
@@ -61,33 +61,33 @@ impl Operator {
         };
         match tokio::time::timeout(std::time::Duration::from_secs(40), look).await {
             Ok(seen) => seen,
-            Err(_) => panic!("{step} never showed it: {:#}", self.take(step, sandbox).await),
+            Err(_) => panic!("{step} never showed it: {:#}", self.run_step(step, sandbox).await),
         }
     }
 }
 
-async fn stuck(ground: &Ground, agent: &str, script: &str) -> String {
-    let wish = json!({ "agent_type": agent, "task_id": "task_456", "limits": { "disk_mb": 32 } });
-    let made = ground.post("/api/sandbox", wish).await;
+async fn stuck(fixture: &Fixture, agent: &str, script: &str) -> String {
+    let spec = json!({ "agent_type": agent, "task_id": "task_456", "limits": { "disk_mb": 32 } });
+    let made = fixture.post("/api/sandbox", spec).await;
     assert_eq!(made.status, 201, "{:?}", made.bytes);
     let id = made.json()["id"].as_str().unwrap().to_owned();
-    ground.sh_in_background(&id, sh(script)).await;
+    fixture.sh_in_background(&id, sh(script)).await;
     id
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_step_of_the_runbook_works_as_it_is_written() {
-    on_server(|ground| async move {
+async fn every_runbook_step_works_as_written() {
+    with_server(|fixture| async move {
         let taken = std::sync::Mutex::default();
-        let operator = Operator { ground: ground.clone(), steps: steps(), taken };
-        let busy = stuck(&ground, "implementation", BUSY).await;
-        let hung = stuck(&ground, "elicitation", HUNG).await;
-        let leaking = stuck(&ground, "validation", LEAKING).await;
-        let silent = stuck(&ground, "test_writer", SILENT).await;
+        let operator = Operator { fixture: fixture.clone(), steps: steps(), taken };
+        let busy = stuck(&fixture, "implementation", BUSY).await;
+        let hung = stuck(&fixture, "elicitation", HUNG).await;
+        let leaking = stuck(&fixture, "validation", LEAKING).await;
+        let silent = stuck(&fixture, "test_writer", SILENT).await;
 
-        let stats = operator.take("stats", "").await;
+        let stats = operator.run_step("stats", "").await;
         assert_eq!((&stats["active"], &stats["total_created"]), (&json!(4), &json!(4)), "{stats}");
-        let list = operator.take("list", "").await;
+        let list = operator.run_step("list", "").await;
         assert_eq!(list.as_array().unwrap().len(), 4);
         assert!(
             list.as_array()
@@ -95,27 +95,27 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
                 .iter()
                 .all(|it| it["task_id"] == "task_456" && it["agent_type"].is_string())
         );
-        assert_eq!(operator.take("oldest", "").await["id"], json!(busy));
-        let detail = operator.take("detail", &busy).await;
+        assert_eq!(operator.run_step("oldest", "").await["id"], json!(busy));
+        let detail = operator.run_step("detail", &busy).await;
         assert_eq!((&detail["id"], &detail["status"]["state"]), (&json!(busy), &json!("running")));
 
-        let log = operator.take("logs", &hung).await;
+        let log = operator.run_step("logs", &hung).await;
         assert!(log["last_activity"].is_string() && !log["entries"].as_array().unwrap().is_empty());
-        operator.take("hints", &hung).await;
+        operator.run_step("hints", &hung).await;
         diagnoses(&operator, [&busy, &hung, &leaking, &silent]).await;
 
-        let receipt = operator.take("delete", &busy).await;
+        let receipt = operator.run_step("delete", &busy).await;
         assert_eq!((&receipt["cause"], &receipt["sandbox_id"]), (&json!("stopped_by_user"), &json!(busy)));
         assert!(receipt["checks"].as_array().unwrap().iter().all(|check| check["result"] == "absent"));
         cleanups(&operator).await;
         for other in [&hung, &leaking, &silent] {
-            operator.take("delete", other).await;
+            operator.run_step("delete", other).await;
         }
-        let after = operator.take("stats", "").await;
+        let after = operator.run_step("stats", "").await;
         assert_eq!((&after["active"], &after["total_destroyed"]), (&json!(0), &json!(4)), "{after}");
-        assert_eq!(operator.take("list", "").await, json!([]));
+        assert_eq!(operator.run_step("list", "").await, json!([]));
         it_is_over(&operator).await;
-        let ended = operator.take("verify", &busy).await;
+        let ended = operator.run_step("verify", &busy).await;
         assert_eq!(ended["status"]["state"], "terminated");
         let left: Vec<_> = {
             let taken = operator.taken.lock().unwrap();
@@ -127,33 +127,34 @@ async fn every_step_of_the_runbook_works_as_it_is_written() {
 }
 
 async fn it_is_over(operator: &Operator) {
-    assert_eq!(operator.take("old", "").await, json!([]));
-    let compared = operator.take("audit", "").await;
-    let repaired = operator.take("reconcile", "").await;
+    assert_eq!(operator.run_step("old", "").await, json!([]));
+    let compared = operator.run_step("audit", "").await;
+    let repaired = operator.run_step("reconcile", "").await;
     for seen in [&compared, &repaired] {
-        let lists = [&seen["bodies_without_record"], &seen["records_without_body"], &seen["disagreements"]];
+        let lists =
+            [&seen["instances_without_record"], &seen["records_without_instance"], &seen["disagreements"]];
         assert_eq!(lists, [&json!([]); 3], "{seen}");
     }
     assert_eq!((&compared["dry_run"], &repaired["unsettled"]), (&json!(true), &json!(0)), "{repaired}");
-    let rates = operator.take("rates", "").await;
-    let quota = operator.take("quota", "").await;
+    let rates = operator.run_step("rates", "").await;
+    let quota = operator.run_step("quota", "").await;
     let names = |seen: &Value| seen.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&rates), ["failure", "timeout"]);
-    assert_eq!(quota["sandboxes_share"], json!(null), "nobody has set a limit here");
+    assert_eq!(quota["sandboxes_share"], json!(null), "no limit is set");
     assert_eq!(names(&quota), ["disk_share", "memory_share", "processes_share", "sandboxes_share"]);
     let health = operator.until("health", "", |health| health["stuck"] == 0).await;
     assert_eq!(health["status"], "ok", "{health}");
 }
 
 async fn cleanups(operator: &Operator) {
-    let said = operator.take("cleanup_dry_run", "").await;
-    let done = operator.take("cleanup", "").await;
+    let said = operator.run_step("cleanup_dry_run", "").await;
+    let done = operator.run_step("cleanup", "").await;
     assert_eq!((&said["found"], &done["found"]), (&json!([]), &json!([])), "they are young: {done}");
     operator.until("cleanup_schedule", "", |turns| turns.as_array().unwrap().len() == 4).await;
-    let runs = operator.take("cleanup_runs", "").await;
+    let runs = operator.run_step("cleanup_runs", "").await;
     assert_eq!((&runs[0]["layer"], &runs[0]["outcome"]), (&json!("scheduled"), &json!("done")), "{runs}");
-    let said = operator.take("emergency_dry_run", "").await;
-    let done = operator.take("emergency", "").await;
+    let said = operator.run_step("emergency_dry_run", "").await;
+    let done = operator.run_step("emergency", "").await;
     assert_eq!((&said["found"], done["ended"].as_array().unwrap().len()), (&done["found"], 3), "{done}");
 }
 

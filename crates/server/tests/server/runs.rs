@@ -1,9 +1,9 @@
-//! A command in a sandbox of its own ends with whoever waits for it.
+//! `POST /api/sandbox/run`: the sandbox ends with the request's connection.
 
 use pinfold_api::{OutputEvent, RunRequest};
 use serde_json::json;
 
-use crate::ground::{on_server, sh};
+use crate::fixture::{sh, with_server};
 
 fn request(script: &str) -> RunRequest {
     serde_json::from_value(json!({ "sandbox": { "limits": { "memory_mb": 64 } }, "exec": sh(script) }))
@@ -11,19 +11,19 @@ fn request(script: &str) -> RunRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_whose_caller_goes_away_ends_also_while_it_says_nothing() {
-    on_server(|ground| async move {
+async fn silent_run_ends_when_its_caller_disconnects() {
+    with_server(|fixture| async move {
         for script in ["echo here; exec sleep 1000", "while echo here; do sleep 0.01; done"] {
-            let client = ground.client();
+            let client = fixture.client();
             let mut events = client.run_streamed(&request(script)).await.unwrap();
             let id = events.sandbox().unwrap().to_owned();
             events.next().await.unwrap().unwrap();
 
-            // The connection goes with them.
+            // Dropping the events closes the connection.
             drop((events, client));
 
             let path = format!("/api/sandbox/{id}");
-            let cause = ground
+            let cause = fixture
                 .until("the sandbox is gone", &path, |it| it["receipt"]["cause"].as_str().map(str::to_owned));
             assert_eq!(cause.await, "caller_gone");
         }
@@ -32,9 +32,9 @@ async fn a_run_whose_caller_goes_away_ends_also_while_it_says_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_reads_as_much_as_an_exec_does() {
-    on_server(|ground| async move {
-        let (client, mut request) = (ground.client(), request("wc -c"));
+async fn run_accepts_stdin_up_to_the_exec_limit() {
+    with_server(|fixture| async move {
+        let (client, mut request) = (fixture.client(), request("wc -c"));
         request.exec.stdin = Some("x".repeat(100 << 10));
 
         let mut events = client.run_streamed(&request).await.unwrap();

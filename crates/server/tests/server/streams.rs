@@ -1,11 +1,11 @@
-//! Output as a stream of numbered events that can be taken up again.
+//! Output as a resumable stream of numbered events.
 
 use pinfold_api::{ExecRequest, OutputEvent};
 use pinfold_client::{Client, ClientError, Events};
 use pinfold_server::http::ServerConfig;
 use serde_json::json;
 
-use crate::ground::{on_server, on_server_that_looks_again, sh};
+use crate::fixture::{sh, with_fast_rechecks, with_server};
 
 const COUNTING: &str = "i=1; while [ $i -le 60 ]; do echo $i; i=$((i+1)); sleep 0.01; done";
 
@@ -29,16 +29,16 @@ async fn rest_of(events: &mut Events) -> Vec<OutputEvent> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_comes_back_misses_nothing_and_reads_nothing_twice() {
-    on_server(|ground| async move {
-        let (client, id) = (ground.client(), ground.sandbox().await);
+async fn resumed_stream_loses_and_repeats_nothing() {
+    with_server(|fixture| async move {
+        let (client, id) = (fixture.client(), fixture.sandbox().await);
         let mut events = client.exec_streamed(&id, &request(COUNTING)).await.unwrap();
         let execution = events.execution().unwrap().to_owned();
         let mut read = Vec::new();
         while read.len() < 10 {
             read.push(events.next().await.unwrap().unwrap());
         }
-        // The connection breaks.
+        // Break the connection.
         drop(events);
 
         let mut later = client.follow(&execution, read.last().unwrap().seq()).await.unwrap();
@@ -56,13 +56,13 @@ async fn a_reader_that_comes_back_misses_nothing_and_reads_nothing_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_can_be_read_again_after_the_end_and_after_the_stop() {
-    on_server(|ground| async move {
-        let (client, id) = (ground.client(), ground.sandbox().await);
+    with_server(|fixture| async move {
+        let (client, id) = (fixture.client(), fixture.sandbox().await);
         let mut events = client.exec_streamed(&id, &request("echo one; echo two >&2; exit 4")).await.unwrap();
         let execution = events.execution().unwrap().to_owned();
         let live = rest_of(&mut events).await;
         let after_the_end = rest_of(&mut client.follow(&execution, 0).await.unwrap()).await;
-        ground.delete(&format!("/api/sandbox/{id}?force=1")).await;
+        fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
 
         let after_the_stop = rest_of(&mut client.follow(&execution, 0).await.unwrap()).await;
         let exit = live.last().unwrap().seq();
@@ -78,9 +78,9 @@ async fn a_stream_can_be_read_again_after_the_end_and_after_the_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_readers_of_one_command_read_the_same() {
-    on_server(|ground| async move {
-        let (client, id) = (ground.client(), ground.sandbox().await);
+async fn concurrent_readers_see_the_same_output() {
+    with_server(|fixture| async move {
+        let (client, id) = (fixture.client(), fixture.sandbox().await);
         let mut first = client.exec_streamed(&id, &request(COUNTING)).await.unwrap();
         let execution = first.execution().unwrap().to_owned();
         let mut second = client.follow(&execution, 0).await.unwrap();
@@ -94,11 +94,11 @@ async fn many_readers_of_one_command_read_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_that_are_no_text_arrive_as_they_are() {
-    on_server(|ground| async move {
-        let id = ground.sandbox().await;
+async fn output_bytes_that_are_not_utf8_arrive_unchanged() {
+    with_server(|fixture| async move {
+        let id = fixture.sandbox().await;
 
-        let ran = ground.sh(&id, r"printf '\377\000'; echo fine >&2").await;
+        let ran = fixture.sh(&id, r"printf '\377\000'; echo fine >&2").await;
 
         assert_eq!((&ran["stdout_base64"], &ran["stderr"]), (&json!("/wA="), &json!("fine\n")));
         assert_eq!(ran["stdout"], json!(null));
@@ -107,13 +107,13 @@ async fn bytes_that_are_no_text_arrive_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_tells_its_readers_to_come_back() {
-    on_server(|ground| async move {
-        let (client, id) = (ground.client(), ground.sandbox().await);
+async fn shutdown_tells_stream_readers_to_reconnect() {
+    with_server(|fixture| async move {
+        let (client, id) = (fixture.client(), fixture.sandbox().await);
         let mut events = client.exec_streamed(&id, &request("echo begun; sleep 60")).await.unwrap();
         let begun = events.next().await.unwrap().unwrap();
 
-        ground.end().await;
+        fixture.end().await;
         let rest = rest_of(&mut events).await;
 
         assert_eq!(text_of(&begun), "begun\n");
@@ -123,16 +123,16 @@ async fn a_server_that_ends_tells_its_readers_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_ends_when_its_token_is_revoked() {
-    on_server_that_looks_again(ServerConfig::default(), |ground| async move {
-        let id = ground.sandbox().await;
-        let execution = ground.sh_in_background(&id, sh("echo on; exec sleep 1000")).await;
-        let (token, secret) = ground.token("viewer").await;
-        let viewer = Client::new(&ground.url(""), &secret).unwrap();
+async fn stream_ends_when_its_token_is_revoked() {
+    with_fast_rechecks(ServerConfig::default(), |fixture| async move {
+        let id = fixture.sandbox().await;
+        let execution = fixture.sh_in_background(&id, sh("echo on; exec sleep 1000")).await;
+        let (token, secret) = fixture.token("viewer").await;
+        let viewer = Client::new(&fixture.url(""), &secret).unwrap();
         let mut events = viewer.follow(&execution, 0).await.unwrap();
         let first = events.next().await.unwrap().unwrap();
 
-        ground.delete(&format!("/api/tokens/{token}")).await;
+        fixture.delete(&format!("/api/tokens/{token}")).await;
         let rest = rest_of(&mut events).await;
 
         assert_eq!((text_of(&first), rest), ("on\n", Vec::new()));

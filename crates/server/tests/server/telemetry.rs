@@ -1,8 +1,8 @@
-//! Traces and figures, as a collector gets them from a real server with real sandboxes.
+//! Traces and metrics as a collector receives them from a real server with real sandboxes.
 
 mod collector;
-mod figures;
-mod hardship;
+mod collector_failures;
+mod metrics_export;
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::{Value, json};
 
-use crate::ground::{Answer, Ground, on_server_with};
+use crate::fixture::{Answer, Fixture, with_server_config};
 use collector::{Receiver, attributes};
 
-/// Of somebody whose own span has this id.
+/// Trace and span ids of the caller.
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-async fn ask_traced(ground: &Ground, sampled: &str, method: Method, path: &str, body: Value) -> Answer {
+async fn ask_traced(fixture: &Fixture, sampled: &str, method: Method, path: &str, body: Value) -> Answer {
     let request = Request::builder()
         .method(method)
-        .uri(ground.url(path))
-        .header("authorization", format!("Bearer {}", ground.admin))
+        .uri(fixture.url(path))
+        .header("authorization", format!("Bearer {}", fixture.admin))
         .header("content-type", "application/json")
         .header("traceparent", format!("00-{TRACE}-{CALLER}-{sampled}"));
-    ground.send(request.body(Full::new(Bytes::from(body.to_string()))).unwrap()).await
+    fixture.send(request.body(Full::new(Bytes::from(body.to_string()))).unwrap()).await
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -46,55 +46,63 @@ fn is_error(span: &Span) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_caller_asks_for_goes_on_in_its_own_trace() {
-    let receiver = Receiver::begin().await;
-    on_server_with(receiver.config_for_traces(), |ground| async move {
-        let wish = json!({ "limits": { "memory_mb": 64 }, "env": { "KEY": "hunter2" } });
-        let made = ask_traced(&ground, "01", Method::POST, "/api/sandbox", wish).await.json();
+async fn request_continues_the_callers_trace() {
+    let receiver = Receiver::start().await;
+    with_server_config(receiver.config_for_traces(), |fixture| async move {
+        let spec = json!({ "limits": { "memory_mb": 64 }, "env": { "KEY": "hunter2" } });
+        let made = ask_traced(&fixture, "01", Method::POST, "/api/sandbox", spec).await.json();
         let id = made["id"].as_str().unwrap();
         let at = |rest: &str| format!("/api/sandbox/{id}{rest}");
-        let said = json!({ "command": ["sh", "-c", "echo swordfish; exit 3"] });
-        ask_traced(&ground, "01", Method::POST, &at("/exec"), said).await;
-        ask_traced(&ground, "01", Method::POST, &at("/probe"), json!({})).await;
-        ask_traced(&ground, "01", Method::DELETE, &at(""), json!({})).await;
+        let exec_request = json!({ "command": ["sh", "-c", "echo swordfish; exit 3"] });
+        ask_traced(&fixture, "01", Method::POST, &at("/exec"), exec_request).await;
+        ask_traced(&fixture, "01", Method::POST, &at("/probe"), json!({})).await;
+        ask_traced(&fixture, "01", Method::DELETE, &at(""), json!({})).await;
 
-        let asked = receiver.span("POST /api/sandbox", &[("pinfold.sandbox.id", id)]).await;
-        assert_eq!((hex(&asked.trace_id), hex(&asked.parent_span_id)), (TRACE.into(), CALLER.into()));
-        assert_eq!(asked.kind(), SpanKind::Server);
-        assert_eq!(attributes(&asked.attributes)["http.response.status_code"], "201");
+        let request_span = receiver.span("POST /api/sandbox", &[("pinfold.sandbox.id", id)]).await;
+        assert_eq!(
+            (hex(&request_span.trace_id), hex(&request_span.parent_span_id)),
+            (TRACE.into(), CALLER.into())
+        );
+        assert_eq!(request_span.kind(), SpanKind::Server);
+        assert_eq!(attributes(&request_span.attributes)["http.response.status_code"], "201");
         let own = [("pinfold.sandbox.id", id), ("pinfold.outcome", "ready")];
         let created = receiver.span("create", &own).await;
-        assert!(is_child_of(&created, &asked), "{created:#?} of {asked:#?}");
-        assert!(created.end_time_unix_nano <= asked.end_time_unix_nano, "{created:#?} of {asked:#?}");
+        assert!(is_child_of(&created, &request_span), "{created:#?} of {request_span:#?}");
+        assert!(
+            created.end_time_unix_nano <= request_span.end_time_unix_nano,
+            "{created:#?} of {request_span:#?}"
+        );
         let probes = receiver.spans().into_iter().filter(|span| span.name == "probe");
         let first = probes.into_iter().find(|probe| probe.parent_span_id == created.span_id).unwrap();
         assert!(
             is_child_of(&first, &created) && attributes(&first.attributes)["pinfold.outcome"] == "passed"
         );
 
-        let asked = receiver.span("POST /api/sandbox/{id}/exec", &[("pinfold.sandbox.id", id)]).await;
+        let request_span = receiver.span("POST /api/sandbox/{id}/exec", &[("pinfold.sandbox.id", id)]).await;
         let ran =
             [("pinfold.outcome", "exited"), ("pinfold.cause", "exit_nonzero"), ("pinfold.exit_code", "3")];
         let ran = receiver.span("exec", &ran).await;
-        assert!(is_child_of(&ran, &asked) && !is_error(&ran), "{ran:#?} of {asked:#?}");
+        assert!(is_child_of(&ran, &request_span) && !is_error(&ran), "{ran:#?} of {request_span:#?}");
         assert_eq!(ran.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["started"]);
 
-        let asked = receiver.span("POST /api/sandbox/{id}/probe", &[]).await;
+        let request_span = receiver.span("POST /api/sandbox/{id}/probe", &[]).await;
         receiver
-            .until("a probe of its own", |it| it.spans().into_iter().find(|span| is_child_of(span, &asked)))
+            .until("a probe of its own", |it| {
+                it.spans().into_iter().find(|span| is_child_of(span, &request_span))
+            })
             .await;
 
-        let asked = receiver.span("DELETE /api/sandbox/{id}", &[("pinfold.sandbox.id", id)]).await;
+        let request_span = receiver.span("DELETE /api/sandbox/{id}", &[("pinfold.sandbox.id", id)]).await;
         let stopped = [("pinfold.outcome", "gone"), ("pinfold.cause", "stopped_by_user")];
         let stopped = receiver.span("stop", &stopped).await;
-        assert!(is_child_of(&stopped, &asked), "{stopped:#?} of {asked:#?}");
+        assert!(is_child_of(&stopped, &request_span), "{stopped:#?} of {request_span:#?}");
 
-        ground.end().await;
+        fixture.end().await;
         let names: Vec<_> = receiver.spans().iter().map(|span| span.name.clone()).collect();
         assert!(names.iter().all(|name| !name.contains("sbx_") && !name.contains("exe_")), "{names:?}");
-        for got in receiver.got() {
-            let bytes = String::from_utf8_lossy(&got.body).into_owned();
-            for secret in [ground.admin.as_str(), "hunter2", "swordfish", "KEY"] {
+        for received in receiver.received() {
+            let bytes = String::from_utf8_lossy(&received.body).into_owned();
+            for secret in [fixture.admin.as_str(), "hunter2", "swordfish", "KEY"] {
                 assert!(!bytes.contains(secret), "{secret} was sent");
             }
         }
@@ -103,23 +111,28 @@ async fn what_a_caller_asks_for_goes_on_in_its_own_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn care_that_somebody_asks_for_is_part_of_the_asking_and_other_care_is_a_trace_of_its_own() {
-    let receiver = Receiver::begin().await;
-    on_server_with(receiver.config_for_traces(), |ground| async move {
-        ground.post("/api/sandbox/reconcile", json!({})).await;
-        ground.post("/api/sandbox/cleanup", json!({})).await;
+async fn requested_maintenance_joins_the_request_trace_and_scheduled_has_its_own() {
+    let receiver = Receiver::start().await;
+    with_server_config(receiver.config_for_traces(), |fixture| async move {
+        fixture.post("/api/sandbox/reconcile", json!({})).await;
+        fixture.post("/api/sandbox/cleanup", json!({})).await;
 
-        for (asked, done) in
+        for (request_span, done) in
             [("POST /api/sandbox/reconcile", "reconcile"), ("POST /api/sandbox/cleanup", "cleanup")]
         {
-            let asked = receiver.span(asked, &[]).await;
-            assert!(asked.parent_span_id.is_empty());
+            let request_span = receiver.span(request_span, &[]).await;
+            assert!(request_span.parent_span_id.is_empty());
             let of_it = |it: &Receiver| {
-                it.spans().into_iter().find(|span| span.name == done && span.parent_span_id == asked.span_id)
+                it.spans()
+                    .into_iter()
+                    .find(|span| span.name == done && span.parent_span_id == request_span.span_id)
             };
             let done = receiver.until(done, of_it).await;
             assert_eq!(attributes(&done.attributes)["pinfold.outcome"], "succeeded");
-            assert!(done.start_time_unix_nano >= asked.start_time_unix_nano, "{done:#?} of {asked:#?}");
+            assert!(
+                done.start_time_unix_nano >= request_span.start_time_unix_nano,
+                "{done:#?} of {request_span:#?}"
+            );
         }
         let cleanup = receiver.span("cleanup", &[("pinfold.cleanup.layer", "scheduled")]).await;
         assert_eq!(attributes(&cleanup.attributes)["pinfold.cleanup.failed"], "0");
@@ -130,12 +143,12 @@ async fn care_that_somebody_asks_for_is_part_of_the_asking_and_other_care_is_a_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_is_marked_with_its_cause() {
-    let receiver = Receiver::begin().await;
-    on_server_with(receiver.config_for_traces(), |ground| async move {
-        let wish = json!({ "agent_type": "HASTY" });
-        let made = ground.post("/api/sandbox", wish).await.json();
-        ground.sh(made["id"].as_str().unwrap(), "sleep 30").await;
+async fn failed_span_has_error_status_and_cause() {
+    let receiver = Receiver::start().await;
+    with_server_config(receiver.config_for_traces(), |fixture| async move {
+        let spec = json!({ "agent_type": "HASTY" });
+        let made = fixture.post("/api/sandbox", spec).await.json();
+        fixture.sh(made["id"].as_str().unwrap(), "sleep 30").await;
 
         let late = [("pinfold.outcome", "timed_out"), ("pinfold.cause", "time_limit")];
         let late = receiver.span("exec", &late).await;
@@ -146,14 +159,14 @@ async fn what_fails_is_marked_with_its_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_does_not_want_to_be_traced_is_not_and_nonsense_begins_a_trace_of_its_own() {
-    let receiver = Receiver::begin().await;
-    on_server_with(receiver.config_for_traces(), |ground| async move {
-        ask_traced(&ground, "00", Method::GET, "/api/sandbox/stats", json!({})).await;
-        let nonsense = Request::get(ground.url("/nothing/here")).header("traceparent", "00-nonsense-01-01");
-        ground.send(nonsense.body(Full::default()).unwrap()).await;
+async fn unsampled_request_is_not_traced_and_a_bad_header_starts_a_new_trace() {
+    let receiver = Receiver::start().await;
+    with_server_config(receiver.config_for_traces(), |fixture| async move {
+        ask_traced(&fixture, "00", Method::GET, "/api/sandbox/stats", json!({})).await;
+        let nonsense = Request::get(fixture.url("/nothing/here")).header("traceparent", "00-nonsense-01-01");
+        fixture.send(nonsense.body(Full::default()).unwrap()).await;
 
-        // Spans come in the order of their end, so the first would be there.
+        // Spans arrive in order of their end, so an earlier one would be there.
         let unknown = receiver.span("GET", &[("http.response.status_code", "401")]).await;
         assert!(unknown.parent_span_id.is_empty() && unknown.trace_id.len() == 16);
         assert!(receiver.spans().iter().all(|span| hex(&span.trace_id) != TRACE), "{:#?}", receiver.spans());
@@ -162,18 +175,18 @@ async fn a_caller_that_does_not_want_to_be_traced_is_not_and_nonsense_begins_a_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_not_waited_for_has_its_span_too() {
-    let receiver = Receiver::begin().await;
-    on_server_with(receiver.config_for_traces(), |ground| async move {
-        let id = ground.sandbox().await;
+async fn abandoned_request_has_a_span() {
+    let receiver = Receiver::start().await;
+    with_server_config(receiver.config_for_traces(), |fixture| async move {
+        let id = fixture.sandbox().await;
         let path = format!("/api/sandbox/{id}/wait?state=gone&wait=60");
 
-        let gone = tokio::time::timeout(Duration::from_millis(300), ground.get(&path)).await;
+        let gone = tokio::time::timeout(Duration::from_millis(300), fixture.get(&path)).await;
 
         assert!(gone.is_err());
-        let asked = receiver.span("GET /api/sandbox/{id}/wait", &[]).await;
-        assert!(!attributes(&asked.attributes).contains_key("http.response.status_code"));
-        let took = asked.end_time_unix_nano - asked.start_time_unix_nano;
+        let request_span = receiver.span("GET /api/sandbox/{id}/wait", &[]).await;
+        assert!(!attributes(&request_span.attributes).contains_key("http.response.status_code"));
+        let took = request_span.end_time_unix_nano - request_span.start_time_unix_nano;
         assert!((200_000_000..20_000_000_000).contains(&took), "{took}");
     })
     .await;

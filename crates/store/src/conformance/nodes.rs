@@ -1,62 +1,62 @@
-//! Promises about nodes: known by their heartbeats, and not forgotten while there is something to adopt.
+//! Nodes: listed with their heartbeats, and not removed while another node has to adopt something of theirs.
 
 use pinfold_lifecycle::NodeId;
 
-use super::Subject;
-use super::world::{NODE, NOON, OTHER_NODE, World};
-use crate::{Node, NodeSeen};
+use super::TestedStore;
+use super::fixture::{NODE, NOON, OTHER_NODE, StoreFixture};
+use crate::{Node, RegisteredNode};
 
 fn node(id: NodeId) -> Node {
-    Node { id, host: "host".into(), boot_id: "boot".into(), pid: 77, started: 123_456 }
+    Node { id, host: "host".into(), boot_id: "boot".into(), pid: 77, start_ticks: 123_456 }
 }
 
-pub async fn a_node_is_known_by_its_last_heartbeat(subject: &dyn Subject) {
-    let store = subject.store();
-    store.beat(node(OTHER_NODE), NOON).await.unwrap();
-    store.beat(node(NODE), NOON).await.unwrap();
+pub async fn a_node_is_listed_with_its_last_heartbeat(tested: &dyn TestedStore) {
+    let store = tested.store();
+    store.heartbeat(node(OTHER_NODE), NOON).await.unwrap();
+    store.heartbeat(node(NODE), NOON).await.unwrap();
 
-    store.beat(node(NODE), NOON.after_ms(2_000)).await.unwrap();
+    store.heartbeat(node(NODE), NOON.after_ms(2_000)).await.unwrap();
 
-    let seen = |id, heartbeat_at| NodeSeen { node: node(id), heartbeat_at };
+    let seen = |id, heartbeat_at| RegisteredNode { node: node(id), heartbeat_at };
     assert_eq!(store.nodes().await.unwrap(), [seen(NODE, NOON.after_ms(2_000)), seen(OTHER_NODE, NOON)]);
 }
 
-pub async fn a_node_that_owns_something_cannot_leave(subject: &dyn Subject) {
-    let world = World::over(subject);
-    world.store.beat(node(NODE), NOON).await.unwrap();
-    world.live(1).await;
-    let early = world.store.leave(NODE).await.unwrap();
-    let known = world.store.nodes().await.unwrap().len();
-    world.end(1).await;
+pub async fn a_node_that_owns_a_sandbox_cannot_be_removed(tested: &dyn TestedStore) {
+    let fixture = StoreFixture::new(tested);
+    fixture.store.heartbeat(node(NODE), NOON).await.unwrap();
+    fixture.create_ready(1).await;
+    let early = fixture.store.remove_node(NODE).await.unwrap();
+    let known = fixture.store.nodes().await.unwrap().len();
+    fixture.end(1).await;
 
-    let late = world.store.leave(NODE).await.unwrap();
-    let again = world.store.leave(NODE).await.unwrap();
+    let late = fixture.store.remove_node(NODE).await.unwrap();
+    let again = fixture.store.remove_node(NODE).await.unwrap();
 
     assert_eq!((early, known), (false, 1));
     assert!(late && again);
-    assert_eq!(world.store.nodes().await.unwrap(), []);
+    assert_eq!(fixture.store.nodes().await.unwrap(), []);
 }
 
-pub async fn what_a_node_writes_after_it_was_forgotten_tells_of_it(subject: &dyn Subject) {
-    let world = World::over(subject);
-    world.live(1).await;
-    let unknown = world.store.forgotten_nodes().await.unwrap();
+pub async fn a_removed_node_that_writes_again_is_listed_as_unregistered(tested: &dyn TestedStore) {
+    let fixture = StoreFixture::new(tested);
+    fixture.create_ready(1).await;
+    let unknown = fixture.store.unregistered_nodes().await.unwrap();
 
-    world.store.beat(node(NODE), NOON).await.unwrap();
-    let known = world.store.forgotten_nodes().await.unwrap();
-    world.end(1).await;
-    world.store.leave(NODE).await.unwrap();
+    fixture.store.heartbeat(node(NODE), NOON).await.unwrap();
+    let known = fixture.store.unregistered_nodes().await.unwrap();
+    fixture.end(1).await;
+    fixture.store.remove_node(NODE).await.unwrap();
 
     assert_eq!((unknown, known), (vec![NODE], vec![]));
-    assert_eq!(world.store.forgotten_nodes().await.unwrap(), [], "it has left nothing");
+    assert_eq!(fixture.store.unregistered_nodes().await.unwrap(), [], "it has left nothing");
 }
 
-pub async fn a_node_that_was_forgotten_is_known_again_by_its_next_heartbeat(subject: &dyn Subject) {
-    let store = subject.store();
-    store.beat(node(NODE), NOON).await.unwrap();
-    store.leave(NODE).await.unwrap();
+pub async fn a_removed_node_is_registered_again_by_its_next_heartbeat(tested: &dyn TestedStore) {
+    let store = tested.store();
+    store.heartbeat(node(NODE), NOON).await.unwrap();
+    store.remove_node(NODE).await.unwrap();
 
-    store.beat(node(NODE), NOON).await.unwrap();
+    store.heartbeat(node(NODE), NOON).await.unwrap();
 
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }

@@ -1,9 +1,9 @@
-//! Promises about tokens: kept as they are, and once revoked never valid again.
+//! Tokens: stored unchanged, and never valid again once revoked.
 
 use pinfold_lifecycle::TokenId;
 
-use super::Subject;
-use super::world::NOON;
+use super::TestedStore;
+use super::fixture::NOON;
 use crate::{Role, Token};
 
 fn token(id: u128) -> Token {
@@ -17,8 +17,8 @@ fn token(id: u128) -> Token {
     }
 }
 
-pub async fn a_token_is_read_back_as_it_was(subject: &dyn Subject) {
-    let tokens = subject.tokens();
+pub async fn a_token_is_read_back_as_it_was(tested: &dyn TestedStore) {
+    let tokens = tested.tokens();
 
     for (id, role) in [(1, Role::Viewer), (2, Role::Operator), (3, Role::Admin)] {
         let token = Token { role, ..token(id) };
@@ -29,8 +29,8 @@ pub async fn a_token_is_read_back_as_it_was(subject: &dyn Subject) {
     assert_eq!(tokens.token(TokenId(4)).await.unwrap(), None);
 }
 
-pub async fn a_second_token_with_the_same_id_is_refused(subject: &dyn Subject) {
-    let tokens = subject.tokens();
+pub async fn a_second_token_with_the_same_id_is_refused(tested: &dyn TestedStore) {
+    let tokens = tested.tokens();
     tokens.add_token(token(1)).await.unwrap();
 
     let again = tokens.add_token(Token { role: Role::Admin, ..token(1) }).await;
@@ -39,8 +39,8 @@ pub async fn a_second_token_with_the_same_id_is_refused(subject: &dyn Subject) {
     assert_eq!(tokens.token(TokenId(1)).await.unwrap(), Some(token(1)));
 }
 
-pub async fn a_token_is_revoked_once_and_for_all(subject: &dyn Subject) {
-    let tokens = subject.tokens();
+pub async fn a_token_is_revoked_once_and_for_all(tested: &dyn TestedStore) {
+    let tokens = tested.tokens();
     tokens.add_token(token(1)).await.unwrap();
     tokens.add_token(token(2)).await.unwrap();
 
@@ -53,8 +53,8 @@ pub async fn a_token_is_revoked_once_and_for_all(subject: &dyn Subject) {
     assert_eq!(tokens.tokens().await.unwrap(), [revoked, token(2)]);
 }
 
-pub async fn tokens_are_listed_the_oldest_first(subject: &dyn Subject) {
-    let tokens = subject.tokens();
+pub async fn tokens_are_listed_the_oldest_first(tested: &dyn TestedStore) {
+    let tokens = tested.tokens();
     for id in [3, 1, 2] {
         tokens.add_token(token(id)).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Ways out by files: settings of the kernel, devices, links, privileged programs, descriptors left open.
+//! Escapes by files: kernel settings, devices, links, privileged programs, leaked descriptors.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -7,14 +7,14 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::kernel::{Ended, call, filesystem, in_child, text};
-use crate::verdict::{Attempt, Step, Verdict, must_fail, must_not_work, through_if, told};
+use crate::verdict::{Attempt, Step, Verdict, must_fail, must_not_work, suite_variable, through_if};
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("write-kernel-setting", |arguments| write_back(&arguments[0])),
     ("open-for-writing", |arguments| must_not_work(OpenOptions::new().write(true).open(&arguments[0]))),
     ("see-hidden-path", |arguments| see_hidden(&arguments[0])),
     ("write-to-shared", |arguments| write_to_shared(arguments)),
-    ("read-canary-by-its-path", |_| must_not_work(fs::read(told("CANARY")?))),
+    ("read-canary-by-its-path", |_| must_not_work(fs::read(suite_variable("CANARY")?))),
     ("make-a-block-device", |_| {
         let (path, mode) = (text("/tmp/disk"), (libc::S_IFBLK | 0o666) as usize);
         must_fail(call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0xfe00]))
@@ -50,11 +50,11 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("link-a-file-of-the-host", |arguments| must_not_work(fs::hard_link(&arguments[0], &arguments[1]))),
     ("child-less-confined-than-its-parent", |_| compare_with_child()),
     ("plant-links-in-place-of-mounts", |arguments| {
-        // What a hostile image, or code that ran here before, leaves for whoever sets the root up again.
+        // What a hostile image, or earlier code, leaves for the next setup of the root.
         let (outside, mut planted) = (&arguments[0], Vec::new());
         for name in ["etc", "home", "opt", "srv", "var", "workspace"] {
             let path = Path::new("/").join(name);
-            // Those with mounts in them stay where they are.
+            // Directories with mounts in them cannot be replaced.
             if fs::rename(&path, format!("/tmp/old-{name}")).or_else(|_| fs::remove_dir(&path)).is_ok() {
                 symlink(outside, &path).step("plant a link")?;
                 planted.push(name);
@@ -70,14 +70,14 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
 
 const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 
-/// Writes what was there: whatever it is, nothing changes.
+/// Writes back the old content, so that nothing changes.
 fn write_back(path: &str) -> Result<Verdict, String> {
     let was = fs::read(path).unwrap_or_default();
     let written = OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(&was));
     must_not_work(written)
 }
 
-/// A path that is hidden is something else: the null device, or an empty directory of another filesystem.
+/// A hidden path is the null device or an empty directory of another file system.
 fn see_hidden(path: &str) -> Result<Verdict, String> {
     const KERNEL_VIEWS: [libc::__fsword_t; 2] = [0x9fa0, 0x6265_6572];
     if !Path::new(path).exists() {
@@ -98,18 +98,18 @@ fn write_to_shared(directories: &[String]) -> Result<Verdict, String> {
     Ok(Verdict::Held(format!("none of {directories:?} can be written to")))
 }
 
-/// A copy of this program that belongs to root and is set-user-id, started by somebody who is not root.
+/// A set-user-id copy of this program owned by root, run by another user.
 fn root_by_setuid(program: &str) -> Result<Verdict, String> {
     let copy = "/tmp/setuid";
     fs::set_permissions("/", fs::Permissions::from_mode(0o755)).step("open its root up")?;
     fs::copy(program, copy).step("copy")?;
     chown(copy, Some(0), Some(0)).step("give to root")?;
     fs::set_permissions(copy, fs::Permissions::from_mode(0o4755)).step("set user id")?;
-    as_nobody(copy, "am-i-root")
+    as_unprivileged_user(copy, "am-i-root")
 }
 
 /// Runs an attempt of `program` as a user without privileges.
-fn as_nobody(program: &str, attempt: &str) -> Result<Verdict, String> {
+fn as_unprivileged_user(program: &str, attempt: &str) -> Result<Verdict, String> {
     let (program, attempt) = (text(program), text(attempt));
     let ended = in_child(|| {
         let stepped = call(libc::SYS_setgroups, &[0]).is_ok()
@@ -144,14 +144,14 @@ fn capability_by_file(program: &str) -> Result<Verdict, String> {
     if let Err(errno) = call(libc::SYS_setxattr, &arguments) {
         return must_fail::<()>(Err(errno));
     }
-    as_nobody(copy, "have-net-admin")
+    as_unprivileged_user(copy, "have-net-admin")
 }
 
 fn has_net_admin() -> bool {
     status_of("self").is_ok_and(|status| bits(&status, "CapEff:") & (1 << NET_ADMIN) != 0)
 }
 
-/// In its own sets, and in those of everybody it can see.
+/// In its own capability sets, and in those of every visible process.
 fn find_inheritable() -> Result<Verdict, String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
@@ -173,7 +173,7 @@ pub(crate) fn bits(status: &str, name: &str) -> u64 {
     u64::from_str_radix(line.trim(), 16).unwrap_or(0)
 }
 
-/// The two words of the call's header, and three sets of two words each.
+/// The header has two words, and each of the three sets has two words.
 fn raise_admin() -> Result<Verdict, String> {
     const SYS_ADMIN: u32 = 1 << 21;
     must_fail(set_capabilities([SYS_ADMIN, SYS_ADMIN, 0]))
@@ -194,7 +194,7 @@ fn raise_ambient() -> Result<Verdict, String> {
     must_fail(call(libc::SYS_prctl, &[libc::PR_CAP_AMBIENT as usize, 2, 0, 0, 0]))
 }
 
-/// Every descriptor that it did not open itself is looked through.
+/// Tries every descriptor that it did not open itself.
 fn write_through_leaks() -> Result<Verdict, String> {
     for number in 3..64 {
         let path = format!("/proc/self/fd/{number}/pinfold-was-here");
@@ -211,9 +211,9 @@ fn write_through_leaks() -> Result<Verdict, String> {
     Ok(Verdict::Held("no descriptor leads anywhere".into()))
 }
 
-/// Looks for the host's root from here: this sandbox's own has the program that runs now.
+/// Looks for the host's root from here: the sandbox's own contains this program.
 fn outside_of_root(from: &str) -> Result<Verdict, String> {
-    let canary = told("CANARY")?;
+    let canary = suite_variable("CANARY")?;
     let mut up = from.to_owned();
     for _ in 0..24 {
         if fs::read(format!("{up}{canary}")).is_ok() {
@@ -232,8 +232,8 @@ fn outside_of_root(from: &str) -> Result<Verdict, String> {
     }
 }
 
-/// The old trick: a second chroot with the working directory left behind. With an argument it starts in a chroot
-/// of its own making, which it leaves.
+/// The classic escape: a second chroot with the working directory left outside. With an argument it first enters a
+/// chroot of its own.
 fn break_out(jail: Option<&str>) -> Result<Verdict, String> {
     let marker = match jail {
         Some(jail) => {
@@ -243,7 +243,7 @@ fn break_out(jail: Option<&str>) -> Result<Verdict, String> {
         }
         None => {
             fs::create_dir_all("/inner").step("make a directory")?;
-            told("CANARY")?
+            suite_variable("CANARY")?
         }
     };
     call(libc::SYS_chroot, &[text("/inner").as_ptr().addr()]).step("chroot again")?;

@@ -1,4 +1,4 @@
-//! More than its share of everything that is counted. Each attempt stops by itself at a bound that harms nobody.
+//! Exhaustion of everything that is limited. Each attempt stops by itself at a harmless bound.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::keeper::now_ms;
 use crate::kernel::{Ended, call, fork, in_child, text, wait_for};
-use crate::verdict::{Attempt, Step, Verdict, shown, through_if};
+use crate::verdict::{Attempt, Step, Verdict, errno_name, through_if};
 
 const MIB: usize = 1 << 20;
 
@@ -48,15 +48,15 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let most = number(arguments, 0);
         let made = (0..most).take_while(|_| call(libc::SYS_inotify_init1, &[0]).is_ok()).count();
         println!("made {made}");
-        // Long enough to be asked outside what is left for others.
+        // Long enough for the host to check what is left for others.
         std::thread::sleep(Duration::from_millis(1_500));
         Ok(Verdict::Held(format!("{made} watches")))
     }),
     ("take-requests-of-the-host", |arguments| {
         let (most, mut context) = (number(arguments, 0), 0_usize);
         let made = call(libc::SYS_io_setup, &[most, (&raw mut context).addr()]);
-        println!("made {}", made.map_or_else(shown, |_| format!("room for {most}")));
-        // Long enough to be asked outside whose they are.
+        println!("made {}", made.map_or_else(errno_name, |_| format!("room for {most}")));
+        // Long enough for the host to check who is charged.
         std::thread::sleep(Duration::from_millis(1_500));
         Ok(Verdict::Held("what is taken of the host's is asked outside".into()))
     }),
@@ -97,7 +97,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let locked = call(libc::SYS_mlock, &[memory.as_ptr().addr(), length]);
         match locked {
             Ok(_) => Ok(Verdict::Through(format!("{length} bytes locked"))),
-            Err(errno) => Ok(Verdict::Held(shown(errno))),
+            Err(errno) => Ok(Verdict::Held(errno_name(errno))),
         }
     }),
     ("fill-the-disk", |arguments| fill_disk(number(arguments, 0))),
@@ -134,7 +134,7 @@ fn number(arguments: &[String], index: usize) -> usize {
     arguments.get(index).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Children that wait; at the end all of them are ended.
+/// Forks children that wait; kills all of them at the end.
 fn fork_bomb(most: usize) -> Result<Verdict, String> {
     let (here, there) = std::io::pipe().step("make a pipe")?;
     let mut children = Vec::new();
@@ -174,7 +174,7 @@ fn thread_bomb(most: usize) -> Result<Verdict, String> {
     through_if(threads.len() == most, format!("{} threads", threads.len()))
 }
 
-/// In a child, since whoever takes too much is ended.
+/// In a child, since the OOM killer may kill it.
 fn in_a_child_that_may_be_ended(act: impl FnOnce() -> bool) -> Result<Verdict, String> {
     match in_child(|| i32::from(!act())).step("fork")? {
         Ended::Code(0) => Ok(Verdict::Through("it got all of it".into())),
@@ -214,7 +214,7 @@ fn take_memfd(mib: usize) -> Result<Verdict, String> {
     })
 }
 
-/// System V segments outlive their maker, until their namespace ends.
+/// System V segments outlive their creator, until their namespace ends.
 fn take_segments(mib: usize) -> Result<Verdict, String> {
     in_a_child_that_may_be_ended(|| {
         for _ in 0..mib {
@@ -238,7 +238,7 @@ fn take_pipes(mib: usize) -> Result<Verdict, String> {
         for _ in 0..mib * 16 {
             let Ok((here, mut there)) = std::io::pipe() else { return false };
             let number = usize::try_from(std::os::fd::AsRawFd::as_raw_fd(&there)).unwrap_or(0);
-            // Past a user's share pipes get smaller; they must not make it wait.
+            // Beyond the per-user limit pipes get smaller; they must not block.
             let _ = call(libc::SYS_fcntl, &[number, libc::F_SETFL as usize, libc::O_NONBLOCK as usize]);
             if there.write_all(&piece).is_err() {
                 return false;

@@ -1,4 +1,4 @@
-//! Attempts on process 1: to read it, trace it, borrow from it, starve it, stop it, or hold it up.
+//! Attacks on process 1: read it, trace it, use its descriptors, starve it, stop it, or block it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -84,7 +84,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("hold-the-lock-of-its-output", |arguments| hold_lock_of_output(&arguments[0])),
     ("orphans-without-end", |_| orphans_without_end()),
     ("pipe-in-place-of-the-probes-file", |_| {
-        // The one name that could be guessed: a probe that knows better takes a new one each time.
+        // The one predictable name: a probe should use a new one each time.
         let (path, mode) = (text("/workspace/.pinfold-probe"), (libc::S_IFIFO | 0o666) as usize);
         call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
         Ok(Verdict::Held("planted; the probe is asked outside".into()))
@@ -110,7 +110,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
 ];
 
-/// Waits for a process that runs a program of no path inside, and asks whether that could be written to.
+/// Waits for a process whose executable has no path inside, and tries to open it for writing.
 fn catch_the_runtime() -> Result<Verdict, String> {
     for _ in 0..20_000 {
         let running = fs::read_dir("/proc").step("list processes")?.flatten();
@@ -137,7 +137,7 @@ fn judge(held: &File, again: &str, name: &str) -> Result<Verdict, String> {
     }
     match OpenOptions::new().write(true).open(again) {
         Ok(_) => Ok(Verdict::Through(format!("{name} can be written to"))),
-        // Not while it runs; but it would be there when nobody runs it.
+        // Not writable while it runs, but it would be afterwards.
         Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
             Ok(Verdict::Through(format!("{name} could be written to once it does not run")))
         }
@@ -145,7 +145,7 @@ fn judge(held: &File, again: &str, name: &str) -> Result<Verdict, String> {
     }
 }
 
-/// Those that are not this program: what the keeper has made for itself.
+/// Looks into children of process 1 that are not this program.
 fn look_into_children() -> Result<Verdict, String> {
     let (mut seen, mut open) = (0, Vec::new());
     for entry in fs::read_dir("/proc").step("list processes")?.flatten() {
@@ -172,7 +172,7 @@ const AT_CWD: usize = (libc::AT_FDCWD as isize).cast_unsigned();
 
 fn read_a_little(path: &str) -> std::io::Result<usize> {
     File::open(path)?.read(&mut [0; 16]).or_else(|error| match error.raw_os_error() {
-        // Nothing is mapped at the beginning of memory; that it could be opened is enough.
+        // Nothing is mapped at address zero; opening it is enough.
         Some(libc::EIO) => Ok(0),
         _ => Err(error),
     })
@@ -183,8 +183,8 @@ fn limit_keeper(resource: usize, most: u64) -> Result<Verdict, String> {
     must_fail(call(libc::SYS_prlimit64, &[KEEPER, resource, limit.as_ptr().addr(), 0]))
 }
 
-/// Reads back from its own output what it has just written, in the hope that process 1 has seen that something is
-/// there and waits for it. What it writes to the other output keeps process 1 busy in between.
+/// Reads back from its own output pipe what it has just written, after process 1 may have polled it as readable.
+/// Writes to the other output keep process 1 busy in between.
 fn steal_output() -> Result<Verdict, String> {
     for _ in 0..3 {
         fork(|| {
@@ -206,7 +206,7 @@ fn steal_output() -> Result<Verdict, String> {
         }
         let _ = out.write_all(b"x");
         let _ = out.flush();
-        // Nobody reads the noise for so long: process 1 waits for the letter that was taken back.
+        // The noise stays unread: process 1 is blocked on the byte that was taken back.
         let wanted = [libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 }];
         if call(libc::SYS_poll, &[wanted.as_ptr().addr(), 1, 500]) == Ok(0) {
             break;
@@ -216,8 +216,8 @@ fn steal_output() -> Result<Verdict, String> {
     Ok(Verdict::Held("wrote and took back; whether process 1 still answers is asked outside".into()))
 }
 
-/// Moves a byte into its own output from a socket that is to wait for a second one, which never comes: until then the
-/// byte is there to be read, and the pipe is locked. What is written to the other output makes process 1 look.
+/// Splices a byte into its own output from a socket and waits for a second one, which never comes: until then the
+/// byte is readable and the pipe is locked. A write to the other output wakes process 1.
 fn hold_lock_of_output(by: &str) -> Result<Verdict, String> {
     const OUTPUT: usize = 1;
     let (from, mut to) = UnixStream::pair().step("make a socket")?;
@@ -242,7 +242,7 @@ fn hold_lock_of_output(by: &str) -> Result<Verdict, String> {
     must_be_refused(moved, &[libc::EINVAL])
 }
 
-/// Children whose parents are gone are process 1's to bury: more of them than it can.
+/// Orphans are process 1's to reap: creates more than it can.
 fn orphans_without_end() -> Result<Verdict, String> {
     for _ in 0..4 {
         fork(|| {

@@ -1,6 +1,6 @@
-//! Raw system calls, made as hostile code makes them: past every wrapper. The only unsafe code here.
+//! Raw system calls without wrappers, as hostile code makes them. The only unsafe code here.
 
-#![allow(unsafe_code, reason = "hostile code asks nobody")]
+#![allow(unsafe_code, reason = "hostile code makes raw system calls")]
 
 use std::ffi::CString;
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_long};
 
-/// A call with up to six arguments, told as an errno.
+/// A system call with up to six arguments. The error is an errno.
 pub(crate) fn call(number: c_long, arguments: &[usize]) -> Result<usize, i32> {
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     // SAFETY: the arguments are numbers, null, or point to memory that lives as long as the caller's.
@@ -22,7 +22,7 @@ fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
 }
 
-/// Runs `act` in a child, and says what it came to: its exit code, or the signal that ended it.
+/// Runs `act` in a child and returns its exit code or signal.
 pub(crate) fn in_child(act: impl FnOnce() -> i32) -> Result<Ended, i32> {
     let pid = fork(act)?;
     wait_for(pid)
@@ -58,7 +58,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// A getpid in the manner of i386.
+/// `getpid` by the i386 system call ABI.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn i386_getpid() -> i64 {
     let answer: i64;
@@ -74,15 +74,15 @@ pub(crate) fn i386_getpid() -> i64 {
     -i64::from(libc::ENOSYS)
 }
 
-/// Text for the kernel. What holds a NUL becomes empty.
+/// A C string. Text with a NUL becomes empty.
 pub(crate) fn text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// The descriptor that a call gave.
+/// Takes ownership of a descriptor that a call returned.
 pub(crate) fn owned(descriptor: usize) -> OwnedFd {
     let descriptor = RawFd::try_from(descriptor).unwrap_or(-1);
-    // SAFETY: the kernel has just opened it for us, and nobody else knows it.
+    // SAFETY: the kernel has just opened it for us, and no other code owns it.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn receive_descriptor(socket: &impl std::os::fd::AsRawFd) -> Result<O
     Ok(owned(descriptor))
 }
 
-/// How a filesystem names its kind.
+/// File system type and flags.
 pub(crate) fn filesystem(path: &str) -> Result<libc::statfs, i32> {
     // SAFETY: all-zero is a valid value to be filled in.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };

@@ -1,9 +1,8 @@
-//! What an attacker runs inside a sandbox: one attempt by its name. Every target is harmless, also when it works.
-//! Says what happened in one line; the exit code says whether it got through.
+//! The program that an attacker runs inside a sandbox: one attempt by its name. Every target is harmless. Prints
+//! what happened in one line; the exit code says whether the attempt succeeded.
 
 #![allow(clippy::print_stdout, reason = "its verdict is read from its output")]
 
-mod doors;
 mod escape;
 mod exhaust;
 mod keeper;
@@ -11,18 +10,19 @@ mod kernel;
 mod network;
 mod secrets;
 mod stay;
+mod syscalls;
 mod verdict;
 
 use std::process::ExitCode;
 
 use verdict::{Attempt, Verdict};
 
-/// Codes that no attempt ends with by itself.
+/// Exit codes that no attempt uses otherwise.
 const HELD: u8 = 41;
 const NOT_TRIED: u8 = 42;
 
 const ATTEMPTS: &[&[(&str, Attempt)]] = &[
-    doors::ATTEMPTS,
+    syscalls::ATTEMPTS,
     escape::ATTEMPTS,
     exhaust::ATTEMPTS,
     keeper::ATTEMPTS,

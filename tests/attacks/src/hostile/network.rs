@@ -1,4 +1,4 @@
-//! Out by the network, of which there is none; and into the queues and sockets of others.
+//! Escapes by the network, of which there is none, and into the queues and sockets of others.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
 use crate::kernel::{call, owned, receive_descriptor};
-use crate::verdict::{Attempt, Step, Verdict, must_fail, must_not_work, through_if, told};
+use crate::verdict::{Attempt, Step, Verdict, must_fail, must_not_work, suite_variable, through_if};
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("connect", |arguments| connect(&arguments[0])),
@@ -31,7 +31,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let socket = UdpSocket::bind("127.0.0.1:0").step("open a socket")?;
         let mut request = [0_u8; 40];
         request[..2].copy_from_slice(b"lo");
-        // Up and running, as it is already.
+        // The interface is up already.
         request[16..18].copy_from_slice(&0x41_u16.to_ne_bytes());
         let number = usize::try_from(socket.as_raw_fd()).unwrap_or(0);
         must_fail(call(libc::SYS_ioctl, &[number, 0x8914, request.as_ptr().addr()]))
@@ -43,13 +43,13 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         through_if(names.iter().any(|name| *name != "lo"), format!("{names:?}"))
     }),
     ("see-the-hosts-connections", |_| {
-        let port: u16 = told("TCP_PORT")?.parse().map_err(|_| "no port".to_owned())?;
+        let port: u16 = suite_variable("TCP_PORT")?.parse().map_err(|_| "no port".to_owned())?;
         let found = fs::read_to_string("/proc/net/tcp").step("list connections")?;
         through_if(found.contains(&format!(":{port:04X} ")), "the table of connections")
     }),
-    ("abstract-socket-of-the-host", |_| must_not_work(abstract_socket(&told("ABSTRACT")?))),
+    ("abstract-socket-of-the-host", |_| must_not_work(abstract_socket(&suite_variable("ABSTRACT")?))),
     ("descriptor-from-outside-by-a-socket", |_| {
-        let stream = match abstract_socket(&told("ABSTRACT")?) {
+        let stream = match abstract_socket(&suite_variable("ABSTRACT")?) {
             Ok(stream) => stream,
             Err(error) => return must_not_work::<()>(Err(error)),
         };
@@ -58,9 +58,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         must_not_work(fs::read(path))
     }),
     ("bind-the-hosts-abstract-name", |_| {
-        let address = UnixAddr::from_abstract_name(told("ABSTRACT")?).step("name")?;
+        let address = UnixAddr::from_abstract_name(suite_variable("ABSTRACT")?).step("name")?;
         match UnixListener::bind_addr(&address) {
-            // The name is free here, so this is another space of names.
+            // The name is free here, so this is another namespace.
             Ok(_) => Ok(Verdict::Held("a name of its own".into())),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 Ok(Verdict::Through("the host's names are seen".into()))
@@ -69,7 +69,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         }
     }),
     ("shared-memory-of-the-host", |_| {
-        let key: i32 = told("SHARED_MEMORY")?.parse().map_err(|_| "no key".to_owned())?;
+        let key: i32 = suite_variable("SHARED_MEMORY")?.parse().map_err(|_| "no key".to_owned())?;
         must_fail(call(libc::SYS_shmget, &[key.cast_unsigned() as usize, 0, 0]))
     }),
     ("listen-for-a-neighbour", |arguments| {
@@ -78,7 +78,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let _named = UnixListener::bind_addr(&address).step("listen by name")?;
         println!("listening");
         let _ = tcp.accept();
-        Ok(Verdict::Through("somebody came".into()))
+        Ok(Verdict::Through("a connection was accepted".into()))
     }),
     ("visit-a-neighbour", |arguments| connect(&arguments[0])),
     ("visit-a-neighbour-by-name", |arguments| must_not_work(abstract_socket(&arguments[1]))),
@@ -92,7 +92,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
 ];
 
-/// An answer of any kind from outside, also a refusal, is a way out; the lack of a route is none.
+/// Any answer from outside, even a refusal, is a way out; a missing route is none.
 fn connect(address: &str) -> Result<Verdict, String> {
     let address: SocketAddr = address.parse().map_err(|_| format!("`{address}` is no address"))?;
     let own = match address.ip() {
@@ -107,10 +107,10 @@ fn connect(address: &str) -> Result<Verdict, String> {
             Ok(Verdict::Through(format!("connected, and heard {heard} bytes")))
         }
         Err(error) if error.kind() == ErrorKind::ConnectionRefused && own => {
-            Ok(Verdict::Held("its own loopback, where nobody listens".into()))
+            Ok(Verdict::Held("its own loopback without a listener".into()))
         }
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            Ok(Verdict::Through("somebody refused".into()))
+            Ok(Verdict::Through("a host refused the connection".into()))
         }
         Err(error) if error.kind() == ErrorKind::TimedOut => {
             Ok(Verdict::Through("packets went somewhere".into()))

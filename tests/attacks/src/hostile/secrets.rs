@@ -1,10 +1,10 @@
-//! Looking for what nobody inside should know.
+//! Searches for secrets that must not be visible inside.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 
 use crate::kernel::{call, in_child};
-use crate::verdict::{Attempt, Step, Verdict, through_if, told};
+use crate::verdict::{Attempt, Step, Verdict, suite_variable, through_if};
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("find-a-secret-in-environments", |_| find_in("environ")),
@@ -17,7 +17,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         {
             let Ok(entries) = fs::read_dir(directory) else { continue };
             for entry in entries.flatten() {
-                // What a name leads to may be a device without end.
+                // The path may lead to an endless device.
                 let found = fs::metadata(entry.path());
                 let is_small = found.is_ok_and(|found| found.is_file() && found.len() < 1 << 20);
                 if is_small && fs::read(entry.path()).is_ok_and(|found| has(&found, wanted.as_bytes())) {
@@ -29,7 +29,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
     ("leave-a-core-file", |_| {
         std::env::set_current_dir("/tmp").step("enter /tmp")?;
-        // As large as it may be: what is set for it may be lower than what it may have.
+        // Up to the hard limit: the soft limit may be lower.
         let mut limit = [0_u64; 2];
         call(libc::SYS_prlimit64, &[0, 4, 0, limit.as_mut_ptr().addr()]).step("ask for a limit")?;
         limit[0] = limit[1];
@@ -46,7 +46,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         through_if(!cores.is_empty(), format!("{cores:?}"))
     }),
     ("forge-a-piece-of-the-log", |_| {
-        // The header of a piece: 4 bytes, from standard error, number 99, long ago.
+        // A forged log record header: 4 bytes, from standard error, number 99, long ago.
         let mut piece = vec![4, 0, 0, 0, 2];
         piece.extend(99_u64.to_le_bytes());
         piece.extend(0_u64.to_le_bytes());
@@ -56,9 +56,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
 ];
 
-/// Told only with its letters turned around, so that looking for it does not find the question.
+/// Passed in reverse, so that the search does not find itself.
 fn hunted() -> Result<String, String> {
-    Ok(told("HUNTED")?.chars().rev().collect())
+    Ok(suite_variable("HUNTED")?.chars().rev().collect())
 }
 
 fn has(text: &[u8], wanted: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Ways to stay when told to go, and things that are hard to clear away.
+//! Processes that resist a kill, and files that are hard to remove.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             stay(Path::new("/tmp/alive"))
         })
         .step("fork")?;
-        // Not before the other has left its group.
+        // Only after the other process has left its group.
         std::thread::sleep(Duration::from_millis(300));
         Ok(Verdict::Held("the first process ended, the second stays".into()))
     }),
@@ -63,7 +63,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("stay-stopped", |_| {
         fs::write("/tmp/alive", "1").step("say that it is there")?;
         let _ = call(libc::SYS_kill, &[std::process::id() as usize, libc::SIGSTOP as usize]);
-        Ok(Verdict::Through("somebody woke it".into()))
+        Ok(Verdict::Through("it was woken up".into()))
     }),
     ("stay-by-forking-faster", |_| {
         let fork_on = || {
@@ -76,7 +76,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             0
         };
         fork(fork_on).step("fork")?;
-        // The first may have taken all places by now.
+        // The first may have used up all pids by now.
         let _more: Vec<_> = (1..8).map(|_| fork(fork_on)).collect();
         stay(Path::new("/tmp/alive"));
         Ok(Verdict::Held("it went".into()))
@@ -168,8 +168,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         Ok(Verdict::Held("left".into()))
     }),
     ("swap-while-it-is-removed", |_| {
-        // Two names change places as fast as they can: one is a directory, one a link to outside.
-        let outside = crate::verdict::told("CANARY")?;
+        // Swaps two names as fast as possible: one is a directory, one a link to the host.
+        let outside = crate::verdict::suite_variable("CANARY")?;
         let outside = Path::new(&outside).parent().map(Path::to_owned).unwrap_or_default();
         fs::create_dir_all("/workspace/a").step("make a directory")?;
         symlink(outside, "/workspace/b").step("link")?;
@@ -188,14 +188,14 @@ pub(crate) fn make_executable(path: &str) -> Result<(), String> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).step("make it executable")
 }
 
-/// Comes back only if it did not work.
+/// Returns only on failure.
 fn stay_without_first_thread(sign: &str) -> i32 {
     let sign = sign.to_owned();
     std::thread::spawn(move || exit_now(stay(Path::new(&sign))));
     call(libc::SYS_exit, &[0]).err().unwrap_or(1)
 }
 
-/// Goes on writing that it is there, for as long as a test may last.
+/// Writes a sign of life for as long as a test may last.
 fn stay(sign: &Path) -> i32 {
     for beat in 0..400_u32 {
         if let Ok(mut file) = File::create(sign) {

@@ -1,10 +1,10 @@
-//! What a line of the table is made of.
+//! One entry of the attack table.
 
 use futures_util::future::LocalBoxFuture;
 use pinfold_keeper::confine::CapabilitySet;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
@@ -17,10 +17,10 @@ pub(crate) enum Group {
 }
 
 pub(crate) struct Entry {
-    /// What it tries.
+    /// What it attempts.
     pub(crate) name: &'static str,
     pub(crate) group: Group,
-    /// The public vulnerability that it comes from, if it has a number.
+    /// The CVE that it is taken from, if any.
     pub(crate) cve: &'static str,
     /// The guard that has to hold.
     pub(crate) aims_at: &'static str,
@@ -31,28 +31,28 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Act {
-    /// The hostile program inside, with these arguments; words in braces stand for what the stage knows.
+    /// The hostile program with these arguments; words in braces are filled in by the fixture.
     Hostile(&'static [&'static str]),
-    /// More than one step, or judged from outside.
-    Scene(Scene),
+    /// A scenario of several steps, or one that is checked from the host.
+    Scenario(Scenario),
 }
 
-pub(crate) type Scene = for<'a> fn(&'a Stage) -> LocalBoxFuture<'a, Result<Verdict, String>>;
+pub(crate) type Scenario = for<'a> fn(&'a Fixture) -> LocalBoxFuture<'a, Result<Verdict, String>>;
 
-/// How it is shown that the attempt is real. What is named is always harmless.
+/// How the suite shows that the attempt is real. The targets are always harmless.
 #[derive(Clone, Copy)]
 pub(crate) enum Proof {
-    /// It gets through where these guards are out.
-    Without(fn(&Stage) -> Vec<Weakness>),
-    /// The same, at another target that does no harm.
-    WithoutAt(fn(&Stage) -> Vec<Weakness>, &'static [&'static str]),
-    /// The trick works on something of the sandbox's own.
+    /// It succeeds with these guards disabled.
+    Without(fn(&Fixture) -> Vec<DisabledGuard>),
+    /// It succeeds against another, harmless target.
+    WithoutAt(fn(&Fixture) -> Vec<DisabledGuard>, &'static [&'static str]),
+    /// The technique works on the sandbox's own resources.
     OnItself(&'static [&'static str]),
-    /// It gets through where nothing is limited.
+    /// It succeeds without limits.
     Unlimited,
-    /// The trap springs on a simple-minded implementation.
+    /// It succeeds against a naive implementation.
     Naive(fn() -> Result<Verdict, String>),
-    /// There is none, and this is why.
+    /// There is no proof, for this reason.
     Nowhere(&'static str),
 }
 
@@ -91,31 +91,31 @@ impl Entry {
     }
 }
 
-/// Guards that are out, as a proof.
+/// The proof by disabled guards.
 macro_rules! without {
     ($($weakness:expr),* $(,)?) => { $crate::entry::Proof::Without(|_| vec![$($weakness),*]) };
 }
 
 pub(crate) use without;
 
-pub(crate) fn door(door: pinfold_keeper::confine::Door) -> Weakness {
-    Weakness::OpenDoor(door)
+pub(crate) fn syscall_group(door: pinfold_keeper::confine::SyscallGroup) -> DisabledGuard {
+    DisabledGuard::SyscallGroupAllowed(door)
 }
 
-pub(crate) fn capability(capability: CapabilitySet) -> Weakness {
-    Weakness::Capability(capability.bits())
+pub(crate) fn capability(capability: CapabilitySet) -> DisabledGuard {
+    DisabledGuard::Capability(capability.bits())
 }
 
-/// What the keeper has at the most beyond code inside: the kernel lets nobody look into who has more.
-pub(crate) fn keepers_rights() -> Weakness {
+/// The capabilities that the keeper has beyond code inside: the kernel denies access to a process with more.
+pub(crate) fn keepers_rights() -> DisabledGuard {
     capability(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE)
 }
 
-/// Weaknesses in words, without the paths of this run.
-pub(crate) fn in_words(weaknesses: &[Weakness]) -> String {
-    let words = weaknesses.iter().map(|weakness| match weakness {
-        Weakness::OpenDoor(door) => format!("door {door:?} open"),
-        Weakness::Capability(bits) => {
+/// The disabled guards as text, without the paths of this run.
+pub(crate) fn describe_guards(disabled_guards: &[DisabledGuard]) -> String {
+    let words = disabled_guards.iter().map(|weakness| match weakness {
+        DisabledGuard::SyscallGroupAllowed(door) => format!("door {door:?} open"),
+        DisabledGuard::Capability(bits) => {
             let names = CapabilitySet::from_bits_retain(*bits);
             names.iter_names().map(|(name, _)| format!("{} kept", name.to_lowercase())).collect()
         }

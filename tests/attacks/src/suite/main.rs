@@ -1,29 +1,29 @@
-//! Hostile programs in real sandboxes. Each entry of the table is tried twice: on a sandbox with the guard taken out
-//! that it aims at, where it must get through, and on a real one, where it must not, and where host, neighbour and
-//! keeper must be well afterwards. Run by `cargo xtask attacks`; words after `--` select entries by name.
+//! Hostile programs in real sandboxes. Each entry of the table is tried twice: with the targeted guard disabled,
+//! where it must succeed, and on a real sandbox, where it must fail and where host, neighbour and keeper must be
+//! unharmed. Run by `cargo xtask attacks`; words after `--` select entries by name.
 
 #![allow(clippy::print_stdout, reason = "prints its table")]
 
-mod aftermath;
 mod entry;
-mod outside;
+mod fixture;
+mod host_targets;
+mod leftovers;
 mod posture;
 mod report;
 mod run;
-mod scenes;
-mod somebody;
-mod stage;
+mod scenarios;
 mod table;
+mod unprivileged_user;
 
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use outside::Outside;
+use host_targets::HostTargets;
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    if !rustix::process::getuid().is_root() && !somebody::is_here() {
+    if !rustix::process::getuid().is_root() && !unprivileged_user::is_active() {
         skip("attacks", "only root can set up what they must not reach");
         return ExitCode::SUCCESS;
     }
@@ -34,17 +34,17 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let outside = match Outside::open() {
-        Ok(outside) => Arc::new(outside),
+    let targets = match HostTargets::open() {
+        Ok(targets) => Arc::new(targets),
         Err(error) => {
             println!("could not set up what is outside: {error}");
             return ExitCode::FAILURE;
         }
     };
-    if runtime.block_on(run::all(&outside, &wanted)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if runtime.block_on(run::all(&targets, &wanted)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Says that nothing ran, where `cargo xtask test` counts it.
+/// Records a skipped test for `cargo xtask test`.
 fn skip(test: &str, reason: &str) {
     println!("skipped: {test}: {reason}");
     if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {

@@ -1,65 +1,66 @@
-//! Every process inside, compared with exactly what it should be: one descriptor, mount, right or name more fails.
+//! Compares every process inside with its exact expected state: one more descriptor, mount, capability or name
+//! fails.
 
 mod expected;
-mod seen;
+mod observed;
 
 use std::sync::Arc;
 
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
-use crate::outside::Outside;
-use crate::stage::{Stage, standard_limits};
+use crate::fixture::{Fixture, standard_limits};
+use crate::host_targets::HostTargets;
 use expected::Check;
 
-/// One line for each kind of thing, with what is not as it should be.
-pub(crate) async fn all(outside: &Arc<Outside>) -> Vec<(String, Vec<String>)> {
+/// One line per kind, with the differences.
+pub(crate) async fn all(targets: &Arc<HostTargets>) -> Vec<(String, Vec<String>)> {
     let mut lines = Vec::new();
-    match look(outside, Vec::new()).await {
+    match check_posture(targets, Vec::new()).await {
         Ok(found) => lines.extend(found),
         Err(why) => lines.push(("of a real sandbox".to_owned(), vec![why])),
     }
-    lines.push(("notices what is wrong".to_owned(), notices(outside).await));
+    lines.push(("notices what is wrong".to_owned(), notices(targets).await));
     lines
 }
 
-async fn look(
-    outside: &Arc<Outside>,
-    weaknesses: Vec<Weakness>,
+async fn check_posture(
+    targets: &Arc<HostTargets>,
+    disabled_guards: Vec<DisabledGuard>,
 ) -> Result<Vec<(String, Vec<String>)>, String> {
-    let stage = Stage::raise(outside, |_| weaknesses, standard_limits()).await?;
-    let seen = seen::look(&stage).await;
-    let found = seen.map(|seen| {
-        let line = |(name, check): &(&str, Check)| ((*name).to_owned(), check(&stage, &seen));
+    let fixture = Fixture::start_with_hostile(targets, |_| disabled_guards, standard_limits()).await?;
+    let observed = observed::observe(&fixture).await;
+    let found = observed.map(|observed| {
+        let line = |(name, check): &(&str, Check)| ((*name).to_owned(), check(&fixture, &observed));
         expected::CHECKS.iter().map(line).collect()
     });
-    stage.end().await?;
+    fixture.end().await?;
     found
 }
 
-/// The proof: each of these is seen in a sandbox that is wrong in it.
-async fn notices(outside: &Arc<Outside>) -> Vec<String> {
-    let canary = match Stage::prepare(outside) {
-        Ok(stage) => stage,
+/// The proof: each check fails in a sandbox that is wrong in exactly that.
+async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
+    let canary = match Fixture::prepare(targets) {
+        Ok(fixture) => fixture,
         Err(why) => return vec![why],
     };
     let wrong = [
-        (Weakness::LeakedDirectory(canary.canary()), "descriptors of an execution"),
-        (Weakness::LeakedDirectory(canary.canary()), "descriptors of the keeper"),
-        (Weakness::LeakedVariable("x".to_owned()), "environment"),
-        (Weakness::InheritableCapabilitiesKept, "capabilities"),
-        (Weakness::Capability(1 << 21), "capabilities"),
-        (Weakness::NewPrivilegesGranted, "no new privileges, filters"),
-        (Weakness::LimitsOfTheHost, "limits"),
-        (Weakness::KeeperReadable, "what of the keeper is in sight"),
-        (Weakness::NetworkOfTheHost, "namespaces"),
-        (Weakness::HiddenPathsShown, "mounts"),
-        (Weakness::SetuidFilesHonoured, "mounts"),
-        (Weakness::Shared(canary.canary()), "mounts"),
+        (DisabledGuard::LeakedDirectory(canary.canary()), "descriptors of an execution"),
+        (DisabledGuard::LeakedDirectory(canary.canary()), "descriptors of the keeper"),
+        (DisabledGuard::LeakedVariable("x".to_owned()), "environment"),
+        (DisabledGuard::InheritableCapabilitiesKept, "capabilities"),
+        (DisabledGuard::Capability(1 << 21), "capabilities"),
+        (DisabledGuard::NewPrivilegesGranted, "no new privileges, filters"),
+        (DisabledGuard::HostLimits, "limits"),
+        (DisabledGuard::KeeperReadable, "what of the keeper is in sight"),
+        (DisabledGuard::HostNetwork, "namespaces"),
+        (DisabledGuard::MaskedPathsVisible, "mounts"),
+        (DisabledGuard::SetuidHonoured, "mounts"),
+        (DisabledGuard::HostDirectory(canary.canary()), "mounts"),
     ];
     let mut faults = Vec::new();
     for (weakness, name) in wrong {
         let shown = format!("{weakness:?}");
-        match look(outside, vec![weakness]).await {
+        match check_posture(targets, vec![weakness]).await {
             Ok(lines) if lines.iter().any(|(line, found)| line == name && !found.is_empty()) => {}
             Ok(_) => faults.push(format!("`{name}` does not notice {shown}")),
             Err(why) => faults.push(format!("{shown}: {why}")),

@@ -7,7 +7,7 @@ pub(crate) fn line(result: &Result) {
     println!("attack {} ... {verdict}", result.entry.name);
 }
 
-/// Says whether all is well. The last line is counted by `cargo xtask test`.
+/// Prints the table. Whether everything passed. `cargo xtask test` counts the last line.
 pub(crate) fn table(results: &[Result], postures: &[(String, Vec<String>)], trouble: Option<String>) -> bool {
     println!();
     println!(
@@ -62,7 +62,7 @@ pub(crate) fn table(results: &[Result], postures: &[(String, Vec<String>)], trou
     failed == 0
 }
 
-/// Archives are attacked where they are unpacked, by tests that are named after what they try.
+/// Attacks by archives are unit tests of the code that unpacks them.
 const ARCHIVES: [(&str, &str); 2] = [
     ("hostile", include_str!("../../../../crates/images/tests/images/hostile.rs")),
     ("limits", include_str!("../../../../crates/images/tests/images/limits.rs")),
@@ -77,7 +77,7 @@ fn elsewhere() {
     println!();
 }
 
-/// The first line of what was said, not too long.
+/// The first line, shortened.
 fn short(text: &str) -> String {
     text.lines().next().unwrap_or_default().trim_start_matches("held: ").chars().take(90).collect()
 }

@@ -1,4 +1,4 @@
-//! Runs the table: a few entries at once, each first on a weakened sandbox and then on a real one.
+//! Runs the table: a few entries at once, each first with its guard disabled and then on a real sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use pinfold_lifecycle::Limits;
 
-use crate::aftermath::{ids_of, leftovers};
-use crate::entry::{Act, Entry, Proof, Verdict, in_words};
-use crate::outside::Outside;
-use crate::stage::{PROGRAMS, Stage, standard_limits};
-use crate::{posture, report, somebody, table};
+use crate::entry::{Act, Entry, Proof, Verdict, describe_guards};
+use crate::fixture::{Fixture, PROGRAMS, standard_limits};
+use crate::host_targets::HostTargets;
+use crate::leftovers::{ids_of, leftovers};
+use crate::{posture, report, table, unprivileged_user};
 
-/// How many entries at once: the machine has other things to do.
+/// Entries run in parallel.
 const AT_ONCE: usize = 3;
-/// No entry takes longer, or it has hung.
+/// A slower entry counts as hung.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// What became of an entry.
+/// The result of an entry.
 pub(crate) struct Result {
     pub(crate) entry: &'static Entry,
     pub(crate) proved: String,
@@ -25,9 +25,9 @@ pub(crate) struct Result {
     pub(crate) faults: Vec<String>,
 }
 
-/// Says whether everything held.
-pub(crate) async fn all(outside: &Arc<Outside>, wanted: &[String]) -> bool {
-    let neighbour = match Stage::raise(outside, |_| Vec::new(), standard_limits()).await {
+/// Whether everything passed.
+pub(crate) async fn all(targets: &Arc<HostTargets>, wanted: &[String]) -> bool {
+    let neighbour = match Fixture::start_with_hostile(targets, |_| Vec::new(), standard_limits()).await {
         Ok(neighbour) => neighbour,
         Err(why) => {
             println!("no sandbox could be started: {why}");
@@ -38,7 +38,7 @@ pub(crate) async fn all(outside: &Arc<Outside>, wanted: &[String]) -> bool {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
     let entries = table::all().filter(|entry| is_wanted(entry.name));
     let runs = entries.map(|entry| async move {
-        match tokio::time::timeout(LONGEST, one(entry, outside, neighbour)).await {
+        match tokio::time::timeout(LONGEST, one(entry, targets, neighbour)).await {
             Ok(result) => result,
             Err(_) => failed(entry, "it did not come to an end"),
         }
@@ -47,12 +47,12 @@ pub(crate) async fn all(outside: &Arc<Outside>, wanted: &[String]) -> bool {
         futures_util::stream::iter(runs).buffer_unordered(AT_ONCE).inspect(report::line).collect().await;
     results.sort_by_key(|result| (result.entry.group, result.entry.name));
     let mut postures = Vec::new();
-    if !somebody::is_here() {
+    if !unprivileged_user::is_active() {
         if is_wanted("posture") {
-            postures.extend(posture::all(outside).await);
+            postures.extend(posture::all(targets).await);
         }
-        if is_wanted("somebody") {
-            postures.push(("of an ordinary user's sandboxes".to_owned(), somebody::tries(&PROGRAMS)));
+        if is_wanted("unprivileged") {
+            postures.push(("of an ordinary user's sandboxes".to_owned(), unprivileged_user::run(&PROGRAMS)));
         }
     }
     let over = neighbour.end().await;
@@ -63,16 +63,16 @@ fn failed(entry: &'static Entry, why: &str) -> Result {
     Result { entry, proved: String::new(), outcome: String::new(), faults: vec![why.to_owned()] }
 }
 
-async fn one(entry: &'static Entry, outside: &Arc<Outside>, neighbour: &Stage) -> Result {
+async fn one(entry: &'static Entry, targets: &Arc<HostTargets>, neighbour: &Fixture) -> Result {
     let mut faults = Vec::new();
-    let proved = match prove_at_last(entry, outside).await {
+    let proved = match prove_at_last(entry, targets).await {
         Ok(proved) => proved,
         Err(why) => {
             faults.push(format!("not proved: {why}"));
             String::new()
         }
     };
-    let outcome = match try_on_a_real_one(entry, outside, neighbour).await {
+    let outcome = match try_on_a_real_one(entry, targets, neighbour).await {
         Ok(Verdict::Held(why)) => why,
         Ok(Verdict::Through(what)) => {
             faults.push(format!("GOT THROUGH: {what}"));
@@ -86,24 +86,27 @@ async fn one(entry: &'static Entry, outside: &Arc<Outside>, neighbour: &Stage) -
     Result { entry, proved, outcome, faults }
 }
 
-/// Some attempts are races, which nobody wins every time.
+/// Some attempts are races that succeed only sometimes.
 const RACES: usize = 5;
 
-async fn prove_at_last(entry: &'static Entry, outside: &Arc<Outside>) -> std::result::Result<String, String> {
-    let mut proved = prove(entry, outside).await;
+async fn prove_at_last(
+    entry: &'static Entry,
+    targets: &Arc<HostTargets>,
+) -> std::result::Result<String, String> {
+    let mut proved = prove(entry, targets).await;
     for _ in 1..RACES {
         if proved.is_ok() {
             break;
         }
-        proved = prove(entry, outside).await;
+        proved = prove(entry, targets).await;
     }
     proved
 }
 
-/// How it was proved that the attempt is real.
-async fn prove(entry: &'static Entry, outside: &Arc<Outside>) -> std::result::Result<String, String> {
-    let none = |_: &Stage| Vec::new();
-    let (stage, act, how) = match entry.proof {
+/// Proves that the attempt is real.
+async fn prove(entry: &'static Entry, targets: &Arc<HostTargets>) -> std::result::Result<String, String> {
+    let none = |_: &Fixture| Vec::new();
+    let (fixture, act, how) = match entry.proof {
         Proof::Nowhere(why) => return Ok(format!("no harmless proof: {why}")),
         Proof::Naive(trap) => {
             return match trap()? {
@@ -111,27 +114,28 @@ async fn prove(entry: &'static Entry, outside: &Arc<Outside>) -> std::result::Re
                 Verdict::Held(why) => Err(format!("even a simple-minded way holds: {why}")),
             };
         }
-        Proof::Without(weaknesses) => {
-            let stage = Stage::raise(outside, weaknesses, limits(entry)).await?;
-            let how = in_words(&weaknesses(&stage));
-            (stage, entry.act, how)
+        Proof::Without(disabled_guards) => {
+            let fixture = Fixture::start_with_hostile(targets, disabled_guards, limits(entry)).await?;
+            let how = describe_guards(&disabled_guards(&fixture));
+            (fixture, entry.act, how)
         }
-        Proof::WithoutAt(weaknesses, arguments) => {
-            let stage = Stage::raise(outside, weaknesses, limits(entry)).await?;
-            let how = format!("{}: {}", in_words(&weaknesses(&stage)), arguments[1..].join(" "));
-            (stage, Act::Hostile(arguments), how)
+        Proof::WithoutAt(disabled_guards, arguments) => {
+            let fixture = Fixture::start_with_hostile(targets, disabled_guards, limits(entry)).await?;
+            let how =
+                format!("{}: {}", describe_guards(&disabled_guards(&fixture)), arguments[1..].join(" "));
+            (fixture, Act::Hostile(arguments), how)
         }
         Proof::OnItself(arguments) => {
-            let stage = Stage::raise(outside, none, limits(entry)).await?;
-            (stage, Act::Hostile(arguments), "on something of its own".to_owned())
+            let fixture = Fixture::start_with_hostile(targets, none, limits(entry)).await?;
+            (fixture, Act::Hostile(arguments), "on something of its own".to_owned())
         }
         Proof::Unlimited => {
-            let stage = Stage::raise(outside, none, Limits::default()).await?;
-            (stage, entry.act, "without the limit".to_owned())
+            let fixture = Fixture::start_with_hostile(targets, none, Limits::default()).await?;
+            (fixture, entry.act, "without the limit".to_owned())
         }
     };
-    let verdict = judged(&stage, act).await;
-    let _ = stage.end().await;
+    let verdict = judged(&fixture, act).await;
+    let _ = fixture.end().await;
     match verdict? {
         Verdict::Through(_) => Ok(how),
         Verdict::Held(why) => Err(format!("with {how} it still came to: {why}")),
@@ -142,15 +146,15 @@ fn limits(entry: &Entry) -> Limits {
     Limits { cpu_millis: entry.cpu_millis, ..standard_limits() }
 }
 
-/// What it came to, and whether the keeper is well: one that is not is what was wanted.
-async fn judged(stage: &Stage, act: Act) -> std::result::Result<Verdict, String> {
+/// Runs the attempt, and checks the keeper: a blocked keeper counts as success of the attack.
+async fn judged(fixture: &Fixture, act: Act) -> std::result::Result<Verdict, String> {
     let verdict = match act {
-        Act::Hostile(arguments) => stage.attempt(arguments).await?,
-        Act::Scene(scene) => scene(stage).await?,
+        Act::Hostile(arguments) => fixture.attempt(arguments).await?,
+        Act::Scenario(scene) => scene(fixture).await?,
     };
-    let harm = if !stage.canary_is_well() {
+    let harm = if !fixture.canary_is_intact() {
         Some("the canary outside was changed")
-    } else if matches!(act, Act::Hostile(_)) && !stage.answers().await {
+    } else if matches!(act, Act::Hostile(_)) && !fixture.answers().await {
         Some("the keeper does not answer any more")
     } else {
         None
@@ -163,13 +167,13 @@ async fn judged(stage: &Stage, act: Act) -> std::result::Result<Verdict, String>
 
 async fn try_on_a_real_one(
     entry: &'static Entry,
-    outside: &Arc<Outside>,
-    neighbour: &Stage,
+    targets: &Arc<HostTargets>,
+    neighbour: &Fixture,
 ) -> std::result::Result<Verdict, String> {
-    let stage = Stage::raise(outside, |_| Vec::new(), limits(entry)).await?;
-    let ids = ids_of(&stage);
-    let verdict = judged(&stage, entry.act).await;
-    let ended = stage.end().await;
+    let fixture = Fixture::start_with_hostile(targets, |_| Vec::new(), limits(entry)).await?;
+    let ids = ids_of(&fixture);
+    let verdict = judged(&fixture, entry.act).await;
+    let ended = fixture.end().await;
     let verdict = match verdict? {
         Verdict::Held(why) => why,
         through @ Verdict::Through(_) => return Ok(through),
@@ -177,7 +181,7 @@ async fn try_on_a_real_one(
     if let Err(why) = ended {
         return Ok(Verdict::Through(format!("it could not be stopped: {why}")));
     }
-    let left = leftovers(&stage, ids);
+    let left = leftovers(&fixture, ids);
     if !left.is_empty() {
         return Ok(Verdict::Through(format!("left behind: {left:?}")));
     }

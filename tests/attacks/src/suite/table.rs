@@ -7,8 +7,8 @@ mod keeper;
 mod network;
 mod secrets;
 mod service;
-mod somebody;
 mod stopping;
+mod unprivileged_user;
 
 use crate::entry::Entry;
 
@@ -24,6 +24,7 @@ const TABLES: &[&[Entry]] = &[
 ];
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
-    let tables = if crate::somebody::is_here() { &[somebody::ENTRIES][..] } else { TABLES };
+    let tables =
+        if crate::unprivileged_user::is_active() { &[unprivileged_user::ENTRIES][..] } else { TABLES };
     tables.iter().copied().flatten()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use super::mark_in;
+use super::instance_name_in;
 
 #[derive(Debug, Clone)]
 pub(super) struct Process {
@@ -11,28 +11,28 @@ pub(super) struct Process {
     pub(super) parent: i32,
     name: String,
     groups: String,
-    /// Its number in its own namespace.
-    inside: i32,
+    /// Its pid in its own pid namespace.
+    namespaced_pid: i32,
 }
 
-/// One sandbox's process 1 as seen from outside.
+/// Process 1 of one instance, as seen from the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
-    pub mark: String,
+pub struct Instance {
+    pub name: String,
     pub keeper: i32,
 }
 
-impl Body {
+impl Instance {
     pub(super) fn of(process: &Process, base: &str) -> Option<Self> {
-        let is_keeper = process.inside == 1 && process.is_in(base);
-        let mark = is_keeper.then(|| process.groups.lines().find_map(mark_in)).flatten()?;
-        Some(Self { mark: mark.to_owned(), keeper: process.pid })
+        let is_keeper = process.namespaced_pid == 1 && process.is_in(base);
+        let mark = is_keeper.then(|| process.groups.lines().find_map(instance_name_in)).flatten()?;
+        Some(Self { name: mark.to_owned(), keeper: process.pid })
     }
 
-    /// The sandbox that it belongs to.
+    /// The id of the instance's sandbox.
     #[must_use]
     pub fn sandbox(&self) -> &str {
-        self.mark.split('.').nth(1).unwrap_or_default()
+        self.name.split('.').nth(1).unwrap_or_default()
     }
 }
 
@@ -41,12 +41,12 @@ impl Process {
         self.groups.contains(base)
     }
 
-    pub(super) fn told(&self) -> String {
-        let group = self.groups.lines().find(|line| mark_in(line).is_some()).unwrap_or_default();
+    pub(super) fn describe(&self) -> String {
+        let group = self.groups.lines().find(|line| instance_name_in(line).is_some()).unwrap_or_default();
         format!("({}, child of {}) {group}", self.name, self.parent)
     }
 
-    /// None: it is gone, or has ended and is not reaped yet.
+    /// None: the process is gone or a zombie.
     fn read(pid: i32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -58,7 +58,7 @@ impl Process {
             parent: field("PPid:")?.parse().ok()?,
             name: field("Name:")?.to_owned(),
             groups: fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?,
-            inside: field("NSpid:")?.split_whitespace().last()?.parse().ok()?,
+            namespaced_pid: field("NSpid:")?.split_whitespace().last()?.parse().ok()?,
         })
     }
 }

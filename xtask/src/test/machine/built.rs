@@ -1,4 +1,4 @@
-//! What is built to be run on a machine, found by what cargo says of it.
+//! Programs built for a machine, found by cargo's JSON messages.
 
 use std::path::PathBuf;
 
@@ -19,13 +19,13 @@ pub(in crate::test) fn program(built: &[Built], name: &str) -> Result<PathBuf> {
     Ok(found.with_context(|| format!("cargo built no `{name}`"))?.program.clone())
 }
 
-/// Has cargo make something, and says which programs came of it.
+/// Runs a cargo build and returns the executables.
 pub(in crate::test) fn built(arguments: &[&str]) -> Result<Vec<Built>> {
     let messages = [arguments, &["--locked", "--message-format=json-render-diagnostics"]].concat();
     Ok(named_in(&cargo::output(&messages)?))
 }
 
-/// One message a line; those of programs name an executable.
+/// One message per line; those of programs name an executable.
 fn named_in(messages: &str) -> Vec<Built> {
     let read = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;

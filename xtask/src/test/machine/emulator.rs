@@ -1,5 +1,4 @@
-//! The emulator: started with a kernel, an image and disks, and listened to until it powers off. It ends when it is
-//! dropped, as if its plug were pulled.
+//! Runs the emulator with a kernel, an image and disks, and reads its console. Dropping it is a power cut.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,11 +8,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// Panics power off, and the kernel itself says nothing between the lines of the tests.
-const KERNEL_WORDS: &str = "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off";
+/// A panic powers the machine off, and kernel messages do not mix with the tests' output.
+const KERNEL_ARGS: &str = "console=ttyS0 quiet loglevel=1 panic=-1 mitigations=off";
 
-/// While programs run, the machine's time passes with their instructions, 2 ns for each: on a busy host it is slow
-/// without noticing, and nothing in it takes too long.
+/// Virtual time advances with executed instructions, 2 ns each: on a busy host the machine is slow without
+/// noticing, and nothing in it times out.
 const CLOCK: &str = "shift=1,sleep=on";
 
 #[expect(clippy::disallowed_methods, reason = "an emulator takes real time")]
@@ -21,16 +20,16 @@ pub(in crate::test) fn now() -> Instant {
     Instant::now()
 }
 
-/// Ended when it is dropped, and with us if we are killed.
+/// Killed when dropped, and when this process dies.
 pub(in crate::test) struct Emulator {
     process: Child,
     lines: Receiver<String>,
 }
 
-pub(in crate::test) enum Heard {
+pub(in crate::test) enum ConsoleEvent {
     Line(String),
     Nothing,
-    /// It is off.
+    /// The machine is off.
     End,
 }
 
@@ -46,8 +45,8 @@ impl Emulator {
             .arg(kernel)
             .arg("-initrd")
             .arg(image)
-            .args(["-append", &format!("{KERNEL_WORDS} {words}")])
-            // Kernels for clouds have the driver of this kind of disk built in.
+            .args(["-append", &format!("{KERNEL_ARGS} {words}")])
+            // Cloud kernels have this disk driver built in.
             .args(["-device", "nvme,id=disks,serial=disks"]);
         for (number, disk) in (1..).zip(disks) {
             command.args(["-drive", &format!("{disk},if=none,id=disk{number}")]);
@@ -71,12 +70,12 @@ impl Emulator {
         Ok(Self { process, lines })
     }
 
-    /// The next line of its console, if one comes before this moment.
-    pub(in crate::test) fn hear(&self, before: Instant) -> Heard {
+    /// The next console line, if one comes in time.
+    pub(in crate::test) fn next_line(&self, before: Instant) -> ConsoleEvent {
         match self.lines.recv_timeout(before.saturating_duration_since(now())) {
-            Ok(line) => Heard::Line(line),
-            Err(RecvTimeoutError::Timeout) => Heard::Nothing,
-            Err(RecvTimeoutError::Disconnected) => Heard::End,
+            Ok(line) => ConsoleEvent::Line(line),
+            Err(RecvTimeoutError::Timeout) => ConsoleEvent::Nothing,
+            Err(RecvTimeoutError::Disconnected) => ConsoleEvent::End,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a machine has in its memory when it starts: our programs, some of this host's with their libraries, and the
-//! scripts that run them.
+//! Builds a machine's initramfs: our programs, some of this host's with their libraries, and the scripts that run
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::kernel::{Kernel, said};
+use super::kernel::{Kernel, output_of};
 
-const PLACES_OF_PROGRAMS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+const PROGRAM_DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
 const DIRECTORIES: [(&str, u32); 10] = [
     ("dev", 0o755),
     ("etc/alternatives", 0o755),
@@ -26,8 +26,8 @@ const DIRECTORIES: [(&str, u32); 10] = [
 const LINKS: [(&str, &str); 4] =
     [("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
 const FILES: [(&str, &str); 2] = [
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nsomebody:x:54321:54321::/var/somebody:/bin/sh\n"),
-    ("etc/group", "root:x:0:\ntty:x:5:\nsomebody:x:54321:\n"),
+    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser:x:54321:54321::/var/user:/bin/sh\n"),
+    ("etc/group", "root:x:0:\ntty:x:5:\nuser:x:54321:\n"),
 ];
 
 pub(super) fn make(
@@ -42,7 +42,7 @@ pub(super) fn make(
         _ => fs::create_dir(&first)?,
     }
     let mut root = Root { path: first.join("machine"), libraries: BTreeSet::new() };
-    furnish(&mut root, kernel, host_programs)?;
+    add_base_files(&mut root, kernel, host_programs)?;
     fill(&mut root)?;
 
     fs::create_dir(first.join("new"))?;
@@ -51,12 +51,12 @@ pub(super) fn make(
     write_script(&first.join("init"), include_str!("init.sh"))?;
     let archive = place.join("image.cpio");
     let pack = format!("find . | cpio --quiet -o -H newc -R 0:0 > '{}'", archive.display());
-    said("sh", &["-c", &pack], &first)?;
+    output_of("sh", &["-c", &pack], &first)?;
     Ok(archive)
 }
 
-/// What every machine has.
-fn furnish(root: &mut Root, kernel: &Kernel, host_programs: &[&str]) -> Result<()> {
+/// Adds what every machine has.
+fn add_base_files(root: &mut Root, kernel: &Kernel, host_programs: &[&str]) -> Result<()> {
     for (directory, mode) in DIRECTORIES {
         let path = root.path.join(directory);
         fs::create_dir_all(&path)?;
@@ -86,7 +86,7 @@ fn furnish(root: &mut Root, kernel: &Kernel, host_programs: &[&str]) -> Result<(
 }
 
 fn on_this_host(name: &str) -> Result<PathBuf> {
-    let mut places = PLACES_OF_PROGRAMS.iter().map(|place| Path::new(place).join(name));
+    let mut places = PROGRAM_DIRECTORIES.iter().map(|place| Path::new(place).join(name));
     places.find(|path| path.exists()).with_context(|| format!("this host has no `{name}`"))
 }
 
@@ -96,14 +96,14 @@ fn write_script(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The machine's root as it will be.
+/// The machine's root directory under construction.
 pub(in crate::test) struct Root {
     path: PathBuf,
     libraries: BTreeSet<PathBuf>,
 }
 
 impl Root {
-    /// Process 1. It has what `up` does to do first.
+    /// Adds process 1. It runs after the steps of `up`.
     pub(in crate::test) fn add_first_program(&mut self, text: &str) -> Result<()> {
         self.add_script("usr/sbin/guest", text)
     }
@@ -117,34 +117,34 @@ impl Root {
     }
 
     fn add(&mut self, program: &Path, at: &Path) -> Result<()> {
-        let to = self.place_of(at)?;
+        let to = self.target_path(at)?;
         fs::copy(program, to).with_context(|| format!("could not copy `{}`", program.display()))?;
         self.add_libraries_of(program)
     }
 
-    /// Most of a program that was built for debugging is of no use on the machine.
+    /// Strips debug information, which the machine does not need.
     pub(in crate::test) fn add_stripped(&mut self, program: &Path, at: &Path) -> Result<()> {
-        let to = self.place_of(at)?;
+        let to = self.target_path(at)?;
         let (from, into) = (program.to_string_lossy(), to.to_string_lossy());
-        said("strip", &["--strip-debug", "-o", &into, &from], Path::new("/"))?;
+        output_of("strip", &["--strip-debug", "-o", &into, &from], Path::new("/"))?;
         self.add_libraries_of(program)
     }
 
-    /// What `ldd` says of a program that needs no library, or is a script, names none.
+    /// For a script or a static program `ldd` names no library.
     fn add_libraries_of(&mut self, program: &Path) -> Result<()> {
         let program = program.to_string_lossy();
-        let Ok(list) = said("ldd", &[&program], Path::new("/")) else { return Ok(()) };
+        let Ok(list) = output_of("ldd", &[&program], Path::new("/")) else { return Ok(()) };
         for library in libraries_in(&list) {
             if self.libraries.insert(library.clone()) {
-                fs::copy(&library, self.place_of(&library)?)
+                fs::copy(&library, self.target_path(&library)?)
                     .with_context(|| format!("could not copy `{}`", library.display()))?;
             }
         }
         Ok(())
     }
 
-    /// On the machine all programs and libraries are in `/usr`, wherever this host has them.
-    fn place_of(&self, path: &Path) -> Result<PathBuf> {
+    /// On the machine all programs and libraries are in `/usr`.
+    fn target_path(&self, path: &Path) -> Result<PathBuf> {
         let inside = path.strip_prefix("/").with_context(|| format!("`{}`", path.display()))?;
         let is_linked = LINKS.iter().any(|(link, _)| inside.starts_with(link));
         let place = if is_linked { self.path.join("usr").join(inside) } else { self.path.join(inside) };

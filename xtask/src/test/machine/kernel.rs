@@ -1,4 +1,4 @@
-//! Debian's kernel for clouds: downloaded and unpacked, not installed. One that was unpacked before is good enough.
+//! Debian's cloud kernel: downloaded and unpacked, not installed. A kernel unpacked earlier is used again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Has nothing in it and depends on the newest kernel.
+/// Metapackage that depends on the newest kernel.
 const NEWEST: &str = "linux-image-cloud-amd64";
-/// What is not built in, in the order in which it is loaded. None needs another.
+/// Kernel modules to load, in this order. None needs another.
 const MODULES: [&str; 2] = ["kernel/fs/overlayfs/overlay.ko", "kernel/drivers/block/loop.ko"];
 
 pub(super) struct Kernel {
@@ -33,22 +33,22 @@ pub(super) fn get(place: &Path) -> Result<Kernel> {
 fn unpack(into: &Path) -> Result<()> {
     let package = match newest() {
         Ok(package) => package,
-        // A machine that never fetched its package lists knows no package at all.
+        // Package lists may never have been fetched on this machine.
         Err(_) => {
-            said("apt-get", &["update"], into)?;
+            output_of("apt-get", &["update"], into)?;
             newest()?
         }
     };
     println!("apt-get download {package}");
-    said("apt-get", &["download", &package], into)?;
+    output_of("apt-get", &["download", &package], into)?;
     let archive = only_entry(into, |name| name.ends_with(".deb"))?;
-    said("dpkg-deb", &["-x", &archive.to_string_lossy(), "."], into)?;
+    output_of("dpkg-deb", &["-x", &archive.to_string_lossy(), "."], into)?;
     fs::remove_file(archive)?;
     Ok(())
 }
 
 fn newest() -> Result<String> {
-    let depends = said("apt-cache", &["depends", NEWEST], Path::new("/"))?;
+    let depends = output_of("apt-cache", &["depends", NEWEST], Path::new("/"))?;
     named_by(&depends).with_context(|| format!("`{NEWEST}` depends on no kernel"))
 }
 
@@ -74,8 +74,8 @@ fn only_entry(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<PathBuf
     bail!("`{}` does not hold what is looked for", directory.display())
 }
 
-/// What a program printed. One that failed is an error.
-pub(in crate::test) fn said(program: &str, arguments: &[&str], directory: &Path) -> Result<String> {
+/// A program's output. A failure is an error.
+pub(in crate::test) fn output_of(program: &str, arguments: &[&str], directory: &Path) -> Result<String> {
     let failed = || format!("could not run `{program} {}`", arguments.join(" "));
     let output = Command::new(program)
         .args(arguments)

@@ -13,7 +13,7 @@ busybox mount -t cgroup2 -o nsdelegate cgroup2 /sys/fs/cgroup
 for module in /modules/*.ko; do busybox insmod "$module"; done
 busybox ip link set lo up
 
-# As on a user's machine, nobody but the kernel is in the root group.
+# As on a user's machine, no process but the kernel's is in the root cgroup.
 root=/sys/fs/cgroup
 mkdir $root/system
 echo $$ > $root/system/cgroup.procs

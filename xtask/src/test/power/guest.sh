@@ -11,7 +11,7 @@ give_up() {
 grep -q 'write back' /sys/block/nvme0n1/queue/write_cache || give_up "the disk has no cache to lose"
 busybox mount -t ext4 /dev/nvme0n1 /var || give_up "the disk cannot be mounted"
 mkdir -p /var/lib
-# In a namespace of its own there is no process that nobody can account for.
+# In its own namespace every process is accounted for.
 unshare --pid --fork --mount-proc pinfold-power --pinfold /usr/local/bin/pinfold --data /var/lib/pinfold \
     --config /etc/pinfold.toml --ledger /dev/nvme0n2 --seed "$SEED" ${LAST:+--last} < /dev/null 2>&1
 busybox poweroff -f

@@ -1,18 +1,18 @@
-//! One start of the machine: it judges what the last power cut has left, goes to work, and has its power cut.
+//! One start of the machine: it verifies what the last power cut has left, runs the load, and has its power cut.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::disks::Disks;
-use crate::test::machine::{Emulator, Heard, Machine, now};
+use crate::test::machine::{ConsoleEvent, Emulator, Machine, now};
 
-/// From one start to the next, on a host that does other things, too.
-const PATIENCE: Duration = Duration::from_secs(240);
-/// What a machine that has found something may still want to say.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Lines for people, of a machine that failed.
+/// From one start to the next, on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(240);
+/// How long a machine that reported a violation may still print.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Console lines to show of a failed machine.
 const LINES: usize = 40;
 
 pub(super) struct Round<'a> {
@@ -22,133 +22,133 @@ pub(super) struct Round<'a> {
     pub(super) rng: fastrand::Rng,
 }
 
-/// What there is to tell of a round, and what was broken.
-type Told = (String, Vec<String>);
+/// A round's summary, and its violations.
+type RoundReport = (String, Vec<String>);
 
 /// When the power is cut.
 #[derive(Debug)]
 enum Moment {
-    /// So many milliseconds after the server was started: it finds out what the last cut has left.
+    /// So many milliseconds after the server was started, while it recovers from the last cut.
     Recovering(u64),
-    /// Under load, when so many more notes are in the ledger, and so many milliseconds have passed.
+    /// Under load, after so many more ledger entries and so many milliseconds.
     Working(usize, u64),
 }
 
-/// What was heard of the machine so far.
+/// What the machine's console has printed so far.
 #[derive(Default)]
-struct Ears {
-    words: Vec<String>,
-    broken: Vec<String>,
+struct ConsoleLog {
+    messages: Vec<String>,
+    violations: Vec<String>,
     others: Vec<String>,
     is_off: bool,
 }
 
 impl Round<'_> {
-    pub(super) fn cut_short(mut self) -> Result<Told> {
+    pub(super) fn cut_short(mut self) -> Result<RoundReport> {
         let moment = match self.rng.u8(0..4) {
             0 => Moment::Recovering(self.rng.u64(0..4_000)),
             _ => Moment::Working(self.rng.usize(5..120), self.rng.u64(0..300)),
         };
         let emulator = self.start("")?;
-        let mut ears = Ears::default();
+        let mut console = ConsoleLog::default();
         let ms = match moment {
             Moment::Recovering(ms) => {
-                ears.listen(&emulator, |ears| Ok(ears.have("started")))?;
+                console.listen(&emulator, |console| Ok(console.have("started")))?;
                 ms
             }
-            Moment::Working(notes, ms) => {
-                ears.listen(&emulator, |ears| Ok(ears.have("load")))?;
-                let enough = self.disks.notes()? + notes;
-                ears.listen(&emulator, |_| Ok(self.disks.notes()? >= enough))?;
+            Moment::Working(entries, ms) => {
+                console.listen(&emulator, |console| Ok(console.have("load")))?;
+                let enough = self.disks.entries()? + entries;
+                console.listen(&emulator, |_| Ok(self.disks.entries()? >= enough))?;
                 ms
             }
         };
         let end = now() + Duration::from_millis(ms);
-        ears.listen(&emulator, |_| Ok(now() >= end))?;
+        console.listen(&emulator, |_| Ok(now() >= end))?;
         drop(emulator);
-        let left = self.disks.lose(&mut self.rng)?;
-        let told = format!(
-            "{}; cut {moment:?} with {} notes, {} flushes, then {} writes of which {} were lost",
-            ears.judgement(),
-            self.disks.notes()?,
+        let left = self.disks.apply_power_cut(&mut self.rng)?;
+        let summary = format!(
+            "{}; cut {moment:?} with {} ledger entries, {} flushes, then {} writes of which {} were lost",
+            console.verification(),
+            self.disks.entries()?,
             left.flushes,
             left.in_doubt,
             left.lost
         );
-        Ok((told, ears.complaints()))
+        Ok((summary, console.violations()))
     }
 
-    /// Without a cut: judged for the last time, and ended in order.
-    pub(super) fn run_out(self) -> Result<Told> {
+    /// Without a cut: the last verification, and a clean shutdown.
+    pub(super) fn finish(self) -> Result<RoundReport> {
         let emulator = self.start("LAST=yes")?;
-        let mut ears = Ears::default();
-        ears.listen(&emulator, |ears| Ok(ears.have("done")))?;
-        Ok((format!("{}; ended in order", ears.judgement()), ears.complaints()))
+        let mut console = ConsoleLog::default();
+        console.listen(&emulator, |console| Ok(console.have("done")))?;
+        Ok((format!("{}; clean shutdown", console.verification()), console.violations()))
     }
 
-    fn start(&self, words: &str) -> Result<Emulator> {
-        self.machine.start(&format!("SEED={} {words}", self.seed), &self.disks.plug_in()?)
+    fn start(&self, kernel_args: &str) -> Result<Emulator> {
+        self.machine.start(&format!("SEED={} {kernel_args}", self.seed), &self.disks.drives()?)
     }
 }
 
-impl Ears {
-    /// Until it is so, or will not be.
-    fn listen(&mut self, emulator: &Emulator, is_so: impl Fn(&Self) -> Result<bool>) -> Result<()> {
-        let mut end = now() + PATIENCE;
-        while !(self.is_off || self.broken.is_empty() && is_so(self)?) {
-            match emulator.hear((now() + LOOK_EVERY).min(end)) {
-                Heard::Line(line) => {
-                    if self.hear(&line) {
-                        end = end.min(now() + LAST_WORDS);
+impl ConsoleLog {
+    /// Reads the console until the condition holds, a violation is reported, or the time is up.
+    fn listen(&mut self, emulator: &Emulator, condition: impl Fn(&Self) -> Result<bool>) -> Result<()> {
+        let mut end = now() + TIMEOUT;
+        while !(self.is_off || self.violations.is_empty() && condition(self)?) {
+            match emulator.next_line((now() + POLL_INTERVAL).min(end)) {
+                ConsoleEvent::Line(line) => {
+                    if self.take_line(&line) {
+                        end = end.min(now() + DRAIN_TIME);
                     }
                 }
-                Heard::Nothing if now() >= end => {
-                    if self.broken.is_empty() {
-                        self.broken.push(format!("nothing came of it within {} seconds", PATIENCE.as_secs()));
+                ConsoleEvent::Nothing if now() >= end => {
+                    if self.violations.is_empty() {
+                        self.violations.push(format!("no progress within {} seconds", TIMEOUT.as_secs()));
                     }
                     return Ok(());
                 }
-                Heard::Nothing => {}
-                Heard::End => self.is_off = true,
+                ConsoleEvent::Nothing => {}
+                ConsoleEvent::End => self.is_off = true,
             }
         }
-        if self.is_off && self.broken.is_empty() && !is_so(self)? {
-            self.broken.push("the machine went off by itself".to_owned());
+        if self.is_off && self.violations.is_empty() && !condition(self)? {
+            self.violations.push("the machine powered off by itself".to_owned());
         }
         Ok(())
     }
 
-    /// Whether it is a complaint.
-    fn hear(&mut self, line: &str) -> bool {
+    /// Returns whether the line reports a violation.
+    fn take_line(&mut self, line: &str) -> bool {
         match line.strip_prefix("power: ") {
             None => self.others.push(line.to_owned()),
-            Some(said) => match said.strip_prefix("broken ") {
-                Some(complaint) => {
-                    self.broken.push(complaint.to_owned());
+            Some(message) => match message.strip_prefix("broken ") {
+                Some(violation) => {
+                    self.violations.push(violation.to_owned());
                     return true;
                 }
-                None => self.words.push(said.to_owned()),
+                None => self.messages.push(message.to_owned()),
             },
         }
         false
     }
 
     fn have(&self, word: &str) -> bool {
-        self.words.iter().any(|said| said == word)
+        self.messages.iter().any(|message| message == word)
     }
 
-    fn judgement(&self) -> String {
-        let judged = self.words.iter().find(|said| said.starts_with("judged "));
-        judged.cloned().unwrap_or_else(|| "not judged".to_owned())
+    fn verification(&self) -> String {
+        let verified = self.messages.iter().find(|message| message.starts_with("verified "));
+        verified.cloned().unwrap_or_else(|| "not verified".to_owned())
     }
 
-    /// With what else the console said, if there are any.
-    fn complaints(mut self) -> Vec<String> {
-        if !self.broken.is_empty() {
+    /// The violations, with the end of the console output if there are any.
+    fn violations(mut self) -> Vec<String> {
+        if !self.violations.is_empty() {
             let first = self.others.len().saturating_sub(LINES);
-            self.broken.extend(self.others.drain(first..).map(|line| format!("console: {line}")));
+            self.violations.extend(self.others.drain(first..).map(|line| format!("console: {line}")));
         }
-        self.broken
+        self.violations
     }
 }
 
@@ -157,23 +157,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_words_and_the_rest_are_told_apart() {
-        let mut ears = Ears::default();
+    fn violations_messages_and_other_lines_are_separated() {
+        let mut console = ConsoleLog::default();
 
-        let is_complaint =
-            ["power: load", "power: broken lost: sbx_a", "[ 1.0] panic"].map(|line| ears.hear(line));
+        let is_violation =
+            ["power: load", "power: broken lost: sbx_a", "[ 1.0] panic"].map(|line| console.take_line(line));
 
-        assert_eq!(is_complaint, [false, true, false]);
-        assert!(ears.have("load"));
-        assert_eq!(ears.complaints(), ["lost: sbx_a", "console: [ 1.0] panic"]);
+        assert_eq!(is_violation, [false, true, false]);
+        assert!(console.have("load"));
+        assert_eq!(console.violations(), ["lost: sbx_a", "console: [ 1.0] panic"]);
     }
 
     #[test]
-    fn what_a_machine_says_that_is_well_is_no_complaint() {
-        let mut ears = Ears::default();
+    fn an_ordinary_console_line_is_no_violation() {
+        let mut console = ConsoleLog::default();
 
-        ears.hear("random: crng init done");
+        console.take_line("random: crng init done");
 
-        assert_eq!(ears.complaints(), Vec::<String>::new());
+        assert_eq!(console.violations(), Vec::<String>::new());
     }
 }

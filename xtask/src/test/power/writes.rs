@@ -1,16 +1,16 @@
-//! The log that the emulator keeps of everything that is written to a disk, and what is left of it when the power is
-//! cut: all that came before the last flush, and of what came later whatever chance decides.
+//! The emulator's log of all writes to a disk, and what the disk has after a power cut: everything before the last
+//! flush, and a random part of what came later.
 //!
-//! The log is that of Linux's `dm-log-writes`: one sector for itself, then for each write one that describes it, and
-//! its data.
+//! The log has the format of Linux's `dm-log-writes`: a super block of one sector, then for each write a sector
+//! that describes it, and its data.
 
 use std::ops::Range;
 
 const SECTOR: usize = 512;
-/// The most that a disk writes as a whole or not at all.
+/// The largest unit that a disk writes atomically.
 const BLOCK: usize = 4096;
-/// What a block of a file system's journal begins with, and the kinds of those that are written past the disk's cache: the
-/// end of a transaction, and the journal's own head. The emulator does that too, but does not say so in its log.
+/// The magic number of a journal block, and the block types that bypass the disk's cache: commit block and journal
+/// superblock. The emulator writes them through, too, but does not say so in its log.
 const JOURNAL: [u8; 4] = 0xc03b_3998_u32.to_be_bytes();
 const WRITTEN_THROUGH: [[u8; 4]; 2] = [2_u32.to_be_bytes(), 4_u32.to_be_bytes()];
 const FLUSH: u64 = 1;
@@ -24,7 +24,7 @@ enum Entry {
     Write(Write),
 }
 
-/// So many bytes of the log that go to this place on the disk.
+/// A range of the log, and where it goes on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) to: u64,
@@ -32,23 +32,23 @@ pub(super) struct Write {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// In the order in which they were made.
+pub(super) struct AfterPowerCut {
+    /// In write order.
     pub(super) writes: Vec<Write>,
     pub(super) flushes: usize,
-    /// How many came after the last flush.
+    /// Writes after the last flush.
     pub(super) in_doubt: usize,
-    /// How many of those are lost, in whole or in part.
+    /// How many of those are lost, completely or in part.
     pub(super) lost: usize,
 }
 
 /// What the disk has after the power cut.
-pub(super) fn left(log: &[u8], rng: &mut fastrand::Rng) -> Left {
+pub(super) fn after_power_cut(log: &[u8], rng: &mut fastrand::Rng) -> AfterPowerCut {
     let entries = entries(log);
     let certain = entries.iter().rposition(|entry| *entry == Entry::Flush).unwrap_or(0);
-    // A disk may have written nothing yet, or everything, or anything.
+    // A disk may have written none, some or all of these.
     let chance = [0.0, 0.5, 1.0][rng.usize(0..3)];
-    let mut left = Left::default();
+    let mut left = AfterPowerCut::default();
     for (number, entry) in entries.into_iter().enumerate() {
         match entry {
             Entry::Flush => left.flushes += 1,
@@ -77,8 +77,8 @@ fn is_written_through(data: &[u8]) -> bool {
     kind.is_some_and(|kind| WRITTEN_THROUGH.iter().any(|through| kind.starts_with(through)))
 }
 
-/// As far as the emulator came. Where it was killed in the middle of a write, zeros stand for that one, and others that
-/// were made beside it may follow.
+/// Parses the log as far as the emulator wrote it. A write in which it was killed reads as zeros, and writes that
+/// ran in parallel may follow.
 fn entries(log: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut at = SECTOR;
@@ -127,7 +127,7 @@ mod tests {
         [vec![0; SECTOR], entries.concat()].concat()
     }
 
-    fn places(left: &Left) -> Vec<(u64, usize)> {
+    fn places(left: &AfterPowerCut) -> Vec<(u64, usize)> {
         left.writes.iter().map(|write| (write.to, write.data.len())).collect()
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn what_was_flushed_is_there_whatever_chance_says() {
         let log = log(&[write(8, 8), head(0, 0, FLUSH), write(16, 16), head(0, 0, FLUSH), write(64, 8)]);
         for seed in 0..100 {
-            let left = left(&log, &mut fastrand::Rng::with_seed(seed));
+            let left = after_power_cut(&log, &mut fastrand::Rng::with_seed(seed));
 
             assert_eq!(places(&left)[..2], [(4096, 4096), (8192, 8192)]);
             assert_eq!((left.flushes, left.in_doubt), (2, 1));
@@ -146,7 +146,7 @@ mod tests {
     fn what_was_not_flushed_is_there_whole_or_in_part_or_not_at_all() {
         let log = log(&[write(8, 16)]);
         let lengths: std::collections::BTreeSet<_> = (0..200)
-            .map(|seed| left(&log, &mut fastrand::Rng::with_seed(seed)).writes[0].data.len())
+            .map(|seed| after_power_cut(&log, &mut fastrand::Rng::with_seed(seed)).writes[0].data.len())
             .collect();
 
         assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [0, 4096, 8192]);
@@ -160,11 +160,13 @@ mod tests {
             [head(8, 8, 0), data].concat()
         };
         for seed in 0..100 {
-            let lost = |kind| left(&log(&[record(kind)]), &mut fastrand::Rng::with_seed(seed)).lost;
+            let lost =
+                |kind| after_power_cut(&log(&[record(kind)]), &mut fastrand::Rng::with_seed(seed)).lost;
 
             assert_eq!((lost(2), lost(4)), (0, 0));
         }
-        let is_lost = |seed| left(&log(&[record(1)]), &mut fastrand::Rng::with_seed(seed)).lost > 0;
+        let is_lost =
+            |seed| after_power_cut(&log(&[record(1)]), &mut fastrand::Rng::with_seed(seed)).lost > 0;
         assert!((0..100).any(is_lost), "what only begins one is in doubt");
     }
 
@@ -173,7 +175,7 @@ mod tests {
         let hole = vec![0; 3 * SECTOR];
         let log = log(&[write(8, 8), hole, write(16, 8), head(0, 0, FLUSH), head(24, 8, 0)]);
 
-        let left = left(&log, &mut fastrand::Rng::with_seed(1));
+        let left = after_power_cut(&log, &mut fastrand::Rng::with_seed(1));
 
         assert_eq!(places(&left), [(4096, 4096), (8192, 4096)]);
         assert_eq!(left.in_doubt, 0);

@@ -1,5 +1,5 @@
-//! Where Prometheus comes from: whatever the host has, else Debian's package, unpacked beside the build and installed
-//! nowhere, so that no service begins.
+//! Finds Prometheus on the host, or unpacks Debian's package below target/ without installing it, so that no
+//! service starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn unpack(place: &Path) -> Result<()> {
         command.current_dir(&archives);
         succeed(command)
     };
-    // A machine that never fetched its package lists knows no package at all.
+    // Package lists may never have been fetched on this machine.
     if download().is_err() {
         let mut update = Command::new("apt-get");
         update.args(["-q", "update"]);

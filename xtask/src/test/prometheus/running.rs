@@ -1,4 +1,4 @@
-//! A Prometheus with a directory of its own, which reads one server every second. It goes when this is dropped.
+//! A Prometheus with its own directory that scrapes one server every second. Stopped when dropped.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::package::Programs;
-use super::{LOOK_EVERY, SHOWS_WITHIN};
+use super::{POLL_INTERVAL, SHOWS_WITHIN};
 use crate::cargo;
 use crate::test::api::Server;
-use crate::test::http::ask;
+use crate::test::http::request;
 
 pub(super) struct Prometheus {
     pub(super) url: String,
@@ -25,7 +25,8 @@ impl Prometheus {
         let directory = target.join(format!("prometheus-data-{}", std::process::id()));
         fs::create_dir_all(&directory).context("could not make a directory for Prometheus")?;
         fs::write(directory.join("token"), &server.token).context("could not write the token")?;
-        fs::write(directory.join("rules.yml"), hasty_rules()?).context("could not write the rules")?;
+        fs::write(directory.join("rules.yml"), rules_without_delay()?)
+            .context("could not write the rules")?;
         fs::write(directory.join("prometheus.yml"), configuration(&server.url))
             .context("could not write the configuration")?;
         let log = fs::File::create(target.join("prometheus.log")).context("could not make a log")?;
@@ -48,9 +49,9 @@ impl Prometheus {
     fn wait(&self) -> Result<()> {
         let end = std::time::Instant::now() + SHOWS_WITHIN;
         loop {
-            match ask("GET", &self.url, "/-/ready", None, "") {
+            match request("GET", &self.url, "/-/ready", None, "") {
                 Ok(answer) if answer.status == 200 => return Ok(()),
-                Ok(_) | Err(_) if std::time::Instant::now() < end => std::thread::sleep(LOOK_EVERY),
+                Ok(_) | Err(_) if std::time::Instant::now() < end => std::thread::sleep(POLL_INTERVAL),
                 Ok(answer) => anyhow::bail!("Prometheus is not ready: {}", answer.status),
                 Err(error) => return Err(error.context("Prometheus did not begin")),
             }
@@ -66,14 +67,14 @@ impl Drop for Prometheus {
     }
 }
 
-/// Somebody else may take it before it is used; then Prometheus says so.
+/// Another process may take the port before Prometheus does; then Prometheus reports it.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("could not find a free port")?;
     Ok(listener.local_addr().context("could not find a free port")?.port())
 }
 
-/// The rules as they are, but for how long something has to last.
-fn hasty_rules() -> Result<String> {
+/// The rules without their `for` delays.
+fn rules_without_delay() -> Result<String> {
     let path = cargo::repository_root().join("deploy/prometheus/pinfold.rules.yml");
     let rules = fs::read_to_string(path).context("could not read the rules")?;
     Ok(rules.replace("for: 1m\n", "for: 1s\n"))

@@ -1,4 +1,4 @@
-//! What the machine's console says: the test harness's own lines, and those of its first program.
+//! Parses the machine's console: lines of the test harness, and those of its init script.
 
 use anyhow::{Result, bail};
 
@@ -7,16 +7,16 @@ use crate::test::tally::Tally;
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     counted: Tally,
-    /// Test programs that came to an end.
+    /// Test programs that have ended.
     ended: usize,
     skipped: usize,
-    /// The last result since a test program began: a test may show what it ran itself.
+    /// The last result line of the current test program: a test may print the output of another harness.
     result: Option<Tally>,
     is_done: bool,
 }
 
 impl Verdict {
-    pub(super) fn hear(&mut self, line: &str) {
+    pub(super) fn take_line(&mut self, line: &str) {
         if let Some(tally) = Tally::from_harness_line(line) {
             self.result = Some(tally);
             return;
@@ -26,7 +26,7 @@ impl Verdict {
             ("begin", _) => self.result = None,
             ("end", how) => {
                 self.ended += 1;
-                // One that died, or could not even start, prints no result, or not its last.
+                // A test program that crashed or did not start prints no result, or not its last one.
                 let result = self.result.take().filter(|it| it.failed > 0 || how.ends_with(" 0"));
                 self.counted.add(result.unwrap_or(Tally::of_one(false)));
             }
@@ -38,7 +38,7 @@ impl Verdict {
         }
     }
 
-    /// Fails where the machine did not come to its end.
+    /// Fails if the machine did not run to its end.
     pub(super) fn tally(mut self, test_programs: usize) -> Result<Tally> {
         if self.ended == 0 {
             bail!("the machine ran no test program");
@@ -58,7 +58,7 @@ mod tests {
 
     fn heard(lines: &[&str], test_programs: usize) -> Result<Tally> {
         let mut verdict = Verdict::default();
-        lines.iter().for_each(|line| verdict.hear(line));
+        lines.iter().for_each(|line| verdict.take_line(line));
         verdict.tally(test_programs)
     }
 
@@ -71,7 +71,7 @@ mod tests {
             RESULT,
             "machine: end limits 0",
             "machine: check a run by root: ok",
-            "machine: check a run by somebody: failed with 125",
+            "machine: check a run by a user: failed with 125",
             "machine: skipped limits: no perl",
             "machine: done",
         ];

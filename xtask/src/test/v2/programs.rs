@@ -1,4 +1,4 @@
-//! What is built to be tested on the machine.
+//! Builds the programs to test on the machine.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use crate::test::machine::{built, program};
 
-/// Every program is looked for by tests where it was built, so that is where the machine has it.
+/// Tests look for programs at their build paths, so the machine has them there.
 pub(super) struct Programs {
     pub(super) tests: Vec<Test>,
-    pub(super) nursery: PathBuf,
+    pub(super) spawner: PathBuf,
     pub(super) pinfold: PathBuf,
 }
 
@@ -18,15 +18,15 @@ pub(super) struct Test {
     pub(super) program: PathBuf,
 }
 
-/// Those that groups matter to. An emulator is slow, and the others know nothing of groups.
+/// Tests that depend on cgroups. An emulator is slow, and the others do not use cgroups.
 const OF_GROUPS: [&str; 4] = ["cgroup", "conformance", "executions", "limits"];
 
 pub(super) fn build() -> Result<Programs> {
-    // An emulator is slow, and keepers have to answer in time.
+    // Optimized, since an emulator is slow and keepers have to answer in time.
     let linux = built(&["test", "--no-run", "--release", "--package", "pinfold-linux"])?;
     let cli = built(&["build", "--package", "pinfold-cli"])?;
     Ok(Programs {
-        nursery: program(&linux, "pinfold-nursery")?,
+        spawner: program(&linux, "pinfold-spawner")?,
         pinfold: program(&cli, "pinfold")?,
         tests: linux
             .into_iter()

@@ -1,21 +1,21 @@
-//! A terminal with a shell in it, typed into and looked at through tmux. It has a server and a socket of its own,
-//! and is gone at the end, also when a test fails.
+//! A terminal with a shell in tmux, which has its own server and socket and is removed on drop, also when a test
+//! fails.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::ground::{Ground, text, until};
+use crate::fixture::{Fixture, text, until};
 
 pub(crate) struct Tmux<'a> {
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     socket: PathBuf,
 }
 
 impl<'a> Tmux<'a> {
-    /// None where there is no tmux: that is counted as a test that was skipped.
-    pub(crate) fn start(ground: &'a Ground, columns: u16, rows: u16) -> Option<Self> {
-        if ground.program("tmux", &["-V"]).output().is_err() {
+    /// None: tmux is not installed, and the test is counted as skipped.
+    pub(crate) fn start(fixture: &'a Fixture, columns: u16, rows: u16) -> Option<Self> {
+        if fixture.program("tmux", &["-V"]).output().is_err() {
             if let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
                 let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
                 let test = std::thread::current().name().unwrap_or("screen").to_owned();
@@ -23,20 +23,20 @@ impl<'a> Tmux<'a> {
             }
             return None;
         }
-        let tmux = Self { ground, socket: ground.place("terminal").join("socket") };
+        let tmux = Self { fixture, socket: fixture.directory("terminal").join("socket") };
         let (columns, rows) = (columns.to_string(), rows.to_string());
         let shell = ["env", "PS1=here> ", "ENV=", "sh"];
-        tmux.ask(&[&["new-session", "-d", "-x", &columns, "-y", &rows][..], &shell].concat());
-        tmux.ask(&["set-option", "-g", "status", "off"]);
-        until("the shell is there", || tmux.shows("here>"));
+        tmux.run_tmux(&[&["new-session", "-d", "-x", &columns, "-y", &rows][..], &shell].concat());
+        tmux.run_tmux(&["set-option", "-g", "status", "off"]);
+        until("the shell has started", || tmux.shows("here>"));
         Some(tmux)
     }
 
-    fn ask(&self, arguments: &[&str]) -> String {
+    fn run_tmux(&self, arguments: &[&str]) -> String {
         let socket = self.socket.to_str().unwrap();
-        // In UTF-8, with the settings of nobody.
+        // UTF-8, without a user's tmux configuration.
         let command = [&["-u", "-S", socket, "-f", "/dev/null"], arguments].concat();
-        let output = self.ground.program("tmux", &command).env("TERM", "xterm").output().unwrap();
+        let output = self.fixture.program("tmux", &command).env("TERM", "xterm").output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
@@ -44,58 +44,58 @@ impl<'a> Tmux<'a> {
     pub(crate) fn type_in(&self, keys: &str) {
         match keys.strip_suffix('\n') {
             Some(line) => {
-                self.ask(&["send-keys", "-l", line]);
+                self.run_tmux(&["send-keys", "-l", line]);
                 self.press("Enter");
             }
             None => {
-                self.ask(&["send-keys", "-l", keys]);
+                self.run_tmux(&["send-keys", "-l", keys]);
             }
         }
     }
 
-    /// A key by its name.
+    /// Presses a key by its tmux name.
     pub(crate) fn press(&self, key: &str) {
-        self.ask(&["send-keys", key]);
+        self.run_tmux(&["send-keys", key]);
     }
 
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        self.ask(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        self.run_tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
     }
 
     pub(crate) fn screen(&self) -> String {
-        self.ask(&["capture-pane", "-p"])
+        self.run_tmux(&["capture-pane", "-p"])
     }
 
-    /// With its colours.
+    /// The screen with colour sequences.
     pub(crate) fn coloured(&self) -> String {
-        self.ask(&["capture-pane", "-p", "-e"])
+        self.run_tmux(&["capture-pane", "-p", "-e"])
     }
 
     pub(crate) fn shows(&self, what: &str) -> bool {
         self.screen().contains(what)
     }
 
-    fn told(&self, what: &str) -> String {
-        self.ask(&["display-message", "-p", what]).trim().to_owned()
+    fn query(&self, what: &str) -> String {
+        self.run_tmux(&["display-message", "-p", what]).trim().to_owned()
     }
 
     pub(crate) fn is_on_other_screen(&self) -> bool {
-        self.told("#{alternate_on}") == "1"
+        self.query("#{alternate_on}") == "1"
     }
 
-    /// All of the terminal's settings, as they are while the shell waits for a command.
+    /// All terminal settings while the shell waits for a command.
     pub(crate) fn settings(&self) -> String {
-        let file = self.ground.place("terminal").join("settings");
-        // It may not be there yet.
+        let file = self.fixture.directory("terminal").join("settings");
+        // The file may not exist yet.
         let _ = fs::remove_file(&file);
         self.type_in(&format!("stty -g > {0}.draft && mv {0}.draft {0}\n", file.display()));
-        until("the settings are told", || file.exists());
+        until("the settings are written", || file.exists());
         fs::read_to_string(file).unwrap()
     }
 
-    /// What the shell runs now.
+    /// Pid of the command that the shell runs.
     pub(crate) fn running(&self) -> Option<i32> {
-        let shell = self.told("#{pane_pid}");
+        let shell = self.query("#{pane_pid}");
         let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).ok()?;
         children.split_whitespace().next()?.parse().ok()
     }
@@ -104,6 +104,6 @@ impl<'a> Tmux<'a> {
 impl Drop for Tmux<'_> {
     fn drop(&mut self) {
         let socket = self.socket.to_str().unwrap_or_default();
-        let _ = self.ground.program("tmux", &["-S", socket, "kill-server"]).output();
+        let _ = self.fixture.program("tmux", &["-S", socket, "kill-server"]).output();
     }
 }

@@ -1,10 +1,10 @@
-//! Runs assembled programs on an interpreter of the few instructions they use, over every call number.
+//! Runs assembled programs in a small BPF interpreter, for every call number.
 
 use super::*;
 
 const TREE_WIDE: u32 = 1_000;
 
-/// What the kernel would be told about this call.
+/// The program's return value for this call.
 fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
     let (mut accumulator, mut next) = (0_u32, 0_usize);
     loop {
@@ -36,7 +36,7 @@ fn run(program: &Program, architecture: u32, number: u32, arguments: [u64; 6]) -
     }
 }
 
-fn here(program: &Program, number: u32, arguments: [u64; 6]) -> u32 {
+fn run_native(program: &Program, number: u32, arguments: [u64; 6]) -> u32 {
     run(program, ARCHITECTURE, number, arguments)
 }
 
@@ -45,15 +45,15 @@ fn refused(errno: Errno) -> u32 {
 }
 
 fn assemble(verdicts: &BTreeMap<u32, Verdict>) -> Program {
-    Program::assemble(verdicts, &Verdict::Refuse(Errno::NOSYS), ForeignCalls::Kill).unwrap()
+    Program::assemble(verdicts, &Verdict::Deny(Errno::NOSYS), ForeignCalls::Kill).unwrap()
 }
 
 #[test]
-fn every_number_gets_its_own_verdict_however_they_are_mixed() {
+fn every_call_number_gets_its_own_verdict() {
     let verdict = |number: u32| match number % 7 {
         0 | 1 => Some(Verdict::Allow),
-        3 => Some(Verdict::Refuse(Errno::PERM)),
-        5 => Some(Verdict::Feign),
+        3 => Some(Verdict::Deny(Errno::PERM)),
+        5 => Some(Verdict::ReturnZero),
         _ => None,
     };
     let verdicts = (0..TREE_WIDE).filter_map(|number| Some((number, verdict(number)?))).collect();
@@ -63,16 +63,16 @@ fn every_number_gets_its_own_verdict_however_they_are_mixed() {
     for number in (0..2 * TREE_WIDE).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
         let expected = match verdicts.get(&number) {
             Some(Verdict::Allow) => SECCOMP_RET_ALLOW,
-            Some(Verdict::Refuse(errno)) => refused(*errno),
-            Some(Verdict::Feign) => SECCOMP_RET_ERRNO,
+            Some(Verdict::Deny(errno)) => refused(*errno),
+            Some(Verdict::ReturnZero) => SECCOMP_RET_ERRNO,
             _ => refused(Errno::NOSYS),
         };
-        assert_eq!(here(&program, number, [0; 6]), expected, "call {number}");
+        assert_eq!(run_native(&program, number, [0; 6]), expected, "call {number}");
     }
 }
 
 #[test]
-fn calls_of_another_architecture_kill_whatever_their_number() {
+fn a_call_of_another_architecture_kills_the_process_whatever_its_number() {
     let program = assemble(&BTreeMap::from([(1, Verdict::Allow)]));
 
     for number in [0, 1, 2, 0x4000_0001] {
@@ -81,21 +81,21 @@ fn calls_of_another_architecture_kill_whatever_their_number() {
 }
 
 #[test]
-fn a_clause_refuses_only_if_all_of_its_conditions_hold_and_ignores_upper_halves() {
-    const CLAUSES: &[Clause] = &[
-        Clause {
+fn a_rule_denies_only_if_all_conditions_hold_and_ignores_upper_halves() {
+    const RULES: &[ArgumentRule] = &[
+        ArgumentRule {
             when: &[
-                Condition { argument: 0, mask: u32::MAX, masked: Masked::OneOf(&[3, 4, 5]) },
-                Condition { argument: 2, mask: 0xf, masked: Masked::NoneOf(&[1, 2]) },
+                ArgumentCondition { argument: 0, mask: u32::MAX, values: ValueSet::OneOf(&[3, 4, 5]) },
+                ArgumentCondition { argument: 2, mask: 0xf, values: ValueSet::NoneOf(&[1, 2]) },
             ],
-            refusal: Errno::PERM,
+            errno: Errno::PERM,
         },
-        Clause {
-            when: &[Condition { argument: 1, mask: 0x70, masked: Masked::NoneOf(&[0]) }],
-            refusal: Errno::NOPROTOOPT,
+        ArgumentRule {
+            when: &[ArgumentCondition { argument: 1, mask: 0x70, values: ValueSet::NoneOf(&[0]) }],
+            errno: Errno::NOPROTOOPT,
         },
     ];
-    let program = assemble(&BTreeMap::from([(9, Verdict::Inspect(CLAUSES.to_vec()))]));
+    let program = assemble(&BTreeMap::from([(9, Verdict::CheckArguments(RULES.to_vec()))]));
 
     for (first, second, third) in
         (0..8).flat_map(|a| (0..0x90).step_by(8).flat_map(move |b| (0..32).map(move |c| (a, b, c))))
@@ -109,7 +109,7 @@ fn a_clause_refuses_only_if_all_of_its_conditions_hold_and_ignores_upper_halves(
         };
         for upper in [0, 1 << 32, u64::MAX << 32] {
             let arguments = [first | upper, second | upper, third | upper, 0, 0, 0];
-            assert_eq!(here(&program, 9, arguments), expected, "{arguments:x?}");
+            assert_eq!(run_native(&program, 9, arguments), expected, "{arguments:x?}");
         }
     }
 }

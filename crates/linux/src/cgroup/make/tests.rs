@@ -1,20 +1,20 @@
-//! What is written on a machine with pure v2, on plain directories laid out like one.
+//! What is written on a pure v2 host, tested on plain directories laid out like one.
 
 use std::fs;
 use std::path::Path;
 
 use super::*;
 use crate::cgroup::Ability;
-use crate::cgroup::survey::Surveyed;
+use crate::cgroup::detect::DetectedHierarchy;
 
 const CONTROL: &str = "cgroup.subtree_control";
 
-/// Directories that have the files the kernel would have made in them.
+/// Directories with the files that the kernel would create in them.
 fn lay_out(root: &Path) -> Cgroups {
-    let body = root.join("pinfold.t/sbx.1");
-    let work = body.join("work");
+    let instance = root.join("pinfold.t/sbx.1");
+    let work = instance.join("work");
     fs::create_dir_all(&work).unwrap();
-    for group in [root, &root.join("pinfold.t"), &body] {
+    for group in [root, &root.join("pinfold.t"), &instance] {
         fs::write(group.join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
         fs::write(group.join(CONTROL), "").unwrap();
         fs::write(group.join("cgroup.procs"), "").unwrap();
@@ -26,14 +26,14 @@ fn lay_out(root: &Path) -> Cgroups {
 }
 
 fn detect(root: &Path) -> Cgroups {
-    let surveyed = Surveyed {
+    let detected = DetectedHierarchy {
         version: Version::V2,
         controllers: vec![],
         mount_point: root.to_path_buf(),
         own: root.join("user.slice/session.scope"),
         read_only: false,
     };
-    Cgroups::from_survey("pinfold.t", vec![surveyed])
+    Cgroups::from_detected("pinfold.t", vec![detected])
 }
 
 fn text(path: &Path) -> String {
@@ -41,15 +41,15 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn limits_go_to_the_work_and_controllers_as_far_as_they_are_asked() {
+fn limits_are_written_to_work_and_only_needed_controllers_are_enabled() {
     let root = tempfile::tempdir().unwrap();
     let cgroups = lay_out(root.path());
     let limits = CgroupLimits { memory_bytes: Some(1 << 20), processes: Some(9), ..CgroupLimits::default() };
 
-    let body = cgroups.make("sbx.1", &limits).unwrap();
+    let instance = cgroups.make("sbx.1", &limits).unwrap();
 
     let group = root.path().join("pinfold.t/sbx.1");
-    assert_eq!(body.look().unwrap(), std::slice::from_ref(&group));
+    assert_eq!(instance.existing().unwrap(), std::slice::from_ref(&group));
     assert_eq!(text(&group.join(CONTROL)), "+memory +pids");
     assert_eq!(text(&group.join("work/memory.max")), "1048576");
     assert_eq!(text(&group.join("work/memory.swap.max")), "0");
@@ -59,7 +59,7 @@ fn limits_go_to_the_work_and_controllers_as_far_as_they_are_asked() {
 }
 
 #[test]
-fn every_ability_of_v2_is_told() {
+fn every_ability_of_v2_is_reported() {
     let root = tempfile::tempdir().unwrap();
 
     let abilities = lay_out(root.path()).abilities();
@@ -72,9 +72,9 @@ fn every_ability_of_v2_is_told() {
 }
 
 #[test]
-fn what_is_barred_is_not_said_to_be_missing() {
+fn read_only_hierarchy_is_not_reported_as_missing() {
     let root = tempfile::tempdir().unwrap();
-    let surveyed = Surveyed {
+    let detected = DetectedHierarchy {
         version: Version::V2,
         controllers: vec![],
         mount_point: root.path().to_path_buf(),
@@ -82,7 +82,7 @@ fn what_is_barred_is_not_said_to_be_missing() {
         read_only: true,
     };
 
-    let abilities = Cgroups::from_survey("pinfold.t", vec![surveyed]).abilities();
+    let abilities = Cgroups::from_detected("pinfold.t", vec![detected]).abilities();
 
     for ability in [abilities.kill, abilities.freeze, abilities.cpu_time] {
         let Ability::Unavailable { why, .. } = ability else { panic!("{ability:?}") };
@@ -91,7 +91,7 @@ fn what_is_barred_is_not_said_to_be_missing() {
 }
 
 #[test]
-fn a_home_that_holds_processes_hands_on_nothing() {
+fn parent_that_holds_processes_enables_no_controllers() {
     let root = tempfile::tempdir().unwrap();
     lay_out(root.path());
     fs::write(root.path().join("cgroup.type"), "domain\n").unwrap();
@@ -104,7 +104,7 @@ fn a_home_that_holds_processes_hands_on_nothing() {
 }
 
 #[test]
-fn what_the_home_hands_on_already_needs_no_leave() {
+fn controllers_enabled_in_the_parent_are_available() {
     let root = tempfile::tempdir().unwrap();
     lay_out(root.path());
     fs::write(root.path().join("cgroup.type"), "domain\n").unwrap();

@@ -1,29 +1,29 @@
-//! Mail, handed to a real SMTP server (`aiosmtpd`, from Debian).
+//! Mail notifications, with a real SMTP server (`aiosmtpd`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use pinfold_alerts::{Alert, Level};
+use pinfold_alerts::{Alert, EscalationLevel};
 use pinfold_server::alerts::{AlertsConfig, Receivers, Smtp, SmtpSecurity};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{ALWAYS, hasty, under};
-use crate::ground::on_server_under;
+use super::{ALWAYS, fast_alerts, with_alerts};
+use crate::fixture::with_service_config;
 
-/// A server that puts mail into a directory.
-struct Post {
+/// An SMTP server that stores mail in a directory.
+struct MailServer {
     process: Child,
     port: u16,
     directory: tempfile::TempDir,
 }
 
-impl Post {
-    /// None: there is no such program here, and that is told.
-    async fn begin(test: &str) -> Option<Self> {
-        // Somebody else may take the port meanwhile; then it ends at once, and another one is tried.
+impl MailServer {
+    /// None: `aiosmtpd` is not installed, and the test is reported as skipped.
+    async fn start(test: &str) -> Option<Self> {
+        // Another process may take the port; then the server exits at once and another port is tried.
         loop {
             let directory = tempfile::tempdir().unwrap();
             let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
@@ -63,7 +63,7 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for MailServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -79,23 +79,26 @@ fn skip(test: &str, why: &str) {
 
 fn to_mail(mut config: AlertsConfig, port: u16, security: SmtpSecurity) -> AlertsConfig {
     let email = vec!["team@example.org".to_owned(), "Night Shift <night@example.org>".to_owned()];
-    config.receivers = BTreeMap::from([(Level::AgentTeam, Receivers { email, ..Receivers::default() })]);
+    config.receivers =
+        BTreeMap::from([(EscalationLevel::AgentTeam, Receivers { email, ..Receivers::default() })]);
     let from = "Pinfold <pinfold@example.org>".to_owned();
     config.smtp = Some(Smtp { host: "127.0.0.1".into(), port, security, from, login: None });
     config
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_critical_is_mailed_and_a_warning_is_not() {
-    let Some(post) = Post::begin("what_is_critical_is_mailed_and_a_warning_is_not").await else { return };
-    let fires = hasty(&[(Alert::SandboxStuck, ALWAYS), (Alert::SandboxActiveHigh, ALWAYS)]);
+async fn critical_alerts_are_mailed_and_warnings_are_not() {
+    let Some(post) = MailServer::start("critical_alerts_are_mailed_and_warnings_are_not").await else {
+        return;
+    };
+    let fires = fast_alerts(&[(Alert::SandboxStuck, ALWAYS), (Alert::SandboxActiveHigh, ALWAYS)]);
 
-    on_server_under(under(to_mail(fires, post.port, SmtpSecurity::None)), |ground| async move {
+    with_service_config(with_alerts(to_mail(fires, post.port, SmtpSecurity::None)), |fixture| async move {
         let delivered = |answer: &serde_json::Value| {
             let delivery = answer["deliveries"][0].clone();
             (delivery["state"] == "delivered").then_some(delivery)
         };
-        let delivery = ground.until("it is delivered", "/api/alerts/deliveries", delivered).await;
+        let delivery = fixture.until("it is delivered", "/api/alerts/deliveries", delivered).await;
 
         let mails = post.mails();
         let [mail] = mails.as_slice() else { panic!("{mails:?}") };
@@ -112,7 +115,7 @@ async fn what_is_critical_is_mailed_and_a_warning_is_not() {
         }
         assert_eq!((&delivery["target"], &delivery["attempts"]), (&json!("email/1"), &json!(1)));
         assert_eq!(
-            ground.get("/api/alerts/deliveries").await.json()["deliveries"].as_array().unwrap().len(),
+            fixture.get("/api/alerts/deliveries").await.json()["deliveries"].as_array().unwrap().len(),
             1
         );
     })
@@ -120,14 +123,14 @@ async fn what_is_critical_is_mailed_and_a_warning_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mail_that_is_to_be_encrypted_is_not_sent_in_the_open() {
-    let Some(post) = Post::begin("mail_that_is_to_be_encrypted_is_not_sent_in_the_open").await else {
+async fn mail_that_requires_tls_is_not_sent_unencrypted() {
+    let Some(post) = MailServer::start("mail_that_requires_tls_is_not_sent_unencrypted").await else {
         return;
     };
-    let config = to_mail(hasty(&[]), post.port, SmtpSecurity::StartTls);
+    let config = to_mail(fast_alerts(&[]), post.port, SmtpSecurity::StartTls);
 
-    on_server_under(under(config), |ground| async move {
-        let tested = ground.post("/api/alerts/test", json!({})).await.json();
+    with_service_config(with_alerts(config), |fixture| async move {
+        let tested = fixture.post("/api/alerts/test", json!({})).await.json();
 
         assert_eq!(tested["results"][0]["target"], "log");
         assert_eq!(

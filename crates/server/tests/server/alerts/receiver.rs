@@ -1,4 +1,4 @@
-//! Somebody who can be called over HTTP: remembers every message, and answers as the test wants.
+//! A webhook receiver that records every message and answers as the test wants.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// One message as it came.
+/// One received message.
 #[derive(Debug, Clone)]
-pub(super) struct Got {
+pub(super) struct ReceivedMessage {
     headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Got {
+impl ReceivedMessage {
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
     }
@@ -31,45 +31,49 @@ impl Got {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Manner {
+pub(super) enum Behaviour {
     Answers(u16),
-    /// Takes the message, and never says a word.
+    /// Accepts the message and never answers.
     Hangs,
 }
 
 #[derive(Clone, Default)]
-struct Memory {
-    got: Arc<Mutex<Vec<Got>>>,
-    manners: Arc<Mutex<VecDeque<Manner>>>,
+struct SharedState {
+    received: Arc<Mutex<Vec<ReceivedMessage>>>,
+    behaviours: Arc<Mutex<VecDeque<Behaviour>>>,
 }
 
 pub(super) struct Receiver {
     pub(super) url: String,
-    memory: Memory,
+    state: SharedState,
     task: JoinHandle<()>,
 }
 
 impl Receiver {
-    /// Behaves so for the first messages, and well after that.
-    pub(super) async fn begin(manners: &[Manner]) -> Self {
-        let memory = Memory::default();
-        memory.manners.lock().unwrap().extend(manners);
-        let router = Router::new().route("/hook", post(take)).with_state(memory.clone());
+    /// Shows these behaviours for the first messages, then answers with success.
+    pub(super) async fn start(behaviours: &[Behaviour]) -> Self {
+        let state = SharedState::default();
+        state.behaviours.lock().unwrap().extend(behaviours);
+        let router = Router::new().route("/hook", post(take)).with_state(state.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, memory, task }
+        Self { url, state, task }
     }
 
-    pub(super) fn got(&self) -> Vec<Got> {
-        self.memory.got.lock().unwrap().clone()
+    pub(super) fn received(&self) -> Vec<ReceivedMessage> {
+        self.state.received.lock().unwrap().clone()
     }
 
-    /// Waits until there are so many that are of interest.
-    pub(super) async fn until(&self, count: usize, is_wanted: impl Fn(&Got) -> bool) -> Vec<Got> {
+    /// Waits for `count` messages that match.
+    pub(super) async fn until(
+        &self,
+        count: usize,
+        is_wanted: impl Fn(&ReceivedMessage) -> bool,
+    ) -> Vec<ReceivedMessage> {
         let look = async {
             loop {
-                let wanted: Vec<_> = self.got().into_iter().filter(&is_wanted).collect();
+                let wanted: Vec<_> = self.received().into_iter().filter(&is_wanted).collect();
                 if wanted.len() >= count {
                     return wanted;
                 }
@@ -77,7 +81,7 @@ impl Receiver {
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(20), look).await;
-        waited.unwrap_or_else(|_| panic!("there were not {count} messages: {:?}", self.got()))
+        waited.unwrap_or_else(|_| panic!("there were not {count} messages: {:?}", self.received()))
     }
 }
 
@@ -87,12 +91,12 @@ impl Drop for Receiver {
     }
 }
 
-async fn take(State(memory): State<Memory>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    memory.got.lock().unwrap().push(Got { headers, body });
-    let manner = memory.manners.lock().unwrap().pop_front();
+async fn take(State(state): State<SharedState>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    state.received.lock().unwrap().push(ReceivedMessage { headers, body });
+    let manner = state.behaviours.lock().unwrap().pop_front();
     match manner {
         None => StatusCode::NO_CONTENT,
-        Some(Manner::Answers(status)) => StatusCode::from_u16(status).unwrap(),
-        Some(Manner::Hangs) => std::future::pending().await,
+        Some(Behaviour::Answers(status)) => StatusCode::from_u16(status).unwrap(),
+        Some(Behaviour::Hangs) => std::future::pending().await,
     }
 }

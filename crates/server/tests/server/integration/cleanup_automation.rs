@@ -1,54 +1,54 @@
-//! What is lost, stuck or failing is noticed, named and put right.
+//! Orphaned, stuck and failing sandboxes are detected, reported and cleaned up.
 
 use pinfold_alerts::Alert;
-use pinfold_api::{AlertSubject, BodyRef, Cause, CleanupReason, HealthMetrics, Indicator, State};
-use pinfold_client::Answered;
+use pinfold_api::{AlertSubject, Cause, CleanupReason, HealthMetrics, Indicator, InstanceRef, State};
+use pinfold_client::Completion;
 use pinfold_engine::Config;
 
 use super::{is_proof, sandbox, sh, small, until};
-use crate::alerts::{ANY, hasty, under};
-use crate::ground::{on_server, on_server_of, sh as script};
-use crate::obstacle::Obstacle;
+use crate::alerts::{ANY, fast_alerts, with_alerts};
+use crate::busy_mount::BusyMount;
+use crate::fixture::{sh as script, with_engine_config, with_server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn orphaned_sandbox_detection() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let wanted = sandbox(&client, small()).await;
         sh(&client, &wanted, "true").await;
-        // It does not go when it is asked to, so that it can be seen.
-        let orphan = ground.orphan("trap '' TERM; while :; do sleep 0.1; done").await;
+        // It ignores SIGTERM, so that it can be observed.
+        let orphan = fixture.create_orphan("trap '' TERM; while :; do sleep 0.1; done").await;
         let orphaned = || async { client.metrics(None).await.unwrap().health.orphaned };
 
-        let looked = client.audit().await.unwrap();
+        let audit = client.audit().await.unwrap();
         let before = orphaned().await;
         let found = client.reconcile(0).await.unwrap();
         let meanwhile = orphaned().await;
         let record = client.sandbox(&orphan).await.unwrap();
         let stopped = client.stop(&orphan, true, 60).await.unwrap();
 
-        let body = BodyRef { sandbox_id: orphan.clone(), generation: 1 };
-        assert_eq!((looked.bodies, looked.records), (2, 1));
-        assert_eq!(looked.bodies_without_record, [body]);
-        assert_eq!(found.bodies_without_record, looked.bodies_without_record);
+        let body = InstanceRef { sandbox_id: orphan.clone(), generation: 1 };
+        assert_eq!((audit.instances, audit.records), (2, 1));
+        assert_eq!(audit.instances_without_record, [body]);
+        assert_eq!(found.instances_without_record, audit.instances_without_record);
         assert_eq!((before, meanwhile, orphaned().await), (0, 1, 0), "a look alone changes nothing");
         assert_eq!((record.status.state, record.status.reason), (State::Terminating, Some(Cause::Orphan)));
-        let Answered::Done(receipt) = stopped else { panic!("{stopped:?}") };
+        let Completion::Done(receipt) = stopped else { panic!("{stopped:?}") };
         assert!(receipt.cause == Cause::Orphan && is_proof(Some(&receipt)), "{receipt:#?}");
         let after = client.audit().await.unwrap();
-        assert_eq!((after.bodies, after.records, after.bodies_without_record.len()), (1, 1, 0));
+        assert_eq!((after.instances, after.records, after.instances_without_record.len()), (1, 1, 0));
         assert_eq!(client.sandbox(&wanted).await.unwrap().status.state, State::Ready);
-        let text = String::from_utf8(ground.get("/metrics").await.bytes.to_vec()).unwrap();
+        let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
         assert!(text.contains("\npinfold_orphans_found_total 1.0\n"), "{text}");
-        // Whoever has found it: no run of cleanup has.
+        // No cleanup run has found it.
         let item = |what: &str| format!("\npinfold_cleanup_items_total{{what=\"{what}\"}} 1.0\n");
         assert!(text.contains(&item("orphaned_found")) && text.contains(&item("orphaned_ended")), "{text}");
         client.clean_up(false).await.unwrap();
-        let told = client.metrics(None).await.unwrap();
-        let cleanup = told.cleanup.unwrap();
+        let reported = client.metrics(None).await.unwrap();
+        let cleanup = reported.cleanup.unwrap();
         assert_eq!((cleanup.orphaned_detected, cleanup.orphaned_terminated), (1, 1), "{cleanup:#?}");
         assert_eq!((cleanup.stuck_terminated, cleanup.evicted), (0, 0), "{cleanup:#?}");
-        let (together, by_layer) = (told.latencies.cleanup.unwrap(), told.latencies.cleanup_by_layer);
+        let (together, by_layer) = (reported.latencies.cleanup.unwrap(), reported.latencies.cleanup_by_layer);
         assert!(by_layer.contains_key("scheduled"), "{by_layer:#?}");
         assert_eq!(by_layer.values().map(|times| times.count).sum::<u64>(), together.count);
     })
@@ -60,28 +60,28 @@ async fn stuck_sandbox_detection() {
     let mut engine = Config::default();
     engine.cleanup.rules.stuck_ms = 2_000;
     engine.cleanup.sample_ms = 300;
-    let mut rules = under(hasty(&[(Alert::SandboxStuck, ANY), (Alert::SandboxEvent, ANY)]));
+    let mut rules = with_alerts(fast_alerts(&[(Alert::SandboxStuck, ANY), (Alert::SandboxEvent, ANY)]));
     rules.policy.stop_backoff_ms = vec![200];
     rules.policy.stop_attempts = 1_000;
 
-    on_server_of(engine, rules, |ground| async move {
-        let client = ground.client();
+    with_engine_config(engine, rules, |fixture| async move {
+        let client = fixture.client();
         let [silent, at_work] = [sandbox(&client, small()).await, sandbox(&client, small()).await];
-        ground.sh_in_background(&silent, script("exec sleep 1000")).await;
-        ground.sh_in_background(&at_work, script("while :; do echo at work; sleep 0.05; done")).await;
+        fixture.sh_in_background(&silent, script("exec sleep 1000")).await;
+        fixture.sh_in_background(&at_work, script("while :; do echo at work; sleep 0.05; done")).await;
 
-        let dry = until("somebody is stuck", || async {
-            let looked = client.clean_up(true).await.unwrap();
-            (!looked.found.is_empty()).then_some(looked)
+        let dry = until("a sandbox is stuck", || async {
+            let audit = client.clean_up(true).await.unwrap();
+            (!audit.found.is_empty()).then_some(audit)
         })
         .await;
         let real = client.clean_up(false).await.unwrap();
         let again = client.clean_up(false).await.unwrap();
 
-        for looked in [&dry, &real] {
-            let found: Vec<_> = looked.found.iter().map(|it| (&it.sandbox_id, it.reason)).collect();
-            assert_eq!(found, [(&silent, CleanupReason::Silent)], "{looked:#?}");
-            assert_eq!(looked.scanned, 2);
+        for audit in [&dry, &real] {
+            let found: Vec<_> = audit.found.iter().map(|it| (&it.sandbox_id, it.reason)).collect();
+            assert_eq!(found, [(&silent, CleanupReason::Silent)], "{audit:#?}");
+            assert_eq!(audit.scanned, 2);
         }
         assert_eq!((dry.ended.len(), real.ended.len(), real.failed.len()), (0, 1, 0));
         let ended = &real.ended[0];
@@ -94,32 +94,33 @@ async fn stuck_sandbox_detection() {
         assert_eq!((cleanup.stuck_terminated, cleanup.failed_attempts), (1, 0));
         assert_eq!((cleanup.orphaned_detected, cleanup.evicted), (0, 0));
 
-        // One that cannot be ended is stuck until it can.
-        let mut obstacle = Obstacle::put(ground.data.path(), &format!("{at_work}.1"));
+        // A sandbox that cannot be stopped is stuck until it can.
+        let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{at_work}.1"));
         client.stop(&at_work, true, 0).await.unwrap();
         let subject = |id: &str, event: &str| AlertSubject { sandbox_id: id.to_owned(), event: event.into() };
         let stuck = Some(subject(&at_work, "stuck"));
-        let alerts = until("it is told", || async {
+        let alerts = until("the alert fires", || async {
             let alerts = client.health().await.unwrap().alerts.unwrap();
             alerts.iter().any(|alert| alert.subject == stuck).then_some(alerts)
         })
         .await;
-        let figures = client.metrics(None).await.unwrap().health;
-        let told: Vec<_> = alerts.iter().map(|alert| (alert.name.as_str(), alert.subject.clone())).collect();
-        assert_eq!((told.len(), &told[0]), (3, &("sandbox_stuck", None)), "{told:?}");
-        // Which of the two was noticed first depends on when was looked.
+        let metrics = client.metrics(None).await.unwrap().health;
+        let reported: Vec<_> =
+            alerts.iter().map(|alert| (alert.name.as_str(), alert.subject.clone())).collect();
+        assert_eq!((reported.len(), &reported[0]), (3, &("sandbox_stuck", None)), "{reported:?}");
+        // Which of the two is detected first depends on timing.
         for about in [Some(subject(&silent, "timeout")), stuck.clone()] {
-            assert!(told.contains(&("sandbox_event", about)), "{told:?}");
+            assert!(reported.contains(&("sandbox_event", about)), "{reported:?}");
         }
-        assert_eq!((figures.stuck, figures.indicator), (1, Indicator::Critical));
+        assert_eq!((metrics.stuck, metrics.indicator), (1, Indicator::Critical));
 
-        obstacle.remove();
-        until("nobody is stuck", || async {
+        busy_mount.remove();
+        until("no sandbox is stuck", || async {
             (client.metrics(None).await.unwrap().health.stuck == 0).then_some(())
         })
         .await;
-        let Answered::Done(gone) = client.wait_gone(&at_work, 60).await.unwrap() else {
-            panic!("it is there")
+        let Completion::Done(gone) = client.wait_gone(&at_work, 60).await.unwrap() else {
+            panic!("it still exists")
         };
         assert!(is_proof(gone.receipt.as_ref()), "{gone:#?}");
     })
@@ -128,8 +129,8 @@ async fn stuck_sandbox_detection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn healthy_failure_rate_maintenance() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let id = sandbox(&client, small()).await;
         let health = || async { client.metrics(None).await.unwrap().health };
         let share = |failed: u32, all: u32, indicator| HealthMetrics {
@@ -144,7 +145,7 @@ async fn healthy_failure_rate_maintenance() {
             sh(&client, &id, "true").await;
         }
         sh(&client, &id, "false").await;
-        let cancelled = ground.sh_in_background(&id, script("sleep 1000")).await;
+        let cancelled = fixture.sh_in_background(&id, script("sleep 1000")).await;
         client.cancel(&cancelled).await.unwrap();
         let few = health().await;
         for _ in 0..2 {

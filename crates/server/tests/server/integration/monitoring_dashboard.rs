@@ -1,44 +1,46 @@
-//! What a dashboard shows: health and figures that are exactly what was run.
+//! Health and metrics for a dashboard match exactly what was run.
 
 use std::collections::BTreeMap;
 
 use pinfold_alerts::{Alert, Rule};
-use pinfold_api::{AlertSeverity, Cause, HealthMetrics, HealthState, Indicator, LimitsWish, Used};
+use pinfold_api::{
+    AlertSeverity, Cause, HealthMetrics, HealthState, Indicator, LimitsRequest, ResourceUsage,
+};
 use pinfold_client::Client;
 use pinfold_engine::Config;
 use pinfold_lifecycle::AdmissionLimits;
 
 use super::{HEAVY, assert_close, ms_between, run, sandbox, sh, small, until};
-use crate::alerts::{hasty, under};
-use crate::ground::{on_server, on_server_of, on_server_under, rules};
+use crate::alerts::{fast_alerts, with_alerts};
+use crate::fixture::{rules, with_engine_config, with_server, with_service_config};
 
-fn mean(figures: impl Iterator<Item = u64> + Clone) -> f64 {
-    figures.clone().sum::<u64>() as f64 / figures.count() as f64
+fn mean(metrics: impl Iterator<Item = u64> + Clone) -> f64 {
+    metrics.clone().sum::<u64>() as f64 / metrics.count() as f64
 }
 
-fn cpu_ms(used: &Used) -> u64 {
+fn cpu_ms(used: &ResourceUsage) -> u64 {
     used.cpu_ms.unwrap()
 }
 
-fn peak(used: &Used) -> u64 {
+fn peak(used: &ResourceUsage) -> u64 {
     used.memory_peak_bytes.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_status_reporting() {
     let rule = Rule { minimum: 4, ..Alert::SandboxFailureRateCritical.definition().rule };
-    let rules = under(hasty(&[(Alert::SandboxFailureRateCritical, rule)]));
-    on_server_under(rules, |ground| async move {
-        let client = ground.client();
+    let rules = with_alerts(fast_alerts(&[(Alert::SandboxFailureRateCritical, rule)]));
+    with_service_config(rules, |fixture| async move {
+        let client = fixture.client();
         let id = sandbox(&client, small()).await;
 
         let well = client.health().await.unwrap();
-        let figures = client.metrics(None).await.unwrap().health;
+        let metrics = client.metrics(None).await.unwrap().health;
         sh(&client, &id, "true").await;
         for code in 1..4 {
             sh(&client, &id, &format!("exit {code}")).await;
         }
-        let ill = until("an alert is told", || async {
+        let ill = until("an alert fires", || async {
             let health = client.health().await.unwrap();
             health.alerts.as_ref().is_some_and(|alerts| !alerts.is_empty()).then_some(health)
         })
@@ -52,13 +54,13 @@ async fn health_status_reporting() {
         assert_eq!(well.failure_rate, None, "nothing has ended that could have failed");
         assert_eq!(well.sandboxes.map(|stats| (stats.active, stats.ready)), Some((1, 1)));
         assert!(well.memory_mb_left > Some(0) && well.disk_mb_left > Some(0));
-        assert_eq!((figures.indicator, figures.failure_rate), (Indicator::Healthy, None));
+        assert_eq!((metrics.indicator, metrics.failure_rate), (Indicator::Healthy, None));
         let alerts = ill.alerts.unwrap();
         assert_eq!((alerts.len(), alerts[0].name.as_str()), (1, "sandbox_failure_rate_critical"));
         assert_eq!((alerts[0].severity, ill.indicator), (AlertSeverity::Critical, Indicator::Critical));
         assert_eq!((ill.stuck, ill.orphaned, ill.failure_rate), (Some(0), Some(0), Some(0.75)));
         assert_eq!(ill.status, HealthState::Ok, "the process itself can do all that it should");
-        let told = client.metrics(None).await.unwrap().health;
+        let reported = client.metrics(None).await.unwrap().health;
         let expected = HealthMetrics {
             indicator: Indicator::Critical,
             active: 1,
@@ -66,21 +68,21 @@ async fn health_status_reporting() {
             orphaned: 0,
             failure_rate: Some(0.75),
         };
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     })
     .await;
 }
 
-/// How many of which type were run, how many of them well.
+/// Executions and success rate by agent type.
 async fn ran(client: &Client) -> BTreeMap<String, (u64, Option<f64>)> {
-    let told = client.metrics(None).await.unwrap().by_agent_type;
-    told.into_iter().map(|(name, it)| (name, (it.executions, it.success_rate))).collect()
+    let reported = client.metrics(None).await.unwrap().by_agent_type;
+    reported.into_iter().map(|(name, it)| (name, (it.executions, it.success_rate))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_collection_by_agent_type() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
 
         let before = ran(&client).await;
         for (agent_type, script) in [
@@ -104,7 +106,7 @@ async fn metrics_collection_by_agent_type() {
             ("none", (1, Some(1.0))),
         ];
         assert_eq!(after, expected.map(|(name, it)| (name.to_owned(), it)).into());
-        let text = String::from_utf8(ground.get("/metrics").await.bytes.to_vec()).unwrap();
+        let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
         for (agent_type, cause, count) in [
             ("VALIDATION", "completed", 1),
             ("VALIDATION", "exit_nonzero", 1),
@@ -122,8 +124,8 @@ async fn metrics_collection_by_agent_type() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_utilization_tracking_over_time() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let utilisation = || async { client.metrics(None).await.unwrap().utilisation };
 
         let at_first = utilisation().await;
@@ -141,8 +143,8 @@ async fn resource_utilization_tracking_over_time() {
         assert!(peak(&heavy) >= peak(&light) + 20_000_000, "{light:?} {heavy:?}");
         for (metric, all) in [("created", 2.0), ("executions", 2.0), ("ended", 2.0)] {
             let history = client.metrics_history(metric, None, None).await.unwrap();
-            let told: f64 = history.points.iter().filter_map(|point| point.value).sum();
-            assert_eq!(told, all, "{history:#?}");
+            let reported: f64 = history.points.iter().filter_map(|point| point.value).sum();
+            assert_eq!(reported, all, "{history:#?}");
             assert!(history.points.iter().all(|point| point.step_seconds == 60), "{history:#?}");
         }
         let measured = async |metric: &str| -> Vec<f64> {
@@ -159,8 +161,8 @@ async fn resource_utilization_tracking_over_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overview_metrics_provision() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         sandbox(&client, small()).await;
         let stopped = sandbox(&client, small()).await;
         client.stop(&stopped, true, 60).await.unwrap();
@@ -171,11 +173,11 @@ async fn overview_metrics_provision() {
             lives.push(client.resources(&ended.sandbox_id).await.unwrap().duration_ms);
         }
 
-        let told = client.metrics(Some("10m")).await.unwrap();
+        let reported = client.metrics(Some("10m")).await.unwrap();
 
-        let overview = &told.overview;
-        assert_eq!((told.window_seconds, overview.active, overview.total), (600, 1, 5));
-        assert_eq!((overview.completed, overview.failed), (1, 2), "what somebody stopped is neither");
+        let overview = &reported.overview;
+        assert_eq!((reported.window_seconds, overview.active, overview.total), (600, 1, 5));
+        assert_eq!((overview.completed, overview.failed), (1, 2), "a stopped run is neither");
         assert_eq!((overview.failure_rate, overview.timeout_rate), (Some(2.0 / 3.0), Some(1.0 / 3.0)));
         assert_close(overview.average_lifetime_seconds, mean(lives.into_iter()) / 1e3, 0.001);
     })
@@ -184,8 +186,8 @@ async fn overview_metrics_provision() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_type_metrics_provision() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let runs = [
             run(&client, "TEST_WRITER", "sleep 0.4").await,
             run(&client, "TEST_WRITER", HEAVY).await,
@@ -193,10 +195,10 @@ async fn agent_type_metrics_provision() {
         ];
         let other = run(&client, "ELICITATION", "true").await;
 
-        let told = client.metrics(None).await.unwrap().by_agent_type;
+        let reported = client.metrics(None).await.unwrap().by_agent_type;
 
-        assert_eq!(told.keys().collect::<Vec<_>>(), ["ELICITATION", "TEST_WRITER"]);
-        let writers = &told["TEST_WRITER"];
+        assert_eq!(reported.keys().collect::<Vec<_>>(), ["ELICITATION", "TEST_WRITER"]);
+        let writers = &reported["TEST_WRITER"];
         assert_eq!(writers.executions, 3);
         assert_eq!((writers.success_rate, writers.failure_rate), (Some(2.0 / 3.0), Some(1.0 / 3.0)));
         let lasted: i64 = runs
@@ -210,7 +212,7 @@ async fn agent_type_metrics_provision() {
             1e-6,
         );
         assert_close(writers.average_memory_peak_bytes, mean(runs.iter().map(|run| peak(&run.usage))), 1.0);
-        assert_close(told["ELICITATION"].average_memory_peak_bytes, peak(&other.usage) as f64, 1.0);
+        assert_close(reported["ELICITATION"].average_memory_peak_bytes, peak(&other.usage) as f64, 1.0);
         assert_eq!(other.cause, Some(Cause::Completed));
     })
     .await;
@@ -220,24 +222,24 @@ async fn agent_type_metrics_provision() {
 async fn resource_utilization_metrics_provision() {
     let admission =
         AdmissionLimits { sandboxes: Some(4), memory_mb: Some(1_024), disk_mb: None, processes: Some(1_000) };
-    on_server_of(Config { admission, ..Config::default() }, rules(), |ground| async move {
-        let client = ground.client();
-        let wish = LimitsWish { memory_mb: Some(256), processes: Some(100), ..LimitsWish::default() };
-        sandbox(&client, wish).await;
+    with_engine_config(Config { admission, ..Config::default() }, rules(), |fixture| async move {
+        let client = fixture.client();
+        let spec = LimitsRequest { memory_mb: Some(256), processes: Some(100), ..LimitsRequest::default() };
+        sandbox(&client, spec).await;
         let used = [run(&client, "VALIDATION", "true").await, run(&client, "VALIDATION", HEAVY).await];
         let used = used.map(|run| run.usage);
 
-        let told = client.metrics(None).await.unwrap().utilisation;
+        let reported = client.metrics(None).await.unwrap().utilisation;
 
         let (cpu, peaks) = (used.iter().map(cpu_ms), used.iter().map(peak));
-        assert_close(told.cpu_seconds_total, cpu.clone().sum::<u64>() as f64 / 1e3, 1e-9);
-        assert_close(told.cpu_seconds_average, mean(cpu) / 1e3, 1e-9);
-        assert_eq!(told.memory_peak_bytes_total, Some(peaks.clone().sum()));
-        assert_close(told.memory_peak_bytes_average, mean(peaks.clone()), 1e-3);
-        assert_eq!(told.memory_peak_bytes_max, peaks.max());
-        assert_eq!((told.sandboxes_share, told.memory_share), (Some(0.25), Some(0.25)));
-        assert_eq!((told.processes_share, told.disk_share), (Some(0.1), None));
-        assert_eq!(told.network_requests, Some(0), "there is no network");
+        assert_close(reported.cpu_seconds_total, cpu.clone().sum::<u64>() as f64 / 1e3, 1e-9);
+        assert_close(reported.cpu_seconds_average, mean(cpu) / 1e3, 1e-9);
+        assert_eq!(reported.memory_peak_bytes_total, Some(peaks.clone().sum()));
+        assert_close(reported.memory_peak_bytes_average, mean(peaks.clone()), 1e-3);
+        assert_eq!(reported.memory_peak_bytes_max, peaks.max());
+        assert_eq!((reported.sandboxes_share, reported.memory_share), (Some(0.25), Some(0.25)));
+        assert_eq!((reported.processes_share, reported.disk_share), (Some(0.1), None));
+        assert_eq!(reported.network_requests, Some(0), "there is no network");
     })
     .await;
 }

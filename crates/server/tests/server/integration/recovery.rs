@@ -1,15 +1,15 @@
-//! Agents that come to grief: what is told of them, what is kept, and that everything else goes on.
+//! Failing agent runs: what is reported and kept, while everything else continues.
 
 use pinfold_api::{ArtifactState, Cause, ExecRequest, ExecutionState, State};
 use serde_json::json;
 
 use super::{exec, is_proof, run, run_with, sandbox, sh, small, stdout};
-use crate::ground::on_server;
+use crate::fixture::with_server;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn graceful_failure_handling() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
 
         let context = json!({ "script": "echo half > half; echo why >&2; exit 3", "artifacts": ["half"] });
         let failing = run_with(&client, "VALIDATION", context).await;
@@ -37,8 +37,8 @@ async fn graceful_failure_handling() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recovery_from_sandbox_timeout() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let late = json!({ "script": "echo half | tee half; sleep 60", "artifacts": ["half"] });
 
         let timed_out = run_with(&client, "HASTY", late).await;

@@ -1,20 +1,20 @@
-//! Agents in sandboxes of their own: provided without being asked for, limited, kept apart, and gone afterwards.
+//! Agent runs in their own sandboxes: provisioned automatically, limited, isolated, and gone afterwards.
 
 use std::path::Path;
 
 use futures_util::future::join_all;
-use pinfold_api::{Cause, LeaseState, LimitsWish, LogSource, State};
+use pinfold_api::{Cause, LeaseState, LimitsRequest, LogSource, State};
 use serde_json::{Value, json};
 
 use super::{
     HEAVY, HELD, begin, end_of, is_proof, let_go, ms_between, run, sandbox, sh, small, stdout, until,
 };
-use crate::ground::on_server;
+use crate::fixture::with_server;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn automatic_sandbox_provisioning_for_agent_execution() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         assert_eq!(client.stats().await.unwrap().total_created, 0);
 
         let run = run(&client, "ELICITATION", "echo done; cat /proc/1/comm").await;
@@ -42,8 +42,8 @@ async fn automatic_sandbox_provisioning_for_agent_execution() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_usage_tracking_during_execution() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let script = format!("{HEAVY}; echo ready; while [ ! -e /workspace/go ]; do :; done");
         let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
         let look = || async { client.resources(&run.sandbox_id).await.unwrap() };
@@ -70,15 +70,15 @@ async fn resource_usage_tracking_during_execution() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_limit_enforcement_in_sandbox() {
-    on_server(|ground| async move {
-        let client = ground.client();
-        let limits = LimitsWish {
+    with_server(|fixture| async move {
+        let client = fixture.client();
+        let limits = LimitsRequest {
             memory_mb: Some(64),
             cpu_time_ms: Some(500),
             processes: Some(32),
             disk_mb: Some(8),
             output_mb: Some(1),
-            ..LimitsWish::default()
+            ..LimitsRequest::default()
         };
         let id = sandbox(&client, limits).await;
 
@@ -105,10 +105,10 @@ async fn resource_limit_enforcement_in_sandbox() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_takes_too_many_steps_runs_nothing_any_more_and_that_is_told() {
-    on_server(|ground| async move {
-        let client = ground.client();
-        let id = sandbox(&client, LimitsWish { operations: Some(4), ..small() }).await;
+async fn exceeding_the_operation_limit_stops_the_sandbox_and_is_reported() {
+    with_server(|fixture| async move {
+        let client = fixture.client();
+        let id = sandbox(&client, LimitsRequest { operations: Some(4), ..small() }).await;
 
         let modest = sh(&client, &id, "echo on").await;
         let chatty = sh(&client, &id, "while :; do echo on; sleep 0.1; done").await;
@@ -119,7 +119,7 @@ async fn a_sandbox_that_takes_too_many_steps_runs_nothing_any_more_and_that_is_t
         assert_eq!((late.cause, late.exit_code), (Cause::OperationLimit, None));
         assert_eq!(late.output.stdout.as_deref(), Some(""));
         assert_eq!(client.sandbox(&id).await.unwrap().limits.operations, Some(4));
-        let events = ground.get(&format!("/api/sandbox/{id}/events")).await.json().to_string();
+        let events = fixture.get(&format!("/api/sandbox/{id}/events")).await.json().to_string();
         assert_eq!(events.matches(r#""cause":"operation_limit""#).count(), 2, "{events}");
     })
     .await;
@@ -127,9 +127,9 @@ async fn a_sandbox_that_takes_too_many_steps_runs_nothing_any_more_and_that_is_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn isolation_of_concurrent_executions() {
-    on_server(|ground| async move {
-        let client = ground.client();
-        // Each leaves its word everywhere, and looks for the other's.
+    with_server(|fixture| async move {
+        let client = fixture.client();
+        // Each run writes its word everywhere and looks for the other's.
         let script = format!(
             "echo $WORD > /workspace/word; echo $WORD > /tmp/word; {HELD}; cat /workspace/word /tmp/word; \
              cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c \"WORD=$OTHER\"; \
@@ -151,40 +151,40 @@ async fn isolation_of_concurrent_executions() {
         assert_eq!(stdout(&hostile), "ready\nwolf\nwolf\n0\ngo\nword\n");
         assert_eq!((careful.exit_code, careful.cause), (Some(0), Some(Cause::Completed)));
         let complaint = hostile.output.as_ref().unwrap().stderr.as_deref().unwrap_or_default();
-        assert!(complaint.contains("No such process"), "it saw nobody whom it could kill: {complaint}");
+        assert!(complaint.contains("No such process"), "it could see a foreign process: {complaint}");
         assert_eq!(careful.attempts.len(), 1);
         assert_ne!(careful.sandbox_id, hostile.sandbox_id);
     })
     .await;
 }
 
-/// What can be seen of a sandbox from outside: processes in its groups, its directories, its disks.
+/// Traces of a sandbox on the host: processes in its cgroups, directories and mounts.
 fn traces(data: &Path, sandbox: &str) -> Vec<String> {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-    let told = |path: &Path| std::fs::read_to_string(path).unwrap_or_default().contains(sandbox);
+    let reported = |path: &Path| std::fs::read_to_string(path).unwrap_or_default().contains(sandbox);
     let processes = entries(Path::new("/proc")).map(|it| it.path().join("cgroup"));
     let disks = entries(Path::new("/sys/block")).map(|it| it.path().join("loop/backing_file"));
-    let directories = ["bodies", "control"].map(|it| data.join("linux").join(it));
+    let directories = ["instances", "control"].map(|it| data.join("linux").join(it));
     let directories = directories.iter().flat_map(|it| entries(it).map(|it| it.path()));
     let directories = directories.filter(|it| it.to_string_lossy().contains(sandbox));
-    let found = processes.chain(disks).filter(|it| told(it)).chain(directories);
+    let found = processes.chain(disks).filter(|it| reported(it)).chain(directories);
     found.map(|it| it.display().to_string()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sandbox_cleanup_after_completion() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let script = format!("sleep 1000 & head -c 1000000 /dev/zero > left; {HELD}");
         let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
-        let meanwhile = traces(ground.data.path(), &run.sandbox_id);
+        let meanwhile = traces(fixture.data.path(), &run.sandbox_id);
 
         let_go(&client, &run).await;
         let ended = end_of(&client, &run).await;
 
         let of = |what: &str| meanwhile.iter().filter(|trace| trace.contains(what)).count();
-        assert!(of("/proc/") >= 3 && of("/control/") == 1, "the look sees what is there: {meanwhile:#?}");
-        assert_eq!(traces(ground.data.path(), &run.sandbox_id), [""; 0]);
+        assert!(of("/proc/") >= 3 && of("/control/") == 1, "traces are found while it runs: {meanwhile:#?}");
+        assert_eq!(traces(fixture.data.path(), &run.sandbox_id), [""; 0]);
         assert!(is_proof(ended.receipt.as_ref()), "{ended:#?}");
         let receipt = ended.receipt.unwrap();
         assert_eq!((receipt.cause, receipt.generation), (Cause::Completed, 1));
@@ -199,8 +199,8 @@ async fn sandbox_cleanup_after_completion() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sandbox_logs_in_execution_metadata() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
 
         let run = run(&client, "VALIDATION", "echo one; echo two >&2; exit 4").await;
         let again = end_of(&client, &run).await;
@@ -221,7 +221,7 @@ async fn sandbox_logs_in_execution_metadata() {
         let own = Some(run.execution_id.as_str());
         assert_eq!(written(LogSource::Stdout), [(own, Some("one\n"))]);
         assert_eq!(written(LogSource::Stderr), [(own, Some("two\n"))]);
-        assert!(log.over && log.entries.len() > 4, "what was done is told beside: {log:#?}");
+        assert!(log.over && log.entries.len() > 4, "control entries are part of the log: {log:#?}");
     })
     .await;
 }
@@ -230,8 +230,8 @@ async fn sandbox_logs_in_execution_metadata() {
 async fn concurrent_agent_execution_support() {
     const TYPES: [&str; 6] =
         ["ELICITATION", "TEST_WRITER", "IMPLEMENTATION", "CONTEXT_GATHERING", "VALIDATION", "VALIDATION"];
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
         let context = |number: usize| json!({ "script": format!("{HELD}; echo {number}") });
 
         let begun = TYPES.iter().enumerate().map(|(number, of)| begin(&client, of, context(number)));
@@ -254,8 +254,8 @@ async fn concurrent_agent_execution_support() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lifecycle_duration_monitoring() {
-    on_server(|ground| async move {
-        let client = ground.client();
+    with_server(|fixture| async move {
+        let client = fixture.client();
 
         let run = run(&client, "VALIDATION", "sleep 0.7").await;
         let made = client.sandbox(&run.sandbox_id).await.unwrap();
@@ -285,15 +285,15 @@ async fn lifecycle_duration_monitoring() {
     .await;
 }
 
-/// As an agent worker that knows nothing of Pinfold's own clients asks: in JSON, with `curl`.
+/// Uses plain JSON with `curl`, as an agent worker without Pinfold's client would.
 #[tokio::test(flavor = "multi_thread")]
 async fn integration_with_existing_agent_worker() {
-    on_server(|ground| async move {
+    with_server(|fixture| async move {
         let curl = async |arguments: &str| -> Value {
             let mut shell = std::process::Command::new("sh");
             let authorised = "-H \"Authorization: Bearer $TOKEN\"";
             shell.args(["-euc", &format!("exec curl -fsS {authorised} {arguments}")]);
-            shell.env("URL", format!("http://{}", ground.address)).env("TOKEN", &ground.admin);
+            shell.env("URL", format!("http://{}", fixture.address)).env("TOKEN", &fixture.admin);
             let ran = tokio::task::spawn_blocking(move || shell.output()).await.unwrap().unwrap();
             assert!(ran.status.success(), "{arguments}: {}", String::from_utf8_lossy(&ran.stderr));
             serde_json::from_slice(&ran.stdout).unwrap()

@@ -1,4 +1,4 @@
-//! A collector that keeps what it is sent, as the protocol says it, and can be told to behave badly.
+//! An OTLP collector that keeps what it receives and can be made to misbehave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -20,67 +20,67 @@ use prost::Message;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One message as it came.
+/// One received message.
 #[derive(Debug, Clone)]
-pub(super) struct Got {
+pub(super) struct ReceivedMessage {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Manner {
+pub(super) enum Behaviour {
     Answers(u16),
-    /// Takes the message, and never says a word.
+    /// Accepts the message and never answers.
     Hangs,
 }
 
 #[derive(Clone, Default)]
-struct Memory {
-    got: Arc<Mutex<Vec<Got>>>,
-    manners: Arc<Mutex<VecDeque<Manner>>>,
-    /// How it behaves when no more is said.
-    otherwise: Option<Manner>,
+struct SharedState {
+    received: Arc<Mutex<Vec<ReceivedMessage>>>,
+    behaviours: Arc<Mutex<VecDeque<Behaviour>>>,
+    /// Behaviour after the listed ones.
+    otherwise: Option<Behaviour>,
 }
 
 pub(super) struct Receiver {
     pub(super) address: String,
-    memory: Memory,
+    state: SharedState,
     task: JoinHandle<()>,
 }
 
 impl Receiver {
-    pub(super) async fn begin() -> Self {
+    pub(super) async fn start() -> Self {
         Self::that(&[], None).await
     }
 
-    /// Behaves so for the first messages, and then otherwise.
-    pub(super) async fn that(manners: &[Manner], otherwise: Option<Manner>) -> Self {
-        let memory = Memory { otherwise, ..Memory::default() };
-        memory.manners.lock().unwrap().extend(manners);
-        Self::with(memory, TcpListener::bind("127.0.0.1:0").await.unwrap())
+    /// Shows these behaviours for the first messages, then `otherwise`.
+    pub(super) async fn that(behaviours: &[Behaviour], otherwise: Option<Behaviour>) -> Self {
+        let state = SharedState { otherwise, ..SharedState::default() };
+        state.behaviours.lock().unwrap().extend(behaviours);
+        Self::with(state, TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    /// Where there was none before.
+    /// Listens on a given address.
     pub(super) async fn at(address: &str) -> Self {
         let listener = TcpListener::bind(address.trim_start_matches("http://")).await.unwrap();
-        Self::with(Memory::default(), listener)
+        Self::with(SharedState::default(), listener)
     }
 
-    fn with(memory: Memory, listener: TcpListener) -> Self {
+    fn with(state: SharedState, listener: TcpListener) -> Self {
         let router = Router::new().route("/v1/traces", post(take)).route("/v1/metrics", post(take));
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let router = router.with_state(memory.clone());
+        let router = router.with_state(state.clone());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, memory, task }
+        Self { address, state, task }
     }
 
-    /// A server that sends everything here, and often.
+    /// A server configuration that exports everything here, at short intervals.
     pub(super) fn config(&self) -> ServerConfig {
         let telemetry = TelemetryConfig {
-            collector: Collector::at(&self.address).unwrap(),
+            collector: Collector::new(&self.address).unwrap(),
             traces: true,
             metrics: true,
             interval: Duration::from_millis(300),
@@ -95,26 +95,27 @@ impl Receiver {
         ServerConfig { telemetry, ..config }
     }
 
-    pub(super) fn got(&self) -> Vec<Got> {
-        self.memory.got.lock().unwrap().clone()
+    pub(super) fn received(&self) -> Vec<ReceivedMessage> {
+        self.state.received.lock().unwrap().clone()
     }
 
     pub(super) fn spans(&self) -> Vec<Span> {
-        let got = self.got();
-        let traces = got.iter().filter(|got| got.path == "/v1/traces");
-        let requests = traces.map(|got| ExportTraceServiceRequest::decode(got.body.clone()).unwrap());
+        let received = self.received();
+        let traces = received.iter().filter(|received| received.path == "/v1/traces");
+        let requests =
+            traces.map(|received| ExportTraceServiceRequest::decode(received.body.clone()).unwrap());
         let resources = requests.flat_map(|request| request.resource_spans);
         resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
     }
 
-    /// Every message of figures, the oldest first.
-    pub(super) fn figures(&self) -> Vec<ExportMetricsServiceRequest> {
-        let got = self.got();
-        let metrics = got.iter().filter(|got| got.path == "/v1/metrics");
-        metrics.map(|got| ExportMetricsServiceRequest::decode(got.body.clone()).unwrap()).collect()
+    /// Every metrics export, oldest first.
+    pub(super) fn metrics_requests(&self) -> Vec<ExportMetricsServiceRequest> {
+        let received = self.received();
+        let metrics = received.iter().filter(|received| received.path == "/v1/metrics");
+        metrics.map(|received| ExportMetricsServiceRequest::decode(received.body.clone()).unwrap()).collect()
     }
 
-    /// Waits until it has been sent what is looked for.
+    /// Waits until `met` returns a value.
     pub(super) async fn until<T>(&self, what: &str, met: impl Fn(&Self) -> Option<T>) -> T {
         let look = async {
             loop {
@@ -124,15 +125,16 @@ impl Receiver {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, look).await;
+        let waited = tokio::time::timeout(TEST_TIMEOUT, look).await;
         waited.unwrap_or_else(|_| panic!("never: {what}; there are {:#?}", self.spans()))
     }
 
-    /// The one span that has this name and these attributes.
+    /// Waits for the span with this name and these attributes.
     pub(super) async fn span(&self, name: &str, with: &[(&str, &str)]) -> Span {
         let is_it = |span: &Span| {
             let attributes = attributes(&span.attributes);
-            let has = |(key, value): &(&str, &str)| attributes.get(*key).is_some_and(|told| told == value);
+            let has =
+                |(key, value): &(&str, &str)| attributes.get(*key).is_some_and(|reported| reported == value);
             span.name == name && with.iter().all(has)
         };
         let what = format!("{name} with {with:?}");
@@ -146,17 +148,17 @@ impl Drop for Receiver {
     }
 }
 
-async fn take(State(memory): State<Memory>, uri: Uri, headers: HeaderMap, body: Bytes) -> StatusCode {
-    memory.got.lock().unwrap().push(Got { path: uri.path().to_owned(), headers, body });
-    let manner = memory.manners.lock().unwrap().pop_front();
-    match manner.or(memory.otherwise) {
+async fn take(State(state): State<SharedState>, uri: Uri, headers: HeaderMap, body: Bytes) -> StatusCode {
+    state.received.lock().unwrap().push(ReceivedMessage { path: uri.path().to_owned(), headers, body });
+    let manner = state.behaviours.lock().unwrap().pop_front();
+    match manner.or(state.otherwise) {
         None => StatusCode::OK,
-        Some(Manner::Answers(status)) => StatusCode::from_u16(status).unwrap(),
-        Some(Manner::Hangs) => std::future::pending().await,
+        Some(Behaviour::Answers(status)) => StatusCode::from_u16(status).unwrap(),
+        Some(Behaviour::Hangs) => std::future::pending().await,
     }
 }
 
-/// As text, whatever they are.
+/// Attributes as text.
 pub(super) fn attributes(of: &[KeyValue]) -> BTreeMap<String, String> {
     let text = |attribute: &KeyValue| match attribute.value.clone().unwrap().value.unwrap() {
         Value::StringValue(text) => text,

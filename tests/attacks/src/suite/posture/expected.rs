@@ -1,14 +1,14 @@
-//! What is expected, one check for each kind of thing. A check answers with what is not as it should be.
+//! The expected state of processes in a sandbox, one check per kind. A check returns the differences.
 
 use std::fs;
 
 use pinfold_keeper::confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
 
-use super::seen::{GIVEN, Seen};
-use crate::aftermath::ids_of;
-use crate::stage::Stage;
+use super::observed::{GIVEN, Observed};
+use crate::fixture::Fixture;
+use crate::leftovers::ids_of;
 
-pub(super) type Check = fn(&Stage, &Seen) -> Vec<String>;
+pub(super) type Check = fn(&Fixture, &Observed) -> Vec<String>;
 
 pub(super) const CHECKS: &[(&str, Check)] = &[
     ("namespaces", namespaces),
@@ -21,45 +21,55 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("limits", limits),
     ("mounts", mounts),
     ("environment", environment),
-    ("environment of the keeper", |_, seen| equal("the keeper's environment", seen.of_keeper("environ"), "")),
-    ("working directory and umask", |_, seen| {
-        [equal("working directory", seen.of("cwd"), "/workspace"), equal("umask", seen.of("umask"), "0022")]
-            .concat()
+    ("environment of the keeper", |_, observed| {
+        equal("the keeper's environment", observed.of_keeper("environ"), "")
     }),
-    ("processes in sight", processes),
-    ("devices", |_, seen| {
-        let devices = "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero";
-        equal("devices", &words(seen.of("devices")), devices)
-    }),
-    ("network", |_, seen| {
-        let routes = seen.of("routes").lines().count();
-        [equal("interfaces", seen.of("interfaces"), "lo"), equal("lines of routes", &routes.to_string(), "1")]
-            .concat()
-    }),
-    ("host name", |stage, seen| equal("host name", seen.of("hostname"), &stage.body.sandbox.to_string())),
-    ("oom score", |_, seen| {
-        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    ("working directory and umask", |_, observed| {
         [
-            equal("of an execution", seen.of("oom"), own.trim()),
-            equal("of the keeper", seen.of_keeper("oom_score_adj"), &own),
+            equal("working directory", observed.of("cwd"), "/workspace"),
+            equal("umask", observed.of("umask"), "0022"),
         ]
         .concat()
     }),
-    ("session", |_, seen| {
-        let mut lines = seen.of("session").lines();
+    ("processes in sight", processes),
+    ("devices", |_, observed| {
+        let devices = "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero";
+        equal("devices", &words(observed.of("devices")), devices)
+    }),
+    ("network", |_, observed| {
+        let routes = observed.of("routes").lines().count();
+        [
+            equal("interfaces", observed.of("interfaces"), "lo"),
+            equal("lines of routes", &routes.to_string(), "1"),
+        ]
+        .concat()
+    }),
+    ("host name", |fixture, observed| {
+        equal("host name", observed.of("hostname"), &fixture.instance.sandbox.to_string())
+    }),
+    ("oom score", |_, observed| {
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+        [
+            equal("of an execution", observed.of("oom"), own.trim()),
+            equal("of the keeper", observed.of_keeper("oom_score_adj"), &own),
+        ]
+        .concat()
+    }),
+    ("session", |_, observed| {
+        let mut lines = observed.of("session").lines();
         let (both, own) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         equal("group and session", both, &format!("{own} {own}"))
     }),
-    ("what of the keeper is in sight", |_, seen| equal("what can be read", seen.of("keeper"), "")),
-    ("names of control groups", |stage, seen| {
-        let hidden = [stage.name(), format!("{:032x}", stage.instance)];
-        let told = hidden.iter().filter(|name| seen.of("groups").contains(name.as_str()));
+    ("what of the keeper is in sight", |_, observed| equal("what can be read", observed.of("keeper"), "")),
+    ("names of control groups", |fixture, observed| {
+        let hidden = [fixture.name(), format!("{:032x}", fixture.store_id)];
+        let told = hidden.iter().filter(|name| observed.of("groups").contains(name.as_str()));
         told.map(|name| format!("they tell {name}")).collect()
     }),
-    ("directories for every user inside", |_, seen| {
+    ("directories for every user inside", |_, observed| {
         equal(
             "modes of /, /tmp, /workspace and /root",
-            &words(seen.of("openness")),
+            &words(observed.of("openness")),
             "1777:0:0 700:0:0 755:0:0 755:0:0",
         )
     }),
@@ -80,11 +90,11 @@ fn field<'a>(text: &'a str, name: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim)
 }
 
-fn namespaces(_: &Stage, seen: &Seen) -> Vec<String> {
+fn namespaces(_: &Fixture, observed: &Observed) -> Vec<String> {
     let mut shared = Vec::new();
     for name in ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"] {
         let host = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default().display().to_string();
-        let inside = seen.of("namespaces").lines().find(|line| line.starts_with(name));
+        let inside = observed.of("namespaces").lines().find(|line| line.starts_with(name));
         if inside.is_none_or(|inside| inside == host) {
             shared.push(format!("{name} is {inside:?}, and the host's {host}"));
         }
@@ -92,24 +102,24 @@ fn namespaces(_: &Stage, seen: &Seen) -> Vec<String> {
     shared
 }
 
-fn maps(stage: &Stage, seen: &Seen) -> Vec<String> {
-    let Some(ids) = ids_of(stage) else { return vec!["it has no ids of its own".into()] };
+fn maps(fixture: &Fixture, observed: &Observed) -> Vec<String> {
+    let Some(ids) = ids_of(fixture) else { return vec!["it has no ids of its own".into()] };
     let expected = format!("0 {} 65536", ids.start);
     let single = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     [
-        equal("uid_map", &single(seen.of("uid_map")), &expected),
-        equal("gid_map", &single(seen.of("gid_map")), &expected),
-        equal("setgroups", seen.of("setgroups"), "allow"),
+        equal("uid_map", &single(observed.of("uid_map")), &expected),
+        equal("gid_map", &single(observed.of("gid_map")), &expected),
+        equal("setgroups", observed.of("setgroups"), "allow"),
     ]
     .concat()
 }
 
-fn users(stage: &Stage, seen: &Seen) -> Vec<String> {
-    let outside = ids_of(stage).map_or(0, |ids| ids.start);
+fn users(fixture: &Fixture, observed: &Observed) -> Vec<String> {
+    let targets = ids_of(fixture).map_or(0, |ids| ids.start);
     let four = |id: u32| format!("{id}\t{id}\t{id}\t{id}");
     let mut wrong = Vec::new();
     for (whose, status, id) in
-        [("execution", seen.of("status"), 0), ("keeper", seen.of_keeper("status"), outside)]
+        [("execution", observed.of("status"), 0), ("keeper", observed.of_keeper("status"), targets)]
     {
         for (name, expected) in [("Uid:", four(id)), ("Gid:", four(id)), ("Groups:", String::new())] {
             wrong.extend(equal(&format!("{whose} {name}"), field(status, name), &expected));
@@ -118,33 +128,33 @@ fn users(stage: &Stage, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-fn capabilities(_: &Stage, seen: &Seen) -> Vec<String> {
+fn capabilities(_: &Fixture, observed: &Observed) -> Vec<String> {
     let own = format!("{:016x}", WORKLOAD_CAPABILITIES.bits());
     let none = format!("{:016x}", 0);
     let mut wrong = Vec::new();
     let sets =
         [("CapInh:", &none), ("CapPrm:", &own), ("CapEff:", &own), ("CapBnd:", &own), ("CapAmb:", &none)];
     for (name, expected) in sets {
-        wrong.extend(equal(&format!("execution {name}"), field(seen.of("status"), name), expected));
+        wrong.extend(equal(&format!("execution {name}"), field(observed.of("status"), name), expected));
     }
-    // What the keeper holds beyond that it can pass on to nobody: it is not in its bounding set.
+    // The keeper cannot pass on its further capabilities: they are not in its bounding set.
     for (name, expected) in [("CapInh:", &none), ("CapBnd:", &own), ("CapAmb:", &none)] {
-        wrong.extend(equal(&format!("keeper {name}"), field(seen.of_keeper("status"), name), expected));
+        wrong.extend(equal(&format!("keeper {name}"), field(observed.of_keeper("status"), name), expected));
     }
     let mut keepers = WORKLOAD_CAPABILITIES | CapabilitySet::SYS_ADMIN;
-    if !seen.of_keeper("descriptors").lines().any(|target| target.ends_with("/work")) {
-        // Without a group for what it runs it looks for its processes one by one.
+    if !observed.of_keeper("descriptors").lines().any(|target| target.ends_with("/work")) {
+        // Without a cgroup for executions the keeper finds its processes one by one.
         keepers |= CapabilitySet::SYS_PTRACE;
     }
     let keepers = format!("{:016x}", keepers.bits());
     for name in ["CapPrm:", "CapEff:"] {
-        wrong.extend(equal(&format!("keeper {name}"), field(seen.of_keeper("status"), name), &keepers));
+        wrong.extend(equal(&format!("keeper {name}"), field(observed.of_keeper("status"), name), &keepers));
     }
     wrong
 }
 
-fn filters(_: &Stage, seen: &Seen) -> Vec<String> {
-    let (own, keepers) = (seen.of("status"), seen.of_keeper("status"));
+fn filters(_: &Fixture, observed: &Observed) -> Vec<String> {
+    let (own, keepers) = (observed.of("status"), observed.of_keeper("status"));
     [
         equal("execution NoNewPrivs", field(own, "NoNewPrivs:"), "1"),
         equal("execution Seccomp", field(own, "Seccomp:"), "2"),
@@ -156,31 +166,33 @@ fn filters(_: &Stage, seen: &Seen) -> Vec<String> {
     .concat()
 }
 
-/// Nothing to read, and two pipes to write to.
-fn descriptors(_: &Stage, seen: &Seen) -> Vec<String> {
+/// `/dev/null` as input, and two pipes as output.
+fn descriptors(_: &Fixture, observed: &Observed) -> Vec<String> {
     let kind = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
-    let found: Vec<String> = seen.of("descriptors").lines().map(kind).collect();
+    let found: Vec<String> = observed.of("descriptors").lines().map(kind).collect();
     equal("descriptors", &found.join(", "), "0 /dev/null, 1 pipe, 2 pipe")
 }
 
-/// By kind and number. The socket to listen on, the directory of logs, the lock that says that it lives, its signals;
-/// nothing on the first three and once more for what it runs; the terminals of the sandbox; the pipes by which it was
-/// born and hears of its caller.
+/// Descriptors by kind and number: the listening socket, the log directory, the pid lock, the signalfd;
+/// `/dev/null` on the first three and once more for executions; the sandbox's terminals; the pipes from its
+/// spawner and for its caller.
 const KEEPERS: &str = "1 lock, 1 logs, 4 nothing, 3 pipe, 1 signals, 1 socket, 1 terminals";
 
-/// Beside those it holds, for what it runs, the group, where it is counted, and where v1 groups are joined: each once.
+/// Further descriptors for executions: the cgroup, its counters, and the files by which v1 cgroups are joined,
+/// each once.
 const GROUPS: [&str; 6] =
     ["", "/tasks", "/cgroup.procs", "/memory.events", "/memory.oom_control", "/pids.events"];
 
-/// In v1 the work is in the body's own group wherever the keeper is not.
+/// With v1, executions run in the instance's own cgroup wherever the keeper does not.
 const FLAT_GROUPS: [&str; 3] = ["/tasks", "/memory.oom_control", "/pids.events"];
 
-fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
-    let logs = format!("{}/logs/", stage.data().display());
-    // The kernel names it by its true path.
-    let lock = fs::canonicalize(stage.control().join("process")).unwrap_or_default().display().to_string();
+fn descriptors_of_keeper(fixture: &Fixture, observed: &Observed) -> Vec<String> {
+    let logs = format!("{}/logs/", fixture.data().display());
+    // The kernel shows its real path.
+    let lock =
+        fs::canonicalize(fixture.control().join("keeper.pid")).unwrap_or_default().display().to_string();
     let own_group = |target: &str| {
-        let own = format!("/{}", stage.name());
+        let own = format!("/{}", fixture.name());
         let below = target.starts_with("/sys/fs/cgroup/").then(|| target.split_once(&own)).flatten();
         below.is_some_and(|(_, file)| match file.strip_prefix("/work") {
             Some(file) => GROUPS.contains(&file),
@@ -199,7 +211,7 @@ fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
         other => other.to_owned(),
     };
     let (groups, others): (Vec<&str>, Vec<&str>) =
-        seen.of_keeper("descriptors").lines().partition(|target| own_group(target));
+        observed.of_keeper("descriptors").lines().partition(|target| own_group(target));
     let mut counted = std::collections::BTreeMap::<String, usize>::new();
     for target in others {
         *counted.entry(kind(target)).or_default() += 1;
@@ -211,7 +223,7 @@ fn descriptors_of_keeper(stage: &Stage, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-fn limits(_: &Stage, seen: &Seen) -> Vec<String> {
+fn limits(_: &Fixture, observed: &Observed) -> Vec<String> {
     let expected = [
         ("Max open files", "16384 16384"),
         ("Max locked memory", "8388608 8388608"),
@@ -221,11 +233,12 @@ fn limits(_: &Stage, seen: &Seen) -> Vec<String> {
         ("Max nice priority", "0 0"),
         ("Max realtime priority", "0 0"),
     ];
-    let both =
-        |name: &str| field(seen.of("limits"), name).split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let both = |name: &str| {
+        field(observed.of("limits"), name).split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+    };
     let mut wrong: Vec<String> =
         expected.iter().flat_map(|(name, value)| equal(name, &both(name), value)).collect();
-    let keepers = field(seen.of_keeper("limits"), "Max core file size");
+    let keepers = field(observed.of_keeper("limits"), "Max core file size");
     wrong.extend(equal(
         "the keeper's core files",
         &keepers.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
@@ -234,10 +247,10 @@ fn limits(_: &Stage, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-/// Where each is, of what kind, and how; files of the host's own are read-only, nothing is more than it should be.
-fn mounts(_: &Stage, seen: &Seen) -> Vec<String> {
+/// Path, type and flags of each mount; the host's files are read-only.
+fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
     let mut wrong = Vec::new();
-    for line in seen.of("mounts").lines() {
+    for line in observed.of("mounts").lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (Some(at), Some(options)) = (words.get(4), words.get(5)) else { continue };
         let kind =
@@ -275,7 +288,8 @@ fn mounts(_: &Stage, seen: &Seen) -> Vec<String> {
             wrong.push(format!("{at} is {kind} {options}"));
         }
     }
-    let at: Vec<&str> = seen.of("mounts").lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
+    let at: Vec<&str> =
+        observed.of("mounts").lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
     for path in
         ["/proc/keys", "/proc/timer_list", "/proc/sysrq-trigger", "/proc/acpi", "/sys/firmware", "/proc/sys"]
     {
@@ -286,21 +300,21 @@ fn mounts(_: &Stage, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-fn environment(_: &Stage, seen: &Seen) -> Vec<String> {
+fn environment(_: &Fixture, observed: &Observed) -> Vec<String> {
     let mut expected = vec![
         "HOME=/root".to_owned(),
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
     ];
     expected.extend(GIVEN.iter().map(|(name, value)| format!("{name}={value}")));
     expected.sort();
-    let mut found: Vec<&str> = seen.of("environment").lines().filter(|line| !line.is_empty()).collect();
+    let mut found: Vec<&str> = observed.of("environment").lines().filter(|line| !line.is_empty()).collect();
     found.sort_unstable();
     equal("environment", &found.join(" "), &expected.join(" "))
 }
 
 /// The keeper, the shell and what it has just started.
-fn processes(_: &Stage, seen: &Seen) -> Vec<String> {
-    let mut lines = seen.of("processes").lines();
+fn processes(_: &Fixture, observed: &Observed) -> Vec<String> {
+    let mut lines = observed.of("processes").lines();
     let (first, count) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
     let few = count.parse::<u32>().is_ok_and(|count| count <= 6);
     let mut wrong = equal("the first process", first, "1");
@@ -310,11 +324,11 @@ fn processes(_: &Stage, seen: &Seen) -> Vec<String> {
     wrong
 }
 
-/// The keeper's secret is nowhere, and of the host's paths only what the kernel itself tells of a mount.
-fn secrets(stage: &Stage, seen: &Seen) -> Vec<String> {
-    let (secret, data) = (stage.secret(), stage.data().display().to_string());
+/// The keeper's secret appears nowhere, and of the host's paths only what the kernel shows of a mount.
+fn secrets(fixture: &Fixture, observed: &Observed) -> Vec<String> {
+    let (secret, data) = (fixture.secret(), fixture.data().display().to_string());
     let mut told = Vec::new();
-    for (section, text) in &seen.inside {
+    for (section, text) in &observed.inside {
         if text.contains(&secret) {
             told.push(format!("{section} tells the keeper's secret"));
         }

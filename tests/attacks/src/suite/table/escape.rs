@@ -1,10 +1,10 @@
 //! Ways out of the sandbox by files, privileges and the kernel's rare doors.
 
-use pinfold_keeper::confine::{CapabilitySet, Door};
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::confine::{CapabilitySet, SyscallGroup};
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
-use crate::entry::{Act, Entry, Group, Proof, capability, door, keepers_rights, without};
-use crate::scenes;
+use crate::entry::{Act, Entry, Group, Proof, capability, keepers_rights, syscall_group, without};
+use crate::scenarios;
 
 const SETTINGS: &str = "read-only /proc/sys";
 const HIDDEN: &str = "hidden paths";
@@ -28,15 +28,15 @@ const fn hostile(
 /// A setting of the whole kernel, proved on one of the sandbox's own queues.
 const fn setting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
     let harmless = &["write-kernel-setting", "/proc/sys/kernel/msgmax"];
-    hostile(name, SETTINGS, arguments, Proof::WithoutAt(|_| vec![Weakness::KernelSettingsWritable], harmless))
+    hostile(name, SETTINGS, arguments, Proof::WithoutAt(|_| vec![DisabledGuard::ProcSysWritable], harmless))
 }
 
 const fn hidden(name: &'static str, arguments: &'static [&'static str]) -> Entry {
-    hostile(name, HIDDEN, arguments, without![Weakness::HiddenPathsShown])
+    hostile(name, HIDDEN, arguments, without![DisabledGuard::MaskedPathsVisible])
 }
 
 const fn mounting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
-    let proof = without![door(Door::Mounts), capability(CapabilitySet::SYS_ADMIN)];
+    let proof = without![syscall_group(SyscallGroup::Mounts), capability(CapabilitySet::SYS_ADMIN)];
     hostile(name, "door Mounts, no sys_admin", arguments, proof)
 }
 
@@ -50,13 +50,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "set_the_helper_for_device_events",
         "read-only /sys",
         &["open-for-writing", "/sys/kernel/uevent_helper"],
-        Proof::Nowhere("the file belongs to root outside, whom nobody inside can be"),
+        Proof::Nowhere("the file belongs to the host root, which no process inside can become"),
     ),
     hostile(
         "press_magic_keys",
         "hidden paths, ids",
         &["open-for-writing", "/proc/sysrq-trigger"],
-        Proof::Nowhere("whoever can open it can restart the machine"),
+        Proof::Nowhere("a process that can open it can restart the machine"),
     ),
     hostile("read_the_kernels_memory", HIDDEN, &["see-hidden-path", "/proc/kcore"], NOT_EVERYWHERE),
     hidden("read_the_hosts_keys", &["see-hidden-path", "/proc/keys"]),
@@ -73,19 +73,19 @@ pub(super) const ENTRIES: &[Entry] = &[
         "write_to_what_the_host_shares",
         "read-only shares",
         &["write-to-shared", "/usr", "/usr/bin", "/etc/alternatives", "{outside}"],
-        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+        Proof::Without(|fixture| vec![DisabledGuard::HostDirectory(fixture.canary())]),
     ),
     hostile(
         "read_a_file_of_the_host_by_its_path",
         "root of its own",
         &["read-canary-by-its-path"],
-        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+        Proof::Without(|fixture| vec![DisabledGuard::HostDirectory(fixture.canary())]),
     ),
     hostile(
         "walk_up_from_the_root",
         "pivot_root",
         &["walk-up-from-the-root"],
-        Proof::Without(|stage| vec![Weakness::Shared(stage.canary())]),
+        Proof::Without(|fixture| vec![DisabledGuard::HostDirectory(fixture.canary())]),
     ),
     hostile(
         "break_out_by_a_second_chroot",
@@ -97,7 +97,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "make_a_device_for_the_hosts_disk",
         "user namespace",
         &["make-a-block-device"],
-        Proof::Nowhere("the kernel makes no device for anybody in a user namespace"),
+        Proof::Nowhere("the kernel creates no device in a user namespace"),
     ),
     hostile(
         "find_the_hosts_disks",
@@ -108,22 +108,22 @@ pub(super) const ENTRIES: &[Entry] = &[
     escape(
         "use_a_device_node_that_came_with_its_files",
         "nodev, user namespace",
-        Act::Scene(|stage| Box::pin(scenes::images::use_a_device_node(stage))),
-        Proof::Naive(scenes::images::a_device_of_the_host_opens),
+        Act::Scenario(|fixture| Box::pin(scenarios::images::use_a_device_node(fixture))),
+        Proof::Naive(scenarios::images::a_device_of_the_host_opens),
     ),
     hostile(
         "become_root_by_a_setuid_file",
         "no_new_privs, nosuid",
         &["root-by-a-setuid-file", "{hostile}"],
-        without![Weakness::NewPrivilegesGranted, Weakness::SetuidFilesHonoured],
+        without![DisabledGuard::NewPrivilegesGranted, DisabledGuard::SetuidHonoured],
     ),
     hostile(
         "gain_a_capability_by_a_file",
         "no_new_privs, nosuid, bounding set",
         &["capability-by-a-file", "{hostile}"],
         without![
-            Weakness::NewPrivilegesGranted,
-            Weakness::SetuidFilesHonoured,
+            DisabledGuard::NewPrivilegesGranted,
+            DisabledGuard::SetuidHonoured,
             capability(CapabilitySet::SETFCAP | CapabilitySet::NET_ADMIN)
         ],
     ),
@@ -137,35 +137,35 @@ pub(super) const ENTRIES: &[Entry] = &[
         "keep_capabilities_by_the_ambient_set",
         "securebits",
         &["raise-an-ambient-capability"],
-        without![Weakness::AmbientCapabilitiesAllowed],
+        without![DisabledGuard::AmbientCapabilitiesAllowed],
     )
     .cve("CVE-2022-24769"),
     hostile(
         "find_inheritable_capabilities",
         "empty inheritable sets",
         &["find-inheritable-capabilities"],
-        without![Weakness::InheritableCapabilitiesKept],
+        without![DisabledGuard::InheritableCapabilitiesKept],
     )
     .cve("CVE-2022-29162"),
     hostile(
         "write_through_a_leaked_directory",
         "no descriptor but three",
         &["write-through-a-leaked-directory"],
-        Proof::Without(|stage| vec![Weakness::LeakedDirectory(stage.canary())]),
+        Proof::Without(|fixture| vec![DisabledGuard::LeakedDirectory(fixture.canary())]),
     )
     .cve("CVE-2024-21626"),
     escape(
         "start_in_a_directory_of_the_keeper",
         "no descriptor before exec",
-        Act::Scene(|stage| Box::pin(scenes::keeper::start_in_a_descriptor(stage))),
-        without![Weakness::DescriptorsKeptUntilExec],
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::start_in_a_descriptor(fixture))),
+        without![DisabledGuard::DescriptorsKeptUntilExec],
     )
     .cve("CVE-2024-21626"),
     escape(
         "start_a_program_by_a_descriptor_of_the_keeper",
         "no descriptor before exec",
-        Act::Scene(|stage| Box::pin(scenes::keeper::start_by_a_descriptor(stage))),
-        without![Weakness::DescriptorsKeptUntilExec],
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::start_by_a_descriptor(fixture))),
+        without![DisabledGuard::DescriptorsKeptUntilExec],
     )
     .cve("CVE-2024-21626"),
     hostile(
@@ -173,7 +173,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "ids, read-only shares",
         &["reopen-a-descriptor-for-writing", "/usr/bin/true"],
         Proof::WithoutAt(
-            |stage| vec![Weakness::Shared(stage.canary())],
+            |fixture| vec![DisabledGuard::HostDirectory(fixture.canary())],
             &["reopen-a-descriptor-for-writing", "{canary}"],
         ),
     ),
@@ -186,45 +186,45 @@ pub(super) const ENTRIES: &[Entry] = &[
     escape(
         "overwrite_the_runtime_by_its_own_exe",
         "ids",
-        Act::Scene(|stage| Box::pin(scenes::keeper::overwrite_the_runtime(stage))),
-        Proof::Nowhere("root's runtime would have to be anybody's; proved at an ordinary user's"),
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::overwrite_the_runtime(fixture))),
+        Proof::Nowhere("root's runtime would have to be world-writable; proved as an unprivileged user"),
     )
     .cve("CVE-2019-5736"),
     hostile(
         "read_the_runtimes_file",
         "keeper not dumpable, with rights of its own",
         &["read-of-process-1", "exe"],
-        without![Weakness::KeeperReadable, keepers_rights()],
+        without![DisabledGuard::KeeperReadable, keepers_rights()],
     )
     .cve("CVE-2019-5736"),
     escape(
         "plant_links_where_mounts_will_be",
         "a root that is made anew",
-        Act::Scene(|stage| Box::pin(scenes::files::plant_links(stage))),
-        Proof::Naive(scenes::images::naive_setup_follows_links),
+        Act::Scenario(|fixture| Box::pin(scenarios::files::plant_links(fixture))),
+        Proof::Naive(scenarios::images::naive_setup_follows_links),
     )
     .cve("CVE-2021-30465"),
     escape(
         "dev_is_a_link_in_its_image",
         "mounts on real directories",
-        Act::Scene(|stage| Box::pin(scenes::images::links_in_place_of(stage, &["dev"]))),
-        Proof::Naive(scenes::images::naive_setup_follows_links),
+        Act::Scenario(|fixture| Box::pin(scenarios::images::links_in_place_of(fixture, &["dev"]))),
+        Proof::Naive(scenarios::images::naive_setup_follows_links),
     )
     .cve("CVE-2026-41579"),
     escape(
         "places_of_mounts_are_links_in_its_image",
         "mounts on real directories",
-        Act::Scene(|stage| {
-            Box::pin(scenes::images::links_in_place_of(stage, &["proc", "sys", "tmp", "workspace"]))
+        Act::Scenario(|fixture| {
+            Box::pin(scenarios::images::links_in_place_of(fixture, &["proc", "sys", "tmp", "workspace"]))
         }),
-        Proof::Naive(scenes::images::naive_setup_follows_links),
+        Proof::Naive(scenarios::images::naive_setup_follows_links),
     )
     .cve("CVE-2026-34078"),
     escape(
         "console_is_a_link_in_its_image",
         "/dev of its own, no console",
-        Act::Scene(|stage| Box::pin(scenes::images::console_is_a_link(stage))),
-        Proof::Naive(scenes::images::naive_setup_follows_links),
+        Act::Scenario(|fixture| Box::pin(scenarios::images::console_is_a_link(fixture))),
+        Proof::Naive(scenarios::images::naive_setup_follows_links),
     )
     .cve("CVE-2025-52565"),
     hostile(
@@ -247,55 +247,55 @@ pub(super) const ENTRIES: &[Entry] = &[
         "nested_user_namespace_by_unshare",
         "door Namespaces",
         &["nested-user-namespace-by-unshare"],
-        without![door(Door::Namespaces)],
+        without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_user_namespace_by_clone",
         "door Namespaces",
         &["nested-user-namespace-by-clone"],
-        without![door(Door::Namespaces)],
+        without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_user_namespace_by_clone3",
         "door Namespaces",
         &["nested-user-namespace-by-clone3"],
-        without![door(Door::Namespaces)],
+        without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_root_that_mounts",
         "doors Namespaces, Mounts",
         &["nested-root-that-mounts"],
-        without![door(Door::Namespaces), door(Door::Mounts)],
+        without![syscall_group(SyscallGroup::Namespaces), syscall_group(SyscallGroup::Mounts)],
     ),
     hostile(
         "nested_root_that_sniffs_packets",
         "doors Namespaces, SocketFamilies",
         &["nested-root-that-sniffs-packets"],
-        without![door(Door::Namespaces), door(Door::SocketFamilies)],
+        without![syscall_group(SyscallGroup::Namespaces), syscall_group(SyscallGroup::SocketFamilies)],
     ),
     hostile(
         "enter_namespaces_of_process_1",
         "door Namespaces, keeper not dumpable",
         &["enter-namespaces-of-process-1"],
-        without![door(Door::Namespaces), keepers_rights(), Weakness::KeeperReadable],
+        without![syscall_group(SyscallGroup::Namespaces), keepers_rights(), DisabledGuard::KeeperReadable],
     ),
     hostile(
         "enter_a_namespace_by_setns",
         "door Namespaces",
         &["enter-its-own-namespace-again"],
-        without![door(Door::Namespaces), capability(CapabilitySet::SYS_ADMIN)],
+        without![syscall_group(SyscallGroup::Namespaces), capability(CapabilitySet::SYS_ADMIN)],
     ),
     hostile(
         "open_files_by_handle",
         "door FileHandles",
         &["open-files-by-handle"],
-        without![door(Door::FileHandles)],
+        without![syscall_group(SyscallGroup::FileHandles)],
     ),
     hostile(
         "i386_calls_past_the_filter",
         "door ForeignCalls",
         &["i386-calls-past-the-filter"],
-        without![door(Door::ForeignCalls)],
+        without![syscall_group(SyscallGroup::ForeignCalls)],
     ),
     hostile(
         "x32_calls_past_the_filter",
@@ -308,38 +308,43 @@ pub(super) const ENTRIES: &[Entry] = &[
         "io_uring_past_the_filter",
         "door IoUring",
         &["io-uring-past-the-filter"],
-        without![door(Door::IoUring)],
+        without![syscall_group(SyscallGroup::IoUring)],
     ),
-    hostile("load_a_bpf_program", "door Bpf", &["load-a-bpf-program"], without![door(Door::Bpf)]),
+    hostile(
+        "load_a_bpf_program",
+        "door Bpf",
+        &["load-a-bpf-program"],
+        without![syscall_group(SyscallGroup::Bpf)],
+    ),
     hostile(
         "count_performance_events",
         "door Perf",
         &["count-performance-events"],
-        without![door(Door::Perf)],
+        without![syscall_group(SyscallGroup::Perf)],
     ),
     hostile(
         "hold_the_kernel_by_userfaultfd",
         "door Userfaultfd",
         &["hold-the-kernel-by-userfaultfd"],
-        without![door(Door::Userfaultfd)],
+        without![syscall_group(SyscallGroup::Userfaultfd)],
     ),
     hostile(
         "secret_memory_that_nobody_counts",
         "door SecretMemory",
         &["secret-memory-that-nobody-counts"],
-        without![door(Door::SecretMemory)],
+        without![syscall_group(SyscallGroup::SecretMemory)],
     ),
     hostile(
         "watch_others_files_by_fanotify",
         "door FileMonitors",
         &["watch-others-files-by-fanotify"],
-        without![door(Door::FileMonitors)],
+        without![syscall_group(SyscallGroup::FileMonitors)],
     ),
     hostile(
         "leave_a_key_for_other_sandboxes",
         "door Keyrings",
         &["leave-a-key-in-a-keyring"],
-        without![door(Door::Keyrings)],
+        without![syscall_group(SyscallGroup::Keyrings)],
     ),
     hostile(
         "read_the_kernel_log",
@@ -351,39 +356,39 @@ pub(super) const ENTRIES: &[Entry] = &[
         "rename_the_host",
         "door Machine",
         &["rename-the-host"],
-        without![door(Door::Machine), capability(CapabilitySet::SYS_ADMIN)],
+        without![syscall_group(SyscallGroup::Machine), capability(CapabilitySet::SYS_ADMIN)],
     ),
     hostile(
         "make_memory_executable_by_personality",
         "door Personality",
         &["make-memory-executable-by-personality"],
-        without![door(Door::Personality)],
+        without![syscall_group(SyscallGroup::Personality)],
     ),
     hostile(
         "type_into_a_terminal",
         "door TerminalInput",
         &["type-into-a-terminal"],
-        without![door(Door::TerminalInput)],
+        without![syscall_group(SyscallGroup::TerminalInput)],
     )
     .cve("CVE-2017-5226"),
     hostile(
         "paste_into_a_console",
         "door TerminalInput",
         &["paste-into-a-console"],
-        without![door(Door::TerminalInput)],
+        without![syscall_group(SyscallGroup::TerminalInput)],
     )
     .cve("CVE-2023-1523"),
     hostile(
         "change_a_terminals_driver",
         "door TerminalInput",
         &["change-a-terminals-driver"],
-        without![door(Door::TerminalInput)],
+        without![syscall_group(SyscallGroup::TerminalInput)],
     ),
     hostile(
         "socket_of_packets",
         "door SocketFamilies, no net_raw",
         &["socket-packet"],
-        without![door(Door::SocketFamilies), capability(CapabilitySet::NET_RAW)],
+        without![syscall_group(SyscallGroup::SocketFamilies), capability(CapabilitySet::NET_RAW)],
     ),
     hostile("socket_of_the_kernels_ciphers", "door SocketFamilies", &["socket-alg"], LOADS),
     hostile("socket_to_the_hypervisor", "door SocketFamilies", &["socket-vsock"], LOADS),
@@ -392,15 +397,20 @@ pub(super) const ENTRIES: &[Entry] = &[
         "netlink_of_device_events",
         "door NetlinkProtocols",
         &["netlink-uevents"],
-        without![door(Door::NetlinkProtocols)],
+        without![syscall_group(SyscallGroup::NetlinkProtocols)],
     ),
     hostile("netlink_of_ipsec", "door NetlinkProtocols", &["netlink-xfrm"], LOADS),
     hostile("netlink_of_the_firewall", "door NetlinkProtocols", &["netlink-netfilter"], LOADS),
-    hostile("tls_in_the_kernel", "door KernelTls", &["kernel-tls"], without![door(Door::KernelTls)]),
+    hostile(
+        "tls_in_the_kernel",
+        "door KernelTls",
+        &["kernel-tls"],
+        without![syscall_group(SyscallGroup::KernelTls)],
+    ),
     hostile(
         "shared_memory_of_the_host",
         "ipc namespace",
         &["shared-memory-of-the-host"],
-        without![Weakness::QueuesOfTheHost],
+        without![DisabledGuard::HostIpc],
     ),
 ];

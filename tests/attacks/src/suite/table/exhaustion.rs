@@ -1,10 +1,10 @@
 //! More than its share. Every count is bounded, also where nothing stops it.
 
-use pinfold_keeper::confine::Door;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::confine::SyscallGroup;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
-use crate::entry::{Act, Entry, Group, Proof, door, without};
-use crate::scenes;
+use crate::entry::{Act, Entry, Group, Proof, syscall_group, without};
+use crate::scenarios;
 
 const AS_LOW: Proof = Proof::Nowhere("the host's own limit may be as low");
 
@@ -13,7 +13,7 @@ const fn limited(name: &'static str, aims_at: &'static str, arguments: &'static 
 }
 
 const fn unlimited(name: &'static str, aims_at: &'static str, arguments: &'static [&'static str]) -> Entry {
-    Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), without![Weakness::LimitsOfTheHost])
+    Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), without![DisabledGuard::HostLimits])
 }
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -65,21 +65,21 @@ pub(super) const ENTRIES: &[Entry] = &[
         "terminals_without_end",
         "terminals",
         Act::Hostile(&["terminals-without-end", "300"]),
-        without![Weakness::TerminalsWithoutEnd],
+        without![DisabledGuard::UnlimitedTerminals],
     ),
     Entry::new(
         Group::Exhaustion,
         "watches_until_none_are_left_for_others",
         "watches",
-        Act::Scene(|stage| Box::pin(scenes::exhaustion::watches(stage))),
+        Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::watches(fixture))),
         Proof::Nowhere("it would take from the host what other programs need"),
     ),
     Entry::new(
         Group::Exhaustion,
         "requests_until_none_are_left_for_others",
         "door AsyncIo",
-        Act::Scene(|stage| Box::pin(scenes::exhaustion::requests(stage))),
-        without![door(Door::AsyncIo)],
+        Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::requests(fixture))),
+        without![syscall_group(SyscallGroup::AsyncIo)],
     ),
     limited("fill_the_disk", "disk", &["fill-the-disk", "60"]),
     limited("files_without_end", "inodes", &["files-without-end", "5000"]),
@@ -95,21 +95,21 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Exhaustion,
         "write_without_end",
         "output",
-        Act::Scene(|stage| Box::pin(scenes::exhaustion::output(stage))),
-        without![Weakness::OutputWithoutEnd],
+        Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::output(fixture))),
+        without![DisabledGuard::UnlimitedOutput],
     ),
     Entry::new(
         Group::Exhaustion,
         "arguments_without_end",
         "bounded messages",
-        Act::Scene(|stage| Box::pin(scenes::exhaustion::arguments(stage))),
+        Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::arguments(fixture))),
         Proof::Nowhere("nothing to get through to: it shows that the keeper goes on"),
     ),
     Entry::new(
         Group::Exhaustion,
         "forks_beside_a_neighbour",
         "pid namespace, processes",
-        Act::Scene(|stage| Box::pin(scenes::exhaustion::beside_a_neighbour(stage))),
+        Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::beside_a_neighbour(fixture))),
         Proof::Nowhere("an unbounded fork bomb would take the host along"),
     ),
 ];

@@ -1,9 +1,9 @@
-//! Files as traps: for whoever probes, and for whoever clears them away.
+//! Attacks by files: on probes, and on the removal of a sandbox's files.
 
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, without};
-use crate::scenes::files;
+use crate::scenarios::files;
 
 const REMOVAL: &str = "removal by descriptors";
 const SAFE: Proof = Proof::Nowhere("nothing to get through to: it shows that a stop ends");
@@ -14,7 +14,7 @@ macro_rules! removed_after {
             Group::Files,
             $name,
             REMOVAL,
-            Act::Scene(|stage| Box::pin(files::removed_after(stage, &$arguments))),
+            Act::Scenario(|fixture| Box::pin(files::removed_after(fixture, &$arguments))),
             $proof,
         )
     };
@@ -51,21 +51,21 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Files,
         "swap_a_directory_for_a_link_while_it_is_removed",
         "killed first, removed then",
-        Act::Scene(|stage| Box::pin(files::swap_while_removed(stage))),
+        Act::Scenario(|fixture| Box::pin(files::swap_while_removed(fixture))),
         Proof::Naive(files::naive_removal_follows_links),
     ),
     Entry::new(
         Group::Files,
         "pipe_in_place_of_the_probes_file",
         "a probe that opens nothing it finds",
-        Act::Scene(|stage| Box::pin(files::pipe_in_place_of_the_probe(stage))),
-        without![Weakness::ProbeFollowsAnything],
+        Act::Scenario(|fixture| Box::pin(files::pipe_in_place_of_the_probe(fixture))),
+        without![DisabledGuard::ProbeFollowsLinks],
     ),
     Entry::new(
         Group::Files,
         "workspace_in_place_of_the_keepers_logs",
         "a probe that follows no link",
-        Act::Scene(|stage| Box::pin(files::probe_in_a_descriptor(stage))),
-        without![Weakness::ProbeFollowsAnything],
+        Act::Scenario(|fixture| Box::pin(files::probe_in_a_descriptor(fixture))),
+        without![DisabledGuard::ProbeFollowsLinks],
     ),
 ];

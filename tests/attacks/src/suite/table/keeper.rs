@@ -1,12 +1,12 @@
 //! Attempts on the keeper: to read it, to borrow from it, to starve it, to hold it up.
 
-use pinfold_keeper::confine::Door;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::confine::SyscallGroup;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
-use crate::entry::{Act, Entry, Group, Proof, door, keepers_rights, without};
-use crate::scenes;
+use crate::entry::{Act, Entry, Group, Proof, keepers_rights, syscall_group, without};
+use crate::scenarios;
 
-const READABLE: Proof = without![Weakness::KeeperReadable, keepers_rights()];
+const READABLE: Proof = without![DisabledGuard::KeeperReadable, keepers_rights()];
 const UNDUMPABLE: &str = "keeper not dumpable, with rights of its own";
 const PROCESS_ONE: &str = "door ProcessOne, keeper with rights of its own";
 const KERNEL: Proof = Proof::Nowhere("the kernel keeps process 1 from signals of its own namespace");
@@ -27,7 +27,7 @@ const fn starve(name: &'static str, arguments: &'static [&'static str]) -> Entry
         name,
         PROCESS_ONE,
         Act::Hostile(arguments),
-        without![door(Door::ProcessOne), keepers_rights()],
+        without![syscall_group(SyscallGroup::ProcessOne), keepers_rights()],
     )
 }
 
@@ -36,8 +36,8 @@ pub(super) const HOLD_OUTPUT_BY_SPLICE: Entry = Entry::new(
     Group::Stopping,
     "hold_the_lock_of_its_output_by_splice",
     "door PipeLocks",
-    Act::Scene(|stage| Box::pin(scenes::keeper::hold_output(stage, "splice"))),
-    without![door(Door::PipeLocks)],
+    Act::Scenario(|fixture| Box::pin(scenarios::keeper::hold_output(fixture, "splice"))),
+    without![syscall_group(SyscallGroup::PipeLocks)],
 );
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -58,13 +58,13 @@ pub(super) const ENTRIES: &[Entry] = &[
         "take_a_descriptor_of_the_keeper",
         "door ForeignMemory, keeper not dumpable",
         &["take-a-descriptor-of-process-1"],
-        without![door(Door::ForeignMemory), Weakness::KeeperReadable, keepers_rights()],
+        without![syscall_group(SyscallGroup::ForeignMemory), DisabledGuard::KeeperReadable, keepers_rights()],
     ),
     hostile(
         "read_the_keepers_memory_directly",
         "door ForeignMemory, keeper not dumpable",
         &["read-memory-of-process-1-directly"],
-        without![door(Door::ForeignMemory), Weakness::KeeperReadable, keepers_rights()],
+        without![syscall_group(SyscallGroup::ForeignMemory), DisabledGuard::KeeperReadable, keepers_rights()],
     ),
     starve("limit_the_keepers_open_files", &["limit-open-files-of-process-1"]),
     starve("limit_the_keepers_file_sizes", &["limit-file-sizes-of-process-1"]),
@@ -88,36 +88,36 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Stopping,
         "stop_all_it_can_see",
         "pid namespace",
-        Act::Scene(|stage| Box::pin(scenes::keeper::stop_all(stage))),
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::stop_all(fixture))),
         KERNEL,
     ),
     Entry::new(
         Group::Stopping,
         "stop_newborn_processes",
         "bounded wait for a child",
-        Act::Scene(|stage| Box::pin(scenes::keeper::stop_newborns(stage))),
-        without![Weakness::ChildrenWaitedForWithoutEnd],
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::stop_newborns(fixture))),
+        without![DisabledGuard::UnlimitedExecWait],
     ),
     Entry::new(
         Group::Stopping,
         "take_back_what_it_wrote",
         "reads that do not block",
-        Act::Scene(|stage| Box::pin(scenes::keeper::steal_output(stage))),
-        without![Weakness::OutputReadBlindly, Weakness::OutputWithoutEnd],
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::steal_output(fixture))),
+        without![DisabledGuard::BlockingOutputReads, DisabledGuard::UnlimitedOutput],
     ),
     HOLD_OUTPUT_BY_SPLICE,
     Entry::new(
         Group::Stopping,
         "hold_the_lock_of_its_output_by_sendfile",
         "door PipeLocks",
-        Act::Scene(|stage| Box::pin(scenes::keeper::hold_output(stage, "sendfile"))),
-        without![door(Door::PipeLocks)],
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::hold_output(fixture, "sendfile"))),
+        without![syscall_group(SyscallGroup::PipeLocks)],
     ),
     Entry::new(
         Group::Exhaustion,
         "orphans_without_end",
         "reaping in turns",
-        Act::Scene(|stage| Box::pin(scenes::keeper::orphans(stage))),
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::orphans(fixture))),
         Proof::Nowhere("whether a keeper without turns falls behind is a matter of the machine's speed"),
     ),
 ];

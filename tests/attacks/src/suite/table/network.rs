@@ -1,13 +1,13 @@
 //! A sandbox without a network tries to find one.
 
 use pinfold_keeper::confine::CapabilitySet;
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, capability, without};
-use crate::scenes;
+use crate::scenarios;
 
 const NAMESPACE: &str = "network namespace without a link";
-const HOST: Proof = without![Weakness::NetworkOfTheHost];
+const HOST: Proof = without![DisabledGuard::HostNetwork];
 
 const fn hostile(name: &'static str, arguments: &'static [&'static str], proof: Proof) -> Entry {
     Entry::new(Group::Network, name, NAMESPACE, Act::Hostile(arguments), proof)
@@ -18,7 +18,7 @@ const fn far(name: &'static str, arguments: &'static [&'static str]) -> Entry {
     hostile(
         name,
         arguments,
-        Proof::WithoutAt(|_| vec![Weakness::NetworkOfTheHost], &["connect", "127.0.0.1:{tcp}"]),
+        Proof::WithoutAt(|_| vec![DisabledGuard::HostNetwork], &["connect", "127.0.0.1:{tcp}"]),
     )
 }
 
@@ -29,7 +29,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     hostile(
         "connect_to_another_address_of_the_loopback",
         &["connect", "127.8.8.8:{tcp}"],
-        Proof::WithoutAt(|_| vec![Weakness::NetworkOfTheHost], &["connect", "127.0.0.1:{tcp}"]),
+        Proof::WithoutAt(|_| vec![DisabledGuard::HostNetwork], &["connect", "127.0.0.1:{tcp}"]),
     ),
     hostile("send_a_datagram_to_the_host", &["send-a-datagram", "127.0.0.1:{udp}"], HOST),
     far("connect_to_a_public_address", &["connect", "1.1.1.1:443"]),
@@ -42,7 +42,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     hostile(
         "ask_a_name_server_of_its_own",
         &["send-a-datagram", "8.8.8.8:53"],
-        Proof::WithoutAt(|_| vec![Weakness::NetworkOfTheHost], &["send-a-datagram", "127.0.0.1:{udp}"]),
+        Proof::WithoutAt(|_| vec![DisabledGuard::HostNetwork], &["send-a-datagram", "127.0.0.1:{udp}"]),
     ),
     hostile("send_raw_packets", &["raw-packets"], without![capability(CapabilitySet::NET_RAW)]),
     hostile(
@@ -61,14 +61,18 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Network,
         "visit_a_neighbour_sandbox",
         NAMESPACE,
-        Act::Scene(|stage| Box::pin(scenes::network::visit_a_neighbour(stage, "visit-a-neighbour"))),
-        Proof::Without(|_| vec![Weakness::NetworkOfTheHost]),
+        Act::Scenario(|fixture| {
+            Box::pin(scenarios::network::visit_a_neighbour(fixture, "visit-a-neighbour"))
+        }),
+        Proof::Without(|_| vec![DisabledGuard::HostNetwork]),
     ),
     Entry::new(
         Group::Network,
         "visit_a_neighbour_sandbox_by_name",
         NAMESPACE,
-        Act::Scene(|stage| Box::pin(scenes::network::visit_a_neighbour(stage, "visit-a-neighbour-by-name"))),
-        Proof::Without(|_| vec![Weakness::NetworkOfTheHost]),
+        Act::Scenario(|fixture| {
+            Box::pin(scenarios::network::visit_a_neighbour(fixture, "visit-a-neighbour-by-name"))
+        }),
+        Proof::Without(|_| vec![DisabledGuard::HostNetwork]),
     ),
 ];

@@ -1,9 +1,9 @@
 //! Secrets that are looked for, and logs that are lied to.
 
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, keepers_rights, without};
-use crate::scenes::secrets;
+use crate::scenarios::secrets;
 
 const fn hunt(
     name: &'static str,
@@ -19,8 +19,8 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Secrets,
         "find_a_secret_in_environments",
         "an environment that is given",
-        Act::Scene(|stage| Box::pin(secrets::hunt_the_callers_variable(stage))),
-        Proof::Without(|_| vec![Weakness::LeakedVariable(secrets::VARIABLE.to_owned())]),
+        Act::Scenario(|fixture| Box::pin(secrets::hunt_the_callers_variable(fixture))),
+        Proof::Without(|_| vec![DisabledGuard::LeakedVariable(secrets::VARIABLE.to_owned())]),
     ),
     hunt(
         "find_the_keepers_secret_in_environments",
@@ -38,7 +38,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "find_the_keepers_secret_in_its_memory",
         "keeper not dumpable, with rights of its own",
         &["find-a-secret-in-memory-of-process-1"],
-        without![Weakness::KeeperReadable, keepers_rights()],
+        without![DisabledGuard::KeeperReadable, keepers_rights()],
     ),
     Entry::new(
         Group::Secrets,
@@ -47,26 +47,26 @@ pub(super) const ENTRIES: &[Entry] = &[
         Act::Hostile(&["find-a-secret-in-files"]),
         Proof::Naive(secrets::naive_secret),
     ),
-    hunt("leave_a_core_file", "no core files", &["leave-a-core-file"], without![Weakness::LimitsOfTheHost]),
+    hunt("leave_a_core_file", "no core files", &["leave-a-core-file"], without![DisabledGuard::HostLimits]),
     Entry::new(
         Group::Secrets,
         "forge_a_piece_of_the_log",
         "framed output",
-        Act::Scene(|stage| Box::pin(secrets::forge_a_piece(stage))),
+        Act::Scenario(|fixture| Box::pin(secrets::forge_a_piece(fixture))),
         Proof::Naive(secrets::naive_log),
     ),
     Entry::new(
         Group::Secrets,
         "borrow_gits_variables_of_the_caller",
         "an environment that is given",
-        Act::Scene(|stage| Box::pin(secrets::variables_of_the_caller(stage))),
-        Proof::Without(|_| vec![Weakness::LeakedVariable("GIT_SSH_COMMAND".to_owned())]),
+        Act::Scenario(|fixture| Box::pin(secrets::variables_of_the_caller(fixture))),
+        Proof::Without(|_| vec![DisabledGuard::LeakedVariable("GIT_SSH_COMMAND".to_owned())]),
     ),
     Entry::new(
         Group::Secrets,
         "find_the_hosts_own_configuration",
         "an /etc and /root of its own",
-        Act::Scene(|stage| Box::pin(secrets::configuration_of_the_host(stage))),
+        Act::Scenario(|fixture| Box::pin(secrets::configuration_of_the_host(fixture))),
         Proof::Nowhere("a proof would show it real secrets of this host"),
     ),
 ];

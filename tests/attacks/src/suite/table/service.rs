@@ -1,9 +1,9 @@
-//! Traps for whoever asks for files inside.
+//! Attacks on file requests from outside.
 
-use pinfold_keeper::weakness::Weakness;
+use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, without};
-use crate::scenes::{files, service};
+use crate::scenarios::{files, service};
 
 macro_rules! asked {
     ($name:literal, $aims_at:literal, $scene:ident, $proof:expr) => {
@@ -11,7 +11,7 @@ macro_rules! asked {
             Group::Files,
             $name,
             $aims_at,
-            Act::Scene(|stage| Box::pin(service::$scene(stage))),
+            Act::Scenario(|fixture| Box::pin(service::$scene(fixture))),
             $proof,
         )
     };
@@ -50,6 +50,6 @@ pub(super) const ENTRIES: &[Entry] = &[
         "look_into_whoever_serves_files",
         "not dumpable, as its keeper",
         look_into_the_server,
-        without![Weakness::KeeperReadable]
+        without![DisabledGuard::KeeperReadable]
     ),
 ];

@@ -1,7 +1,7 @@
 //! Staying when told to go, and lying about being alive.
 
 use crate::entry::{Act, Entry, Group, Proof, Verdict};
-use crate::scenes::stopping;
+use crate::scenarios::stopping;
 
 const ENDS: Proof = Proof::Nowhere("nothing to get through to: it shows that a stop ends");
 
@@ -11,7 +11,7 @@ macro_rules! stopped {
             Group::Stopping,
             $name,
             "end of the control group",
-            Act::Scene(|stage| Box::pin(stopping::stopped_while(stage, $attempt))),
+            Act::Scenario(|fixture| Box::pin(stopping::stopped_while(fixture, $attempt))),
             Proof::Naive(stopping::naive_kill),
         )
     };
@@ -23,7 +23,7 @@ macro_rules! scene {
             Group::Stopping,
             $name,
             $aims_at,
-            Act::Scene(|stage| Box::pin(stopping::$scene(stage))),
+            Act::Scenario(|fixture| Box::pin(stopping::$scene(fixture))),
             $proof,
         )
     };
@@ -34,7 +34,7 @@ pub(super) const KILLED_WITHOUT_FIRST_THREAD: Entry = scene!(
     "outlive_a_kill_without_a_first_thread",
     "group or mark of the execution",
     killed_without_first_thread,
-    Proof::Naive(stopping::naive_look)
+    Proof::Naive(stopping::naive_owner_check)
 );
 
 pub(super) const ENTRIES: &[Entry] = &[

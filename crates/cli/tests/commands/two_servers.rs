@@ -1,0 +1,129 @@
+//! Two servers and commands on one store: a stop through any of them gives the same receipt.
+
+use std::time::{Duration, Instant};
+
+use pinfold_api::{Cause, OutputEvent, Receipt};
+use pinfold_client::{Client, ClientError, Completion};
+use serde_json::json;
+
+use crate::fixture::{all_absent, fixtures, until};
+use crate::serve::{Server, request};
+
+const OF_EACH: usize = 4;
+const AT_MOST: Duration = Duration::from_secs(5);
+const WAIT_S: u64 = 30;
+
+async fn stop(client: &Client, id: &str, force: bool) -> Receipt {
+    match client.stop(id, force, WAIT_S).await.unwrap() {
+        Completion::Done(receipt) => receipt,
+        Completion::Pending(pending) => panic!("not gone in time: {pending:?}"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
+fn timed<T>(work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    assert!(begun.elapsed() < AT_MOST, "{:?}", begun.elapsed());
+    done
+}
+
+fn is_proof(receipt: &Receipt) -> bool {
+    all_absent(&json!(receipt))
+}
+
+#[test]
+fn stop_through_either_server_or_a_command_works() {
+    for fixture in fixtures() {
+        let (one, other) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        for (owner, stopper) in [(&one, &other), (&other, &one)] {
+            for _ in 0..OF_EACH {
+                let id = owner.create();
+                let busy = owner.ask(async |client| client.exec_streamed(&id, &request("sleep 1000")).await);
+
+                let receipt = timed(|| stopper.ask(async |client| stop(client, &id, true).await));
+
+                assert!(is_proof(&receipt), "{receipt:?}");
+                let shown = owner.ask(async |client| client.sandbox(&id).await.unwrap());
+                assert_eq!((shown.receipt, shown.cause), (Some(receipt), Some(Cause::StoppedByUser)));
+                drop(busy);
+            }
+            let id = owner.create();
+            let stopped = timed(|| fixture.document(&["stop", "--json", "--force", &id]));
+            assert!(all_absent(&stopped[0]), "{stopped}");
+        }
+        assert!(fixture.is_clean());
+    }
+}
+
+#[test]
+fn stop_during_create_wins_with_one_receipt_for_all() {
+    for fixture in fixtures() {
+        let (one, other) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        for _ in 0..OF_EACH {
+            let beside = other.fresh_client();
+            let (created, first, second) = one.ask(async |client| {
+                let find_and_stop = async |through: &Client, force| loop {
+                    if let [found] = &through.list("").await.unwrap()[..] {
+                        break (found.id.clone(), stop(through, &found.id, force).await);
+                    }
+                    tokio::task::yield_now().await;
+                };
+                let request = Default::default();
+                let (create, stopped) = tokio::join!(client.create(&request), find_and_stop(&beside, false));
+                (create, stopped.1, stop(client, &stopped.0, true).await)
+            });
+
+            match created {
+                Ok(_) | Err(ClientError::Refused { status: 410, .. }) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            assert!(is_proof(&first), "{first:?}");
+            assert_eq!((first.cause, &first), (Cause::StoppedByUser, &second));
+        }
+        assert!(fixture.is_clean());
+    }
+}
+
+#[test]
+fn a_stop_during_an_execution_ends_it_with_its_cause() {
+    for fixture in fixtures() {
+        let (one, other) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        let id = one.create();
+
+        let beside = other.fresh_client();
+        let (receipt, last) = one.ask(async |client| {
+            let mut events = client.exec_streamed(&id, &request("echo begun; sleep 1000")).await.unwrap();
+            let mut last = events.next().await.unwrap();
+            let receipt = stop(&beside, &id, true).await;
+            while let Some(event) = events.next().await.unwrap() {
+                last = Some(event);
+            }
+            (receipt, last)
+        });
+
+        assert!(is_proof(&receipt), "{receipt:?}");
+        assert!(matches!(last, Some(OutputEvent::Exit { cause: Cause::StoppedByUser, .. })), "{last:?}");
+    }
+}
+
+#[test]
+fn a_stop_during_a_stop_and_a_stop_afterwards_give_the_same_receipt() {
+    for fixture in fixtures() {
+        let (one, other) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        let id = one.create();
+        let stubborn = request("trap '' TERM; echo begun; while :; do sleep 1; done");
+
+        let beside = other.fresh_client();
+        let (gentle, forced, again) = one.ask(async |client| {
+            let mut events = client.exec_streamed(&id, &stubborn).await.unwrap();
+            events.next().await.unwrap();
+            let (gentle, forced) = tokio::join!(stop(client, &id, false), stop(&beside, &id, true));
+            (gentle, forced, stop(client, &id, true).await)
+        });
+
+        assert!(is_proof(&gentle), "{gentle:?}");
+        assert_eq!((&gentle, &gentle), (&forced, &again));
+        until("nothing is left", || fixture.is_clean());
+    }
+}

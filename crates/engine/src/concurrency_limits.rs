@@ -1,0 +1,42 @@
+//! Semaphores per kind of provider call, so that many launches never delay a stop.
+
+use pinfold_lifecycle::EffectKind;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::Config;
+
+pub(crate) struct ConcurrencyLimits {
+    launches: Semaphore,
+    stops: Semaphore,
+    instance_calls: Semaphore,
+}
+
+impl ConcurrencyLimits {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            launches: Semaphore::new(config.launches),
+            stops: Semaphore::new(config.stops),
+            instance_calls: Semaphore::new(config.instance_calls),
+        }
+    }
+
+    /// A permit for an instance call, if one is free.
+    pub(crate) fn try_acquire_call(&self) -> Option<SemaphorePermit<'_>> {
+        self.instance_calls.try_acquire().ok()
+    }
+
+    /// Waits for a permit for this effect. Watching an execution costs nothing and needs none.
+    pub(crate) async fn acquire(&self, kind: EffectKind) -> Option<SemaphorePermit<'_>> {
+        let semaphore = match kind {
+            EffectKind::Launch => &self.launches,
+            EffectKind::Stop { .. } | EffectKind::Kill { .. } => &self.stops,
+            EffectKind::Probe
+            | EffectKind::Ping
+            | EffectKind::Observe
+            | EffectKind::Extend { .. }
+            | EffectKind::Exec { .. } => &self.instance_calls,
+            EffectKind::Watch { .. } => return None,
+        };
+        semaphore.acquire().await.ok()
+    }
+}

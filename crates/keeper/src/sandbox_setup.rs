@@ -1,0 +1,299 @@
+//! Sets up the sandbox: root filesystem, devices, `/proc`, `/sys`, host name and loopback. The keeper does this in its
+//! own namespaces, so that all of it disappears with them.
+//!
+//! Directories of the host are opened as detached mounts before the root changes and attached afterwards: no path of
+//! an image is ever resolved outside.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount,
+    move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+use rustix::system::sethostname;
+use serde::{Deserialize, Serialize};
+
+use crate::syscalls;
+use crate::wire::IdMap;
+
+mod root;
+
+use root::MOUNT_POINT;
+pub use root::{RootFilesystem, RootLayer, Storage};
+
+/// What a sandbox consists of. Paths are those of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSetup {
+    pub hostname: String,
+    pub root: RootFilesystem,
+    /// Directories of the host that are mounted inside, read-only, under the same path.
+    pub shared: Vec<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing} `{}`: {source}", path.display())]
+pub struct SetupError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+trait Doing<T> {
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, SetupError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, SetupError> {
+        self.map_err(|error| SetupError { doing, path: path.as_ref().to_owned(), source: error.into() })
+    }
+}
+
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const NOSUID_NODEV_NOEXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+/// Masked paths: they reveal or control the host's kernel.
+pub(crate) const MASKED: [&str; 8] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/sysrq-trigger",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/sys/firmware",
+];
+/// Empty directory that is mounted over masked directories.
+const EMPTY: &str = "/dev/empty";
+const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
+
+impl SandboxSetup {
+    /// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
+    /// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
+    pub(crate) fn open_mounts(&self, ids: IdMap) -> Result<DetachedMounts, SetupError> {
+        let take = |path: &PathBuf| {
+            let tree = clone_mount(path)?;
+            syscalls::make_read_only(&tree).doing("make read-only", path)?;
+            Ok((path.clone(), tree))
+        };
+        Ok(DetachedMounts {
+            root: self.root.open_mounts(ids)?,
+            shared: self.shared.iter().map(take).collect::<Result<_, _>>()?,
+            devices: clone_device_mounts()?,
+        })
+    }
+
+    /// Maps the ids of the opened layers for the keeper process `pid`.
+    pub(crate) fn map_ids(&self, mounts: &DetachedMounts, pid: i32, ids: IdMap) -> Result<(), SetupError> {
+        self.root.map_layers(&mounts.root, pid, ids)
+    }
+
+    /// Assembles the sandbox, inside. Afterwards nothing of the host is visible but the shared directories.
+    pub(crate) fn build(
+        &self,
+        mounts: DetachedMounts,
+        kernel_mounts: KernelMounts,
+    ) -> Result<(), SetupError> {
+        change_root(&self.root.assemble(mounts.root)?)?;
+        for (path, tree) in mounts.shared {
+            attach_to_directory(&tree, &path)?;
+        }
+        attach_to_directory(&kernel_mounts.proc, Path::new("/proc"))?;
+        attach_to_directory(&kernel_mounts.sys, Path::new("/sys"))?;
+        mount_devices(mounts.devices)?;
+        mask_paths()?;
+        make_dev_read_only()?;
+        // Set the host name (sethostname).
+        sethostname(self.hostname.as_bytes()).doing("set the host name", &self.hostname)?;
+        #[cfg(feature = "weakened")]
+        if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostNetwork) {
+            return Ok(());
+        }
+        syscalls::bring_loopback_up().doing("bring up", "lo")
+    }
+}
+
+/// Detached mounts of the host's directories.
+pub(crate) struct DetachedMounts {
+    root: root::RootMounts,
+    shared: Vec<(PathBuf, OwnedFd)>,
+    devices: Vec<(&'static str, OwnedFd)>,
+}
+
+/// Detached mounts of `/proc` and `/sys`.
+pub(crate) struct KernelMounts {
+    proc: OwnedFd,
+    sys: OwnedFd,
+}
+
+/// Makes all mounts private, so that changes do not propagate to the host.
+pub(crate) fn make_mounts_private() -> Result<(), SetupError> {
+    // Change the propagation of all mounts (mount MS_PRIVATE | MS_REC).
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .doing("make private the mounts below", "/")
+}
+
+impl KernelMounts {
+    /// Creates the mounts. The kernel allows a new proc or sysfs mount only while a full one is visible, so this happens
+    /// before the root changes.
+    pub(crate) fn make() -> Result<Self, SetupError> {
+        make_mounts_private()?;
+        Ok(Self {
+            proc: new_kernel_mount("proc", MountAttrFlags::empty())?,
+            sys: new_kernel_mount(sys_filesystem_type(), MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+        })
+    }
+}
+
+/// Opens a detached copy of the mount at `path` (open_tree).
+pub(crate) fn clone_mount(path: &Path) -> Result<OwnedFd, SetupError> {
+    open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        .doing("clone the mount of", path)
+}
+
+fn clone_device_mounts() -> Result<Vec<(&'static str, OwnedFd)>, SetupError> {
+    DEVICES.iter().map(|name| Ok((*name, clone_mount(&Path::new("/dev").join(name))?))).collect()
+}
+
+/// The kernel allows a sysfs mount only to the owner of the network namespace.
+fn sys_filesystem_type() -> &'static str {
+    #[cfg(feature = "weakened")]
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostNetwork) {
+        return "tmpfs";
+    }
+    "sysfs"
+}
+
+/// Creates a detached mount of a kernel filesystem (fsopen, fsconfig, fsmount).
+fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, SetupError> {
+    let mount = || {
+        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let plain = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, plain | more)
+    };
+    mount().doing("create a mount of", kind)
+}
+
+/// Attaches a detached mount to a directory, which is created if missing.
+fn attach_to_directory(tree: &OwnedFd, at: &Path) -> Result<(), SetupError> {
+    ensure_directory(at)?;
+    attach(tree, at)
+}
+
+/// Ensures a real directory. An image may have a symbolic link there, to redirect the mount.
+fn ensure_directory(directory: &Path) -> Result<(), SetupError> {
+    fs::create_dir_all(directory).doing("create", directory)?;
+    match fs::symlink_metadata(directory) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::NotADirectory)).doing("use", directory),
+        Err(error) => Err(error).doing("inspect", directory),
+    }
+}
+
+/// Attaches a detached mount (move_mount).
+fn attach(tree: &OwnedFd, at: &Path) -> Result<(), SetupError> {
+    move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing("attach a mount to", at)
+}
+
+/// Changes the root: attaches the new root in this mount namespace, pivots into it with the old root stacked below, and
+/// detaches the old root.
+pub(crate) fn change_root(root: &OwnedFd) -> Result<(), SetupError> {
+    attach(root, Path::new(MOUNT_POINT))?;
+    // Enter the new root (chdir).
+    chdir(MOUNT_POINT).doing("enter", MOUNT_POINT)?;
+    // Swap the roots (pivot_root). The old root is now mounted on top of `.`.
+    pivot_root(".", ".").doing("make the root", MOUNT_POINT)?;
+    // Detach the old root (umount2 MNT_DETACH).
+    unmount(".", UnmountFlags::DETACH).doing("detach the old root below", MOUNT_POINT)?;
+    chdir("/").doing("enter", "/")
+}
+
+/// Remounts the root nosuid and nodev: it was a directory of the host.
+pub(crate) fn remount_root_nosuid() -> Result<(), SetupError> {
+    // Remount (mount MS_REMOUNT | MS_BIND).
+    mount_remount("/", MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV, c"")
+        .doing("remount nosuid and nodev", "/")
+}
+
+fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), SetupError> {
+    let dev = Path::new("/dev");
+    ensure_directory(dev)?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    // Mount a small tmpfs on /dev.
+    mount("tmpfs", dev, "tmpfs", flags, c"mode=755,size=64m,nr_inodes=4160").doing("mount", dev)?;
+    for (name, tree) in devices {
+        let path = dev.join(name);
+        fs::File::create(&path).doing("create", &path)?;
+        attach(&tree, &path)?;
+    }
+    let (pts, shm) = (dev.join("pts"), dev.join("shm"));
+    fs::create_dir(&pts).doing("create", &pts)?;
+    // Mount a separate devpts instance.
+    mount("devpts", &pts, "devpts", flags, devpts_options()).doing("mount", &pts)?;
+    // A bind mount instead of another tmpfs: every superblock costs memory in each memory cgroup of the host.
+    fs::create_dir(&shm).doing("create", &shm)?;
+    fs::set_permissions(&shm, fs::Permissions::from_mode(0o1777)).doing("set the mode of", &shm)?;
+    // Bind the directory to itself (mount MS_BIND).
+    mount(&shm, &shm, "", MountFlags::BIND, c"").doing("mount", &shm)?;
+    for (target, name) in [
+        ("pts/ptmx", "ptmx"),
+        ("/proc/self/fd", "fd"),
+        ("/proc/self/fd/0", "stdin"),
+        ("/proc/self/fd/1", "stdout"),
+        ("/proc/self/fd/2", "stderr"),
+    ] {
+        symlink(target, dev.join(name)).doing("link", dev.join(name))?;
+    }
+    for directory in ["/tmp", "/workspace"] {
+        ensure_directory(Path::new(directory))?;
+    }
+    fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("set the mode of", "/tmp")
+}
+
+/// Mount options of devpts. Terminals are limited per host, so each sandbox has its own limit.
+fn devpts_options() -> &'static CStr {
+    #[cfg(feature = "weakened")]
+    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::UnlimitedTerminals) {
+        return c"newinstance,ptmxmode=0666,mode=0620";
+    }
+    c"newinstance,ptmxmode=0666,mode=0620,max=128"
+}
+
+fn mask_paths() -> Result<(), SetupError> {
+    for path in READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
+        // Bind the path to itself and make the bind mount read-only.
+        mount(*path, *path, "", MountFlags::BIND, c"").doing("make read-only", path)?;
+        mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
+            .doing("make read-only", path)?;
+    }
+    // Stays empty: nothing can be created in a removed directory.
+    fs::create_dir(EMPTY).doing("create", EMPTY)?;
+    for path in MASKED.iter().filter(|path| Path::new(path).exists()) {
+        if Path::new(path).is_dir() {
+            // Cover the directory with the empty one, read-only.
+            mount(EMPTY, *path, "", MountFlags::BIND, c"").doing("hide", path)?;
+            mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
+                .doing("hide", path)?;
+        } else {
+            // Cover the file with /dev/null.
+            mount("/dev/null", *path, "", MountFlags::BIND, c"").doing("hide", path)?;
+        }
+    }
+    fs::remove_dir(EMPTY).doing("remove", EMPTY)
+}
+
+/// Remounts `/dev` read-only. Writable directories below it are separate mounts.
+fn make_dev_read_only() -> Result<(), SetupError> {
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+    // Remount (mount MS_REMOUNT | MS_BIND | MS_RDONLY).
+    mount_remount("/dev", flags, c"").doing("make read-only", "/dev")
+}

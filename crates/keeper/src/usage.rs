@@ -1,0 +1,66 @@
+//! Resource usage of all processes inside, summed by process 1 where no cgroup counts it.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cgroup_namespace::cpu_ms_of;
+use crate::process::read_text;
+use crate::syscalls;
+
+/// Usage of all current and past processes inside, except the keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct ProcessUsage {
+    pub cpu_ms: u64,
+    /// Memory of current processes.
+    pub memory_bytes: u64,
+    /// The larger of one process's peak and the current sum. An earlier peak of several processes together is not known.
+    pub memory_peak_bytes: u64,
+    pub processes: u64,
+}
+
+impl ProcessUsage {
+    /// Sums over reaped processes, all of which process 1 has reaped or inherited, and over `/proc`.
+    pub(crate) fn measure() -> Self {
+        let mut counted = syscalls::usage_of_children();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let is_other = |name: &str| name.parse::<u32>().is_ok_and(|pid| pid != std::process::id());
+        for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_other)) {
+            counted.add(&entry.path());
+        }
+        counted.memory_peak_bytes = counted.memory_peak_bytes.max(counted.memory_bytes);
+        counted
+    }
+
+    /// Adds a live process. One that just exited is counted with the reaped ones next time.
+    fn add(&mut self, process: &Path) {
+        let Some(cpu_ms) = read_text(&process.join("stat")).and_then(|stat| cpu_ms_of(&stat)) else { return };
+        let status = read_text(&process.join("status")).unwrap_or_default();
+        self.processes += 1;
+        self.cpu_ms += cpu_ms;
+        self.memory_bytes += bytes_of(&status, "VmRSS:");
+        self.memory_peak_bytes = self.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
+    }
+}
+
+/// Parses a line like `VmRSS:      1024 kB`. Zombies have no such line.
+fn bytes_of(status: &str, key: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_parsed_by_key_and_is_zero_without_a_line() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+
+        assert_eq!(bytes_of(status, "VmRSS:"), 1 << 20);
+        assert_eq!(bytes_of(status, "VmHWM:"), 2 << 20);
+        assert_eq!(bytes_of("Name:\tzombie\n", "VmRSS:"), 0);
+    }
+}

@@ -1,0 +1,36 @@
+//! Input files and artifacts of an execution. They are part of the stored command, so that every attempt gets the same
+//! files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutionFiles {
+    /// Files written before the command starts, by path: absolute, or relative to the working directory.
+    pub files: BTreeMap<String, InputFile>,
+    /// Paths of the files to collect after the command has ended.
+    pub artifacts: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputFile {
+    pub content: FileContent,
+    pub executable: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileContent {
+    Text(String),
+    Base64(String),
+}
+
+impl ExecutionFiles {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.artifacts.is_empty()
+    }
+}

@@ -1,0 +1,133 @@
+//! The store on SQLite: one database file in a directory, used by any number of processes at once.
+//!
+//! [`SqliteStore`] is for programs: one thread per process writes, and reads run beside it. [`InlineStore`] has no
+//! threads and can inject faults: it is for simulations and tests. Both are a [`Sqlite`] with another executor.
+//!
+//! ```text
+//!   caller --write--> no other writer: the caller's own thread -----------+
+//!     |               otherwise: the writer thread's queue --> one batch --+--> WriteConnection
+//!     |                                                                    |    BEGIN IMMEDIATE
+//!     |                                                                    |    SAVEPOINT per request
+//!     |                                                                    |    COMMIT = one fsync
+//!     +--read---> an idle read-only connection (WAL: never blocks the writer)
+//! ```
+//!
+//! # Errors
+//!
+//! A refused request is rolled back to its savepoint; the others of its batch go on. If the fsync of a commit fails,
+//! `commit_recovery.rs` finds out from the database whether the batch was written.
+
+mod alerts;
+mod audit_log;
+mod commit;
+mod commit_recovery;
+mod connect;
+mod consistency;
+mod create;
+mod errors;
+mod executions;
+mod executor;
+mod inline;
+mod json;
+mod lock_check;
+mod metrics;
+mod migrate;
+mod open;
+mod pool;
+mod prune;
+mod queue;
+mod quotas;
+mod read;
+mod readers;
+mod requests;
+mod schedule;
+mod schema;
+mod tokens;
+mod totals;
+mod unreadable;
+mod wal_file;
+mod write_connection;
+mod writer;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+pub use connect::LockTimeout;
+pub use inline::{Inline, InlineStore, WriteFault};
+pub use write_connection::WriteCounts;
+
+use errors::TransactionError;
+use executor::Executor;
+use pinfold_store::{OpenError, StoreError};
+use readers::Readers;
+use requests::WriteRequest;
+use write_connection::WriteAnswer;
+use writer::Writer;
+
+/// A SQLite database behind the traits of `pinfold_store`; `E` decides on which thread statements run.
+pub struct Sqlite<E> {
+    executor: E,
+}
+
+/// A store on a file that any number of processes may use at once.
+pub type SqliteStore = Sqlite<Threads>;
+
+/// One thread writes; reads run on the thread of the caller.
+pub struct Threads {
+    store_id: u128,
+    // Fields are dropped in order. The writer closes last, since the last connection copies the WAL into the database.
+    readers: Readers,
+    writer: Writer,
+}
+
+impl Sqlite<Threads> {
+    /// Opens the store in this directory, and creates it if it is missing.
+    pub fn open(directory: &Path) -> Result<Self, OpenError> {
+        Self::open_with(directory, LockTimeout::default())
+    }
+
+    pub fn open_with(directory: &Path, lock_timeout: LockTimeout) -> Result<Self, OpenError> {
+        let (writer, opened) = Writer::start(directory, lock_timeout)?;
+        let readers = Readers::over(opened.path.clone(), lock_timeout)
+            .map_err(|error| OpenError::Failed { path: opened.path, source: Box::new(error) })?;
+        Ok(Self { executor: Threads { store_id: opened.store_id, readers, writer } })
+    }
+
+    /// Commits, requests and checkpoints since this store was opened.
+    #[must_use]
+    pub fn counts(&self) -> WriteCounts {
+        self.executor.writer.counts()
+    }
+}
+
+#[async_trait]
+impl Executor for Threads {
+    fn id(&self) -> u128 {
+        self.store_id
+    }
+
+    async fn write(&self, write: WriteRequest) -> WriteAnswer {
+        self.writer.write(write).await
+    }
+
+    fn read<T>(
+        &self,
+        action: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.readers.read(action, query)
+    }
+
+    fn read_few<T>(
+        &self,
+        action: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        match self.writer.read_if_free(query) {
+            Ok(answer) => answer.map_err(|error| TransactionError::of(action, error).into()),
+            Err(query) => self.readers.read(action, query),
+        }
+    }
+}

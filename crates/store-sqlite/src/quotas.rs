@@ -1,0 +1,42 @@
+//! Uses of quotas: one row for each quota key of a sandbox, until the sandbox is proven gone.
+
+use pinfold_lifecycle::{QuotaKey, Spec};
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::errors::WriteError;
+use crate::json;
+use crate::totals::unsigned;
+
+pub(crate) const COUNT_USES: &str = "SELECT count(*) FROM quota_uses WHERE key = ?1";
+
+pub(crate) fn uses(connection: &Connection, key: &QuotaKey) -> Result<u64, WriteError> {
+    let mut statement = connection.prepare_cached(COUNT_USES)?;
+    Ok(unsigned(statement.query_row([json::write(key)?], |row| row.get(0))?))
+}
+
+/// Counts the sandbox for each of its quota keys, once.
+pub(crate) fn add_uses(connection: &Connection, id: &str, spec: &Spec) -> Result<(), WriteError> {
+    for key in spec.quota_keys() {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO quota_uses (sandbox_id, key) VALUES (?1, ?2)")?
+            .execute((id, json::write(&key)?))?;
+    }
+    Ok(())
+}
+
+/// Counts a sandbox again whose instance was found after its end.
+pub(crate) fn add_uses_again(connection: &Connection, id: &str) -> Result<(), WriteError> {
+    let mut statement = connection.prepare_cached("SELECT spec FROM specs WHERE sandbox_id = ?1")?;
+    // A spec that cannot be read is counted in the totals only.
+    let spec = statement.query_row([id], |row| Ok(json::read::<Spec>(row, 0).ok())).optional()?;
+    match spec.flatten() {
+        Some(spec) => add_uses(connection, id, &spec),
+        None => Ok(()),
+    }
+}
+
+/// Stops counting a sandbox that is proven gone.
+pub(crate) fn remove_uses(connection: &Connection, id: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM quota_uses WHERE sandbox_id = ?1")?.execute([id])?;
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! Wrong use is clear: a newer schema, a damaged file, a directory that is read-only, full or without locks. Each gives
+//! one error that says what to do, and no data is lost.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use pinfold_lifecycle::{AdmissionLimits, SandboxId};
+use pinfold_store::conformance::fixture::{NODE, NOON, StoreFixture};
+use pinfold_store::{CreateError, OpenError, SandboxFilter, Store, StoreError};
+use pinfold_store_sqlite::SqliteStore;
+
+const FILE: &str = "pinfold.db";
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(work)
+}
+
+fn world(store: SqliteStore) -> StoreFixture {
+    StoreFixture {
+        store: Arc::new(store),
+        now: NOON,
+        node: NODE,
+        policy: pinfold_lifecycle::Policy::default(),
+    }
+}
+
+/// A directory with a store that has some sandboxes in it, closed.
+fn filled() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let world = world(SqliteStore::open(directory.path()).unwrap());
+    block_on(async {
+        for id in 1..=50 {
+            world.create_ready(id).await;
+        }
+    });
+    directory
+}
+
+fn count(directory: &Path) -> usize {
+    let store = SqliteStore::open(directory).unwrap();
+    assert_eq!(store.inconsistencies().unwrap(), [] as [String; 0]);
+    block_on(store.list(SandboxFilter::All, None, 1_000)).unwrap().len()
+}
+
+fn refusal(directory: &Path) -> OpenError {
+    match SqliteStore::open(directory) {
+        Ok(_) => panic!("it was opened"),
+        Err(error) => error,
+    }
+}
+
+fn version(directory: &Path) -> i64 {
+    let file = rusqlite::Connection::open(directory.join(FILE)).unwrap();
+    file.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+}
+
+fn tamper(directory: &Path, sql: &str) {
+    rusqlite::Connection::open(directory.join(FILE)).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn an_older_program_refuses_a_newer_schema() {
+    let directory = filled();
+    let own = version(directory.path());
+    tamper(directory.path(), "PRAGMA user_version = 99");
+    let before = fs::read(directory.path().join(FILE)).unwrap();
+
+    let error = refusal(directory.path());
+
+    assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
+    assert!(error.to_string().contains("use the newer program"));
+    assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
+    tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
+    assert_eq!(count(directory.path()), 50);
+}
+
+#[test]
+fn a_program_that_is_running_notices_a_newer_schema() {
+    let directory = filled();
+    let world = world(SqliteStore::open(directory.path()).unwrap());
+    let own = version(directory.path());
+    tamper(directory.path(), "PRAGMA user_version = 99");
+
+    let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
+
+    assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
+    tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
+    assert_eq!(count(directory.path()), 50);
+}
+
+#[test]
+fn a_schema_that_somebody_else_made_is_refused() {
+    let directory = filled();
+    tamper(directory.path(), "UPDATE schema_migrations SET checksum = 'another'");
+
+    let error = refusal(directory.path());
+
+    assert!(matches!(error, OpenError::ForeignMigration { version: 1, .. }), "{error:?}");
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_left_as_it_is() {
+    let whole = fs::read(filled().path().join(FILE)).unwrap();
+    let half = whole[..whole.len() / 2].to_vec();
+    let odd = whole[..whole.len() - 100].to_vec();
+    let header = whole[..100].to_vec();
+    let garbage = vec![0xa5; 8192];
+
+    for damaged in [half, odd, header, garbage, vec![]] {
+        let directory = filled();
+        let file = directory.path().join(FILE);
+        fs::write(&file, &damaged).unwrap();
+
+        let error = refusal(directory.path());
+
+        assert!(matches!(error, OpenError::Damaged { .. }), "{} bytes: {error:?}", damaged.len());
+        assert!(error.to_string().contains("restore it from a backup"));
+        assert_eq!(fs::read(&file).unwrap(), damaged);
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_short_beside_its_log_is_refused() {
+    let directory = filled();
+    let world = world(SqliteStore::open(directory.path()).unwrap());
+    block_on(world.create_ready(51));
+    // A copy of a store in use: what is new is only in the log.
+    let copy = tempfile::tempdir().unwrap();
+    for name in [FILE, "pinfold.db-wal", "pinfold.lock"] {
+        fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let file = copy.path().join(FILE);
+    let length = fs::metadata(&file).unwrap().len();
+    fs::File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
+
+    let error = refusal(copy.path());
+
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+}
+
+#[test]
+fn a_store_that_was_moved_away_makes_room_for_a_new_one() {
+    let directory = filled();
+    let before = SqliteStore::open(directory.path()).unwrap().store_id();
+    fs::rename(directory.path().join(FILE), directory.path().join("old.db")).unwrap();
+
+    let after = SqliteStore::open(directory.path()).unwrap().store_id();
+
+    assert_ne!(before, after);
+    assert_eq!(count(directory.path()), 0);
+}
+
+#[test]
+fn two_that_make_a_store_at_once_make_one() {
+    let directory = tempfile::tempdir().unwrap();
+
+    let instances: Vec<u128> = std::thread::scope(|scope| {
+        let open = || SqliteStore::open(directory.path()).unwrap().store_id();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+
+    assert!(instances.iter().all(|instance| *instance == instances[0]));
+}
+
+const CHILD: &str = "PINFOLD_WRONG_USE_DIRECTORY";
+const FILLER: &str = "PINFOLD_WRONG_USE_FILLER";
+
+/// Not a test by itself: others start it in places that are wrong, and read what it says.
+#[test]
+fn the_child_opens_and_says_what_happened() {
+    let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else {
+        return;
+    };
+    match SqliteStore::open(&directory) {
+        Err(error) => println!("\nunopened: {}\n", format!("{error:?}").split(' ').next().unwrap()),
+        Ok(store) => match std::env::var_os(FILLER) {
+            None => println!("\nopened\n"),
+            Some(filler) => {
+                fill(&world(store), Path::new(&filler));
+                println!("\nfilled\n");
+            }
+        },
+    }
+}
+
+/// Writes until the disk is full, makes room and writes on.
+fn fill(world: &StoreFixture, filler: &Path) {
+    block_on(async {
+        let mut written = 0;
+        let refused = loop {
+            let new = world.new_sandbox(written + 1);
+            match world.store.create(new, AdmissionLimits::default()).await {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, CreateError::Store(StoreError::DiskFull { .. })), "{refused:?}");
+        for id in 1..=written {
+            assert!(world.store.load(SandboxId(id)).await.unwrap().is_some());
+        }
+        fs::remove_file(filler).unwrap();
+        world.create(written + 1).await;
+        assert_eq!(world.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
+        assert!(written > 0);
+    });
+}
+
+/// What the child says when this shell script starts it as `$CHILD` in a mount namespace of its own.
+fn in_own_mounts(script: &str, test: &str) -> Option<String> {
+    let unshare = |command: &mut Command| -> Output {
+        let user = fs::metadata("/proc/self").map(|entry| std::os::unix::fs::MetadataExt::uid(&entry));
+        command.arg(if user.is_ok_and(|user| user == 0) { "-m" } else { "-Urm" });
+        command.stdin(Stdio::null()).args(["sh", "-ec"]).arg(script).output().unwrap()
+    };
+    let child = format!(
+        "{} the_child_opens_and_says_what_happened --exact --nocapture",
+        std::env::current_exe().unwrap().display()
+    );
+    let output = unshare(Command::new("unshare").env("CHILD", child));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if said.contains("running 1 test") {
+        return Some(said);
+    }
+    skip(test, &format!("no mounts of its own: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    None
+}
+
+fn skip(test: &str, reason: &str) {
+    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
+        let mut lines = fs::read_to_string(&path).unwrap_or_default();
+        lines.push_str(&format!("{test}: {reason}\n"));
+        fs::write(path, lines).unwrap();
+    }
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    let (full, empty) = (filled(), tempfile::tempdir().unwrap());
+
+    for directory in [full.path(), empty.path()] {
+        let place = directory.display();
+        let script =
+            format!("mount --bind {place} {place}; mount -o remount,bind,ro {place}; {CHILD}={place} $CHILD");
+        let Some(said) = in_own_mounts(&script, "a_read_only_directory_is_refused") else {
+            return;
+        };
+
+        assert!(said.contains("unopened: ReadOnly"), "{said}");
+    }
+    assert_eq!(count(full.path()), 50);
+}
+
+#[test]
+fn a_full_disk_is_refused_at_open() {
+    let directory = filled();
+    let place = directory.path().display();
+    let script = format!(
+        "mkdir {place}/small; mount -t tmpfs -o size=64k small {place}/small; {CHILD}={place}/small $CHILD;
+         umount {place}/small; mount -t tmpfs -o size=1m small {place}/small;
+         cp {place}/pinfold.* {place}/small; cat /dev/zero > {place}/small/filler || true;
+         {CHILD}={place}/small $CHILD"
+    );
+
+    let Some(said) = in_own_mounts(&script, "a_full_disk_is_refused_at_open") else {
+        return;
+    };
+
+    assert_eq!(said.matches("unopened: DiskFull").count(), 2, "{said}");
+}
+
+#[test]
+fn a_disk_that_fills_up_refuses_writes_until_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().display();
+    let script = format!(
+        "mount -t tmpfs -o size=4m small {place}; head -c 2000000 /dev/zero > {place}/filler;
+         {CHILD}={place} {FILLER}={place}/filler $CHILD"
+    );
+
+    let Some(said) = in_own_mounts(&script, "a_disk_that_fills_up_refuses_writes_until_there_is_room") else {
+        return;
+    };
+
+    assert!(said.contains("filled"), "{said}");
+}
+
+#[test]
+fn a_filesystem_without_locks_is_refused() {
+    let strace = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+    if !strace.is_ok_and(|status| status.success()) {
+        return skip("a_filesystem_without_locks_is_refused", "strace is not installed");
+    }
+    let directory = filled();
+
+    // One kind says that it has none; the other kind says yes to everybody.
+    for fault in ["error=ENOLCK", "retval=0"] {
+        let output = Command::new("strace")
+            .args([
+                "-f",
+                "-qq",
+                "-o",
+                "/dev/null",
+                "-e",
+                "trace=fcntl",
+                "-e",
+                &format!("inject=fcntl:{fault}"),
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .args(["the_child_opens_and_says_what_happened", "--exact", "--nocapture"])
+            .env(CHILD, directory.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+
+        assert!(said.contains("unopened: NoLocks"), "{fault}: {output:?}");
+    }
+    assert_eq!(count(directory.path()), 50);
+}
