@@ -15,7 +15,7 @@ use pinfold_lifecycle::{
     InputFile, Policy, QueueId, SandboxId, Spec,
 };
 use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_artifact_name};
-use pinfold_store::{Row, Store, StoredExecution};
+use pinfold_store::{Row, StoredExecution};
 
 use super::convert::{self, rfc3339};
 use super::create::{CreateOptions, check_environment, check_task};

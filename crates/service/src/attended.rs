@@ -13,22 +13,21 @@ use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, ExecutionState, FileContent, InputFile, Outcome, ProbeResult,
     ProcessObservation, SandboxId, StopOutcome, Timestamp,
 };
-use pinfold_linux::LinuxProvider;
 use pinfold_metrics::ProcessMetrics;
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, FileError, Files, InMemoryContent,
-    InstanceError, InstanceId, KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest,
-    StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, FileError, InMemoryContent, InstanceError,
+    InstanceId, KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError,
+    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
-use pinfold_store::{Store, StoredExecution};
-use pinfold_store_sqlite::SqliteStore;
+use pinfold_store::{StoredExecution, Stores};
 
+use crate::HostProvider;
 use crate::collecting::{Collection, WORK};
 use pinfold_notify::telemetry::Spans;
 
 pub(crate) struct Attended {
-    pub(crate) inner: Arc<LinuxProvider>,
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) inner: Arc<dyn HostProvider>,
+    pub(crate) store: Arc<dyn Stores>,
     pub(crate) collection: Collection,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) meter: Arc<ProcessMetrics>,

@@ -8,7 +8,7 @@ use pinfold_engine::{CreateRequest, QueueRequest, WaitOutcome};
 use pinfold_images::{FindError, HOST, Image};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, LimitOverrides};
 use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, Requester, SandboxId, Spec, TokenId};
-use pinfold_store::{IdempotencyKey, Seq, Store};
+use pinfold_store::{IdempotencyKey, Seq};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{ErrorCode, FileEntry, FileListing, FileRemoved, FileWritten};
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_provider::{ContentStream, FileContent, FileError, FileKind, Files, InstanceId, Metadata};
+use pinfold_provider::{ContentStream, FileContent, FileError, FileKind, InstanceId, Metadata};
 use pinfold_store::StoredSandbox;
 
 use super::convert::{self, rfc3339};

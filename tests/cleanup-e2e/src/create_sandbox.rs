@@ -9,8 +9,7 @@ use pinfold_lifecycle::{
     Command, Context, Evidence, Execution, ExecutionKind, ExecutionLimits, ExecutionState, Lease, Limits,
     Policy, ProcessObservation, SandboxId, Spec, Timestamp, Verdict, create,
 };
-use pinfold_provider::Provider;
-use pinfold_store::{AdmissionTerms, NewSandbox, Row, Store, StoredSandbox};
+use pinfold_store::{AdmissionTerms, NewSandbox, Row, StoredSandbox};
 
 use crate::fixture::{DAY, Fixture, MINUTE, STALLED_NODE};
 

@@ -20,15 +20,15 @@ use hyper_util::rt::TokioExecutor;
 use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
+use pinfold_host::{Programs, start_host};
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
-use pinfold_provider::Provider;
-use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, ServiceConfig};
-use pinfold_store::{Seq, Store};
+use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
+use pinfold_store::Seq;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -178,20 +178,19 @@ async fn start_service_with(
     engine: Config,
     rules: ServiceConfig,
 ) -> (Arc<Service>, String) {
-    let nursery =
+    let spawner =
         SpawnerProgram { program: env!("CARGO_BIN_EXE_pinfold-http-spawner").into(), arguments: Vec::new() };
     // No test in this package imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
     let host = HostConfig {
         data: data.to_owned(),
-        spawner: nursery,
-        unpacker,
         engine,
         objects: ObjectStoreConfig::default(),
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules));
+    let service =
+        Arc::new(Service::with(start_host(host, Programs { spawner, unpacker }).await.unwrap(), rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)
