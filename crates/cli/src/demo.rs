@@ -220,8 +220,13 @@ async fn start(host: &Host, agent: &Agent) -> anyhow::Result<(SandboxId, Executi
     let argv = ["sh", "-c", agent.script].map(str::to_owned).to_vec();
     let command = Command { argv, ..Command::default() };
     let run = RunRequest { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
-    let command =
-        host.engine.create_and_execute(CreateRequest { spec, policy, key: None, queue: None }, run).await;
+    let command = host
+        .engine
+        .create_and_execute(
+            CreateRequest { spec: spec.into(), policy: policy.into(), ..CreateRequest::default() },
+            run,
+        )
+        .await;
     command.map_err(|error| match error {
         RunError::Create(error) => error.into(),
         RunError::Execute(error) => error.into(),

@@ -65,9 +65,8 @@ pub use cleanup::{
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
 pub use consistency::StatusMismatch;
-pub use engine::{
-    CreateRequest, Engine, EngineStartError, OnExit, Parts, RunError, RunRequest, StopProgress, UsageError,
-};
+pub use create::{CreateRequest, FirstExecution, RunError, RunRequest};
+pub use engine::{Engine, EngineStartError, OnExit, Parts, StopProgress, UsageError};
 pub use ids::{Ids, RandomIds};
 pub use node_liveness::{HostLiveness, HostLivenessError, Liveness, NodeLiveness};
 pub use observer::Observer;
