@@ -47,7 +47,7 @@ async fn sandbox_can_be_examined_alive_and_ended() {
         assert_eq!((&living["id"], &living["troubles"]), (&json!(id), &json!([])), "{living}");
         assert_eq!(
             (&ended["verdict"], &ended["probes"]),
-            (&json!("it has ended with stopped_by_user"), &json!([]))
+            (&json!("it has ended: stopped_by_user"), &json!([]))
         );
     })
     .await;

@@ -103,7 +103,7 @@ async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
         texts.extend(entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()));
         after = format!("&after={}", page["next"].as_str().unwrap());
     }
-    let interesting = ["fresh", "begun", "done", "another one is to be tried", " started", "exited"];
+    let interesting = ["fresh", "begun", "done", "another attempt follows", " started", "exited"];
     let in_it =
         |text: &String| interesting.into_iter().filter(|word| text.contains(word)).collect::<Vec<_>>();
     let order: Vec<_> = texts.iter().flat_map(in_it).collect();
@@ -111,7 +111,7 @@ async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
         " started",
         "fresh",
         "begun",
-        "another one is to be tried",
+        "another attempt follows",
         " started",
         "fresh",
         "begun",
