@@ -173,7 +173,7 @@ impl Evaluator {
             value,
             since: Some(firing.since),
             level: firing.level,
-            suppressed: suppressed,
+            suppressed,
         });
     }
 

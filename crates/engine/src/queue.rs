@@ -188,7 +188,7 @@ impl Inner {
         let new = NewQueueEntry {
             id: queue.id,
             owner_node: self.node,
-            requested_at: requested_at,
+            requested_at,
             deadline: queue.until,
             demand: prepared.spec.demand(),
             quotas: self.config.quotas.of(&prepared.spec),

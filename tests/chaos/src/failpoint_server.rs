@@ -76,11 +76,10 @@ async fn serve_until_terminated(options: &Options) -> Result<()> {
             parts.store = Arc::new(FailpointStore {
                 inner: parts.store,
                 failpoints: failpoints.clone(),
-                latency: latency,
+                latency,
                 without,
             });
-            parts.provider =
-                Arc::new(FailpointProvider { inner: parts.provider, failpoints: failpoints, without });
+            parts.provider = Arc::new(FailpointProvider { inner: parts.provider, failpoints, without });
             parts
         }),
     };

@@ -16,9 +16,9 @@ fn ended(number: u128) -> Record {
     Record { at: Timestamp(1_000), by: NodeId(1), fact }
 }
 
-fn told_of(counters: Counters, standing: Gauges) -> String {
+fn told_of(counters: Counters, gauges: Gauges) -> String {
     let agent_types = AgentTypes::known(["VALIDATION"]);
-    Exposition { counters: counters, agent_types, gauges: standing }.text(&ProcessMetrics::default()).unwrap()
+    Exposition { counters, agent_types, gauges }.text(&ProcessMetrics::default()).unwrap()
 }
 
 /// Names with their label names, without values.
@@ -103,9 +103,9 @@ fn counters_gauges_and_histograms_are_shown_with_their_values() {
     counters.add(CPU, &["VALIDATION"], 1_500);
     counters.record(Latency::Stop, &[], 4);
     counters.record(Latency::Execution, &["VALIDATION"], 90_000);
-    let standing = Gauges { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Gauges::default() };
+    let gauges = Gauges { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Gauges::default() };
 
-    let text = told_of(counters, standing);
+    let text = told_of(counters, gauges);
 
     for line in [
         "# TYPE pinfold_sandbox_cpu_seconds counter",
@@ -182,7 +182,7 @@ fn every_metric_of_the_catalogue_and_no_other_is_shown() {
         counters.add(metric.name, metric.labels, 1);
     }
     counters.record(Latency::Execution, &["none"], 3);
-    let mut standing = Gauges {
+    let mut gauges = Gauges {
         memory_mb_left: Some(1),
         disk_mb_left: Some(1),
         processes_left: Some(1),
@@ -193,14 +193,14 @@ fn every_metric_of_the_catalogue_and_no_other_is_shown() {
         nodes: Some(1),
         ..Gauges::default()
     };
-    standing.limits.sandboxes = Some(1);
-    standing.limits.memory_mb = Some(1);
-    standing.limits.disk_mb = Some(1);
-    standing.limits.processes = Some(1);
-    standing.count(pinfold_lifecycle::State::Ready);
+    gauges.limits.sandboxes = Some(1);
+    gauges.limits.memory_mb = Some(1);
+    gauges.limits.disk_mb = Some(1);
+    gauges.limits.processes = Some(1);
+    gauges.count(pinfold_lifecycle::State::Ready);
 
     let agent_types = AgentTypes::default();
-    let text = Exposition { counters: counters, agent_types, gauges: standing }.text(&meter).unwrap();
+    let text = Exposition { counters, agent_types, gauges }.text(&meter).unwrap();
 
     let expected: BTreeSet<_> = CATALOGUE
         .iter()

@@ -32,7 +32,7 @@ where
 
 async fn record_run(fixture: &Fixture, outcome: RunOutcome) {
     let (node, now) = (NodeId(1), fixture.now());
-    let run = UnscheduledRun { job: TEST_JOB.into(), node, started_at: now, ended_at: now, outcome: outcome };
+    let run = UnscheduledRun { job: TEST_JOB.into(), node, started_at: now, ended_at: now, outcome };
     fixture.store().add_run(run).await.unwrap();
 }
 
