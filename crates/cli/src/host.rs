@@ -46,12 +46,12 @@ async fn start_host_on(data: &Path, loaded: &Loaded) -> anyhow::Result<Host> {
 }
 
 pub(crate) fn config(data: &Path, engine: Config, objects: ObjectStoreConfig) -> anyhow::Result<HostConfig> {
-    let nursery = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
+    let spawner = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
     let keep = RetentionPeriods::default();
     let stale_after_ms = keep.logs_ms;
     Ok(HostConfig {
         data: data.to_owned(),
-        spawner: nursery,
+        spawner,
         unpacker: unpacker()?,
         engine,
         objects,

@@ -103,8 +103,8 @@ impl Host {
         let HostConfig { data, spawner, unpacker, engine, objects, keep, stale_after_ms } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
-        let census = HostLiveness::take()?;
-        let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, census.boot_id())?));
+        let liveness = HostLiveness::take()?;
+        let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, liveness.boot_id())?));
         let store = Arc::new(SqliteStore::open(&data.join("store"))?);
         let now = clock.clone();
         let provider = LinuxProvider::open(LinuxConfig {
@@ -133,7 +133,7 @@ impl Host {
             provider: Arc::new(attended),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
-            liveness: Arc::new(census),
+            liveness: Arc::new(liveness),
         };
         let engine = Engine::start((seams.parts)(parts), engine).await?;
         engine.set_stale_data(Arc::new(StaleFiles {

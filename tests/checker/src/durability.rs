@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_there_has_not_ended() {
+    fn sandbox_without_a_final_state_has_not_ended() {
         let mut sandbox = ended("absent");
         sandbox["status"]["state"] = json!("ready");
 

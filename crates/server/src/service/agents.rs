@@ -232,7 +232,8 @@ fn percent_encoded(name: &str) -> String {
 
 fn command(context: &AgentContext) -> Result<Command, Failure> {
     check_environment(&context.env).map_err(|failure| within_context(failure, "env"))?;
-    let mut luggage = ExecutionFiles { files: files(&context.files)?, artifacts: artifact_paths(context)? };
+    let mut execution_files =
+        ExecutionFiles { files: files(&context.files)?, artifacts: artifact_paths(context)? };
     let argv = match (&context.command, &context.script) {
         (Some(_), Some(_)) | (None, None) => {
             return Err(Failure::bad_input("context.command", "either `command` or `script` is needed"));
@@ -240,7 +241,7 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
         (Some(argv), None) => argv.clone(),
         (None, Some(script)) => {
             let content = FileContent::Text(script.clone());
-            luggage.files.insert(SCRIPT.into(), InputFile { content, executable: true });
+            execution_files.files.insert(SCRIPT.into(), InputFile { content, executable: true });
             let by_itself = script.starts_with("#!");
             let shell = (!by_itself).then(|| "/bin/sh".to_owned());
             shell.into_iter().chain([SCRIPT.to_owned()]).collect()
@@ -255,7 +256,7 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
     if argv.iter().any(|argument| argument.contains('\0')) {
         return Err(Failure::bad_input("context.command", "contains a NUL character"));
     }
-    Ok(Command { argv, env: context.env.clone(), execution_files: luggage, ..Command::default() })
+    Ok(Command { argv, env: context.env.clone(), execution_files, ..Command::default() })
 }
 
 fn within_context(mut failure: Failure, field: &str) -> Failure {
