@@ -113,7 +113,7 @@ where
     with_fixture(Fixture::on(service, data, ServerConfig::default()).await, test).await;
 }
 
-/// Rechecks long-lived connections so often that a test can wait for it.
+/// Like [`with_server`], with short intervals between the authorisation checks of open connections.
 pub(crate) async fn with_fast_rechecks<F, Fut>(config: ServerConfig, test: F)
 where
     F: FnOnce(Arc<Fixture>) -> Fut,
@@ -125,7 +125,7 @@ where
     with_fixture(Fixture::listen(endpoint, service, data, config).await, test).await;
 }
 
-/// Uses another engine configuration and the test's own data directory.
+/// Like [`with_server`], with another engine configuration and data directory.
 pub(crate) async fn with_engine<F, Fut>(data: tempfile::TempDir, engine: Config, test: F)
 where
     F: FnOnce(Arc<Fixture>) -> Fut,
@@ -178,13 +178,13 @@ async fn start_service_with(
     engine: Config,
     rules: ServiceConfig,
 ) -> (Arc<Service>, String) {
-    let nursery =
+    let spawner =
         SpawnerProgram { program: env!("CARGO_BIN_EXE_pinfold-http-spawner").into(), arguments: Vec::new() };
     // No test in this package imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
     let host = HostConfig {
         data: data.to_owned(),
-        spawner: nursery,
+        spawner,
         unpacker,
         engine,
         objects: ObjectStoreConfig::default(),
@@ -268,7 +268,8 @@ impl Fixture {
         }
     }
 
-    /// Also fails for orphans that the server found and removed during the test: another server would have left them.
+    /// Stops instances that are left and fails. Also fails for instances without a record that the server found and
+    /// removed during the test, unless the test created them.
     async fn assert_nothing_left(&self) {
         let host = self.service.host();
         let left = host.provider.discover().await.unwrap().found;
