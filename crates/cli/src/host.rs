@@ -68,10 +68,10 @@ fn current_program() -> anyhow::Result<PathBuf> {
 }
 
 /// The data directory that was given, or the default one.
-pub(crate) fn data_directory(command: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(command) = command {
-        return std::path::absolute(command)
-            .with_context(|| format!("could not make the path `{}` absolute", command.display()));
+pub(crate) fn data_directory(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(given) = given {
+        return std::path::absolute(given)
+            .with_context(|| format!("could not make the path `{}` absolute", given.display()));
     }
     if rustix::process::getuid().is_root() {
         return Ok("/var/lib/pinfold".into());

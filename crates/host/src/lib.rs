@@ -4,7 +4,7 @@
 //! ```text
 //!  DATA/store   ──▶ SqliteStore ───┐
 //!  DATA/linux   ──▶ LinuxProvider ─┼──▶ pinfold_service::Host
-//!  DATA/images  ──▶ ImageLocation ─┘
+//!  DATA/images  ──▶ ImageStoreLocation ─┘
 //! ```
 
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use pinfold_engine::{AnchorError, Clock, HostClock, HostLiveness, HostLivenessError, Parts};
 use pinfold_images::{LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, LinuxConfig, LinuxProvider, RootLayer, SpawnerProgram};
-use pinfold_service::{Host, HostConfig, HostError, HostParts, ImageLocation, Wrap};
+use pinfold_service::{Host, HostConfig, HostError, HostParts, ImageStoreLocation, Wrap};
 use pinfold_store::{OpenError, Store};
 use pinfold_store_sqlite::SqliteStore;
 
@@ -42,7 +42,7 @@ impl Default for TestHooks {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartHostError {
-    #[error("could not make `{}`", path.display())]
+    #[error("could not create directory `{}`", path.display())]
     MakeDirectory { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Liveness(#[from] HostLivenessError),
@@ -77,7 +77,7 @@ pub async fn start_host_with(
     let clock = (hooks.clock)(Arc::new(HostClock::anchored(data, liveness.boot_id())?));
     let store = Arc::new(SqliteStore::open(&data.join("store"))?);
     let now = clock.clone();
-    let images = ImageLocation { directory: data.join("images"), unpacker: programs.unpacker };
+    let images = ImageStoreLocation { directory: data.join("images"), unpacker: programs.unpacker };
     let linux = LinuxProvider::open(LinuxConfig {
         data: data.join("linux"),
         store_id: store.store_id(),
@@ -91,7 +91,7 @@ pub async fn start_host_with(
 }
 
 /// The callback by which the provider finds an image's layers.
-fn find_layers(images: ImageLocation) -> Arc<FindLayers> {
+fn find_layers(images: ImageStoreLocation) -> Arc<FindLayers> {
     // Without root there is one id only, and the layers belong to it.
     let first_id = rustix::process::getuid().is_root().then_some(LAYER_IDS_FIRST);
     Arc::new(move |name| {

@@ -33,7 +33,7 @@ pub struct HostParts {
     pub linux: Arc<LinuxProvider>,
     pub clock: Arc<dyn Clock>,
     pub liveness: Arc<dyn NodeLiveness>,
-    pub images: ImageLocation,
+    pub images: ImageStoreLocation,
 }
 
 /// The data directory, engine and retention settings of a host.
@@ -68,7 +68,7 @@ pub struct Host {
     pub meter: Arc<ProcessMetrics>,
     pub(crate) metrics_archive: MetricsArchive,
     pub(crate) spans: Spans,
-    images: ImageLocation,
+    images: ImageStoreLocation,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -148,12 +148,12 @@ impl Host {
 
 /// Where the image store is, and the program that unpacks archives into it. It is opened on first use.
 #[derive(Clone)]
-pub struct ImageLocation {
+pub struct ImageStoreLocation {
     pub directory: PathBuf,
     pub unpacker: Unpacker,
 }
 
-impl ImageLocation {
+impl ImageStoreLocation {
     pub fn open(&self) -> Result<Images, pinfold_images::OpenError> {
         Images::open(&self.directory, self.unpacker.clone())
     }

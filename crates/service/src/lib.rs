@@ -80,7 +80,7 @@ pub use create::{CreateOptions, CreateOutcome};
 pub use events::EventStreamItem;
 pub use executions::{ExecOutcome, StartedExecution};
 pub use failure::Failure;
-pub use host::{Host, HostConfig, HostError, HostParts, HostProvider, ImageLocation, Wrap};
+pub use host::{Host, HostConfig, HostError, HostParts, HostProvider, ImageStoreLocation, Wrap};
 pub use log_retention::LogRetention;
 pub use logs::LogEvent;
 pub use metrics::MetricsSummary;
