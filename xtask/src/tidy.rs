@@ -11,6 +11,7 @@ mod names;
 mod plain_words;
 mod purity;
 mod repository;
+mod seams;
 mod sizes;
 mod standalone;
 mod traps;
@@ -81,6 +82,7 @@ checks! {
     documents::the_map_of_the_code_stays_short,
     dependencies::every_dependency_has_a_reason,
     arrows::crates_depend_on_each_other_as_drawn,
+    seams::the_service_names_no_implementation,
     purity::what_is_pure_depends_on_nothing_impure,
     purity::what_is_pure_touches_nothing_outside,
     standalone::the_repository_stands_alone,
