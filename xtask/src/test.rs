@@ -91,6 +91,7 @@ impl Stage {
         match self.when {
             When::Always => true,
             When::OnlyAll => options.all,
+            When::OnlyAllWhereInstalled(subcommand) => options.all && needs::has_cargo(subcommand),
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Stage {
 pub(super) enum When {
     Always,
     OnlyAll,
+    /// With `OnlyAll`, and where cargo has this subcommand: the stage repeats what another one checks without it.
+    OnlyAllWhereInstalled(&'static str),
 }
 
 #[derive(Clone, Copy)]
@@ -41,6 +43,9 @@ pub(super) enum What {
 pub(super) const BUILDS: &[&Build] = &[&PRODUCT, &TESTS, &RELEASE, &ATTACKS];
 
 const DOC_TESTS: &[&str] = &["test", "--doc", "--workspace", "--locked", "--no-fail-fast", "--"];
+
+/// The rules are those that `tidy` checks as well. Advisories change without us, so they are for a person to check.
+const DENY: &[&str] = &["deny", "--offline", "check", "licenses", "bans", "sources"];
 
 const fn stage(
     name: &'static str,
@@ -71,6 +76,9 @@ pub(super) const STAGES: &[Stage] = &[
     stage("simulator", When::Always, Some(&RELEASE), Lane::Compute, What::Check(release::simulator)),
     stage("tests in documentation", When::Always, Some(&TESTS), Lane::Build, What::CountedCargo(DOC_TESTS)),
     stage("clippy", When::OnlyAll, None, Lane::Build, What::Cargo(lint::CLIPPY)),
+    stage("clippy of the feature s3", When::OnlyAll, None, Lane::Build, What::Cargo(lint::CLIPPY_S3)),
+    stage("documentation", When::OnlyAll, None, Lane::Build, What::Cargo(lint::DOCUMENTATION)),
+    stage("cargo deny", When::OnlyAllWhereInstalled("deny"), None, Lane::Compute, What::Cargo(DENY)),
     stage("clippy of the attacks", When::OnlyAll, None, Lane::Build, What::Cargo(attacks::CLIPPY)),
 ];
 
