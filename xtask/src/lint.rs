@@ -8,14 +8,16 @@ pub(crate) const FORMATTING: &[&str] = &["fmt", "--all", "--check"];
 pub(crate) const CLIPPY: &[&str] =
     &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
 
-/// What only the feature `s3` compiles: its code in three crates, and the tests that need a server to run.
+/// What only the feature `s3` compiles: its code in four crates, and the tests that need a server to run.
 pub(crate) const CLIPPY_S3: &[&str] = &[
     "clippy",
     "--locked",
     "--package",
     "pinfold-logs",
     "--package",
-    "pinfold-server",
+    "pinfold-service",
+    "--package",
+    "pinfold-http",
     "--package",
     "pinfold-cli",
     "--features",

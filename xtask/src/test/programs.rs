@@ -20,7 +20,7 @@ struct Known {
 const KNOWN: &[Known] = &[
     Known { program: "crates/cli commands", seconds: 155, lane: Lane::Wait },
     Known { program: "crates/logs logs", seconds: 131, lane: Lane::Wait },
-    Known { program: "crates/server server", seconds: 123, lane: Lane::Wait },
+    Known { program: "crates/http server", seconds: 123, lane: Lane::Wait },
     Known { program: "crates/engine multi_process", seconds: 61, lane: Lane::Wait },
     Known { program: "crates/store-sqlite crash", seconds: 40, lane: Lane::Wait },
     Known { program: "crates/simulator seeds", seconds: 21, lane: Lane::Compute },
