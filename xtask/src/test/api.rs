@@ -20,7 +20,8 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 const SEED: &str = "7463";
 /// Examples per operation, in a run of all tests.
 const EXAMPLES: u32 = 25;
-const MOST_SECONDS: u32 = 240;
+/// Long, since other stages run beside it: a run that reaches this limit has tried fewer cases, and does not fail.
+const MOST_SECONDS: u32 = 600;
 const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
