@@ -85,7 +85,7 @@ pub fn violated_between(before: &Sandbox, after: &Sandbox) -> Option<&'static st
             && now.is_some_and(|now| now.decided_outcome() != was.decided_outcome())
     });
     if rewritten {
-        return Some("one outcome: a decided outcome was changed");
+        return Some("an outcome is written once: a decided one was changed");
     }
     if before.pooled.is_none() && after.pooled.is_some() {
         return Some("claimed once: an instance went back to the pool");

@@ -15,11 +15,11 @@
 //! ```
 
 pub mod alerts;
-mod attended;
 mod cleanup_recorder;
 mod collecting;
 mod config;
 mod directory_watch;
+mod engine_observer;
 mod host;
 pub mod http;
 mod log_retention;

@@ -76,7 +76,6 @@ impl Service {
             let (queue, outbox) =
                 SpanExporter::new(CollectorClient::new(Signal::Traces, &config.collector), &resource);
             self.host().spans.begin(queue, self.now());
-            self.host().engine.set_observer(Arc::new(self.host().spans.clone()));
             tasks.spawn(outbox.export(subscribe()));
         }
         if config.metrics {
