@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) artifacts: Arc<dyn ArtifactCollector>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    pub(crate) census: Arc<dyn NodeLiveness>,
+    pub(crate) liveness: Arc<dyn NodeLiveness>,
     pub(crate) config: Config,
     pub(crate) row_cache: RowCache,
     pub(crate) effect_tasks: EffectTasks,
@@ -128,9 +128,9 @@ pub enum OnExit {
 impl Engine {
     /// Registers this node and starts its loops.
     pub async fn start(parts: Parts, config: Config) -> Result<Self, EngineStartError> {
-        let Parts { store, provider, artifacts, clock, ids, liveness: census } = parts;
+        let Parts { store, provider, artifacts, clock, ids, liveness } = parts;
         let node = NodeId(ids.fresh(clock.now()));
-        store.heartbeat(census.this_node(node), clock.now()).await?;
+        store.heartbeat(liveness.this_node(node), clock.now()).await?;
         let inner = Arc::new(Inner {
             node,
             store,
@@ -138,7 +138,7 @@ impl Engine {
             artifacts,
             clock,
             ids,
-            census,
+            liveness,
             row_cache: RowCache::default(),
             effect_tasks: EffectTasks::default(),
             prefetches: Prefetches::default(),

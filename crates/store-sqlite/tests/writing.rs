@@ -1,4 +1,5 @@
-//! Who writes on whose thread: alone on one's own, together on the store's, and nobody's runtime waits for a lock.
+//! On which thread a request is written: on the caller's thread if it is alone, else on the writer thread. No async task
+//! blocks on a lock of another process.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,67 +18,67 @@ fn node(number: u128) -> Node {
     Node { id: NodeId(number), host: "here".into(), boot_id: "this".into(), pid: 1, start_ticks: 1 }
 }
 
-fn log_of(directory: &Path) -> u64 {
+fn wal_bytes(directory: &Path) -> u64 {
     fs::metadata(directory.join("pinfold.db-wal")).unwrap().len()
 }
 
-/// Has to be tried again and again until the lock is free; the thread that asked has other things to do.
+/// The writer thread retries until the lock is free; the caller's thread runs other tasks meanwhile.
 #[tokio::test]
-async fn who_waits_for_another_process_keeps_no_task_waiting() {
+async fn write_that_waits_for_another_process_blocks_no_other_task() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open_with(directory.path(), LockTimeout(60_000)).unwrap();
     let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (go_on, told) = mpsc::channel::<()>();
+    let (go_on, received) = mpsc::channel::<()>();
     let other = thread::spawn(move || {
-        let was_told = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        let was_in_time = received.recv_timeout(Duration::from_secs(10)).is_ok();
         other.execute_batch("COMMIT").unwrap();
-        was_told
+        was_in_time
     });
 
     let mut write = std::pin::pin!(store.heartbeat(node(1), Timestamp(1)));
     tokio::select! {
         biased;
-        written = &mut write => panic!("somebody else has the lock: {written:?}"),
+        written = &mut write => panic!("written while another process holds the lock: {written:?}"),
         () = tokio::time::sleep(Duration::from_millis(20)) => {}
     }
-    // Nobody listens any more if this thread was kept waiting.
+    // Fails if this thread was blocked until the other one timed out.
     let _ = go_on.send(());
 
     write.await.unwrap();
-    assert!(other.join().unwrap(), "the lock had to be given up first");
+    assert!(other.join().unwrap(), "this thread was blocked until the lock was released");
     assert_eq!(store.nodes().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn who_comes_alone_is_answered_without_another_thread() {
+async fn write_without_contention_completes_on_the_callers_thread() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path()).unwrap();
 
     let mut write = std::pin::pin!(store.heartbeat(node(1), Timestamp(1)));
     let answered = std::future::poll_fn(|context| std::task::Poll::Ready(write.as_mut().poll(context))).await;
 
-    assert!(answered.is_ready(), "nothing had to be waited for");
+    assert!(answered.is_ready(), "it waits for another thread");
 }
 
-/// A sync of what was there before is cheaper than one that also makes the file longer.
+/// The WAL is extended ahead of need, because a sync that also extends the file costs more.
 #[tokio::test]
-async fn the_log_of_who_writes_much_does_not_grow_any_more() {
+async fn wal_of_a_busy_writer_stops_growing_at_its_fixed_length() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path()).unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while log_of(directory.path()) < 16 << 20 {
+    while wal_bytes(directory.path()) < 16 << 20 {
         store.heartbeat(node(1), Timestamp(1)).await.unwrap();
-        assert!(tokio::time::Instant::now() < deadline, "the log is {} bytes", log_of(directory.path()));
+        assert!(tokio::time::Instant::now() < deadline, "the WAL has {} bytes", wal_bytes(directory.path()));
     }
 
-    let grown = log_of(directory.path());
+    let grown = wal_bytes(directory.path());
     for number in 0..1_000 {
         store.heartbeat(node(number), Timestamp(1)).await.unwrap();
     }
 
-    // It may have been cut back to its usual length since.
-    assert!(log_of(directory.path()) <= grown, "{} after {grown}", log_of(directory.path()));
+    // SQLite may have truncated it since.
+    assert!(wal_bytes(directory.path()) <= grown, "{} after {grown}", wal_bytes(directory.path()));
     assert_eq!(store.nodes().await.unwrap().len(), 1_000);
     assert_eq!(store.inconsistencies().unwrap(), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
-//! Wrong use is clear: a newer schema, a damaged file, a directory that is read-only, full or without locks. Each gives
-//! one error that says what to do, and no data is lost.
+//! Stores that cannot be opened or written: a newer schema, a damaged file, a directory that is read-only, full or without
+//! locks. Each gives an error that says what to do, and no data is lost.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -20,7 +20,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-fn world(store: SqliteStore) -> StoreFixture {
+fn fixture(store: SqliteStore) -> StoreFixture {
     StoreFixture {
         store: Arc::new(store),
         now: NOON,
@@ -29,13 +29,13 @@ fn world(store: SqliteStore) -> StoreFixture {
     }
 }
 
-/// A directory with a store that has some sandboxes in it, closed.
+/// A directory with a closed store of 50 sandboxes.
 fn filled() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     block_on(async {
         for id in 1..=50 {
-            world.create_ready(id).await;
+            fixture.create_ready(id).await;
         }
     });
     directory
@@ -49,7 +49,7 @@ fn count(directory: &Path) -> usize {
 
 fn refusal(directory: &Path) -> OpenError {
     match SqliteStore::open(directory) {
-        Ok(_) => panic!("it was opened"),
+        Ok(_) => panic!("the store was opened"),
         Err(error) => error,
     }
 }
@@ -64,7 +64,7 @@ fn tamper(directory: &Path, sql: &str) {
 }
 
 #[test]
-fn an_older_program_refuses_a_newer_schema() {
+fn newer_schema_is_refused_and_left_unchanged() {
     let directory = filled();
     let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
@@ -80,13 +80,13 @@ fn an_older_program_refuses_a_newer_schema() {
 }
 
 #[test]
-fn a_program_that_is_running_notices_a_newer_schema() {
+fn write_fails_after_another_program_migrated_the_schema() {
     let directory = filled();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
 
-    let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
+    let answer = block_on(fixture.store.create(fixture.new_sandbox(99), AdmissionLimits::default()));
 
     assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
     tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
@@ -94,7 +94,7 @@ fn a_program_that_is_running_notices_a_newer_schema() {
 }
 
 #[test]
-fn a_schema_that_somebody_else_made_is_refused() {
+fn migration_with_another_checksum_is_refused() {
     let directory = filled();
     tamper(directory.path(), "UPDATE schema_migrations SET checksum = 'another'");
 
@@ -104,7 +104,7 @@ fn a_schema_that_somebody_else_made_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_as_it_is() {
+fn damaged_file_is_refused_and_left_unchanged() {
     let whole = fs::read(filled().path().join(FILE)).unwrap();
     let half = whole[..whole.len() / 2].to_vec();
     let odd = whole[..whole.len() - 100].to_vec();
@@ -125,11 +125,11 @@ fn a_damaged_file_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_beside_its_log_is_refused() {
+fn truncated_file_with_a_wal_is_refused() {
     let directory = filled();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
-    block_on(world.create_ready(51));
-    // A copy of a store in use: what is new is only in the log.
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
+    block_on(fixture.create_ready(51));
+    // A copy of a store in use: the newest rows are only in the WAL.
     let copy = tempfile::tempdir().unwrap();
     for name in [FILE, "pinfold.db-wal", "pinfold.lock"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
@@ -144,7 +144,7 @@ fn a_file_that_was_cut_short_beside_its_log_is_refused() {
 }
 
 #[test]
-fn a_store_that_was_moved_away_makes_room_for_a_new_one() {
+fn new_store_is_created_after_the_old_file_was_moved_away() {
     let directory = filled();
     let before = SqliteStore::open(directory.path()).unwrap().store_id();
     fs::rename(directory.path().join(FILE), directory.path().join("old.db")).unwrap();
@@ -156,24 +156,24 @@ fn a_store_that_was_moved_away_makes_room_for_a_new_one() {
 }
 
 #[test]
-fn two_that_make_a_store_at_once_make_one() {
+fn concurrent_opens_create_one_store() {
     let directory = tempfile::tempdir().unwrap();
 
-    let instances: Vec<u128> = std::thread::scope(|scope| {
+    let ids: Vec<u128> = std::thread::scope(|scope| {
         let open = || SqliteStore::open(directory.path()).unwrap().store_id();
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
 
-    assert!(instances.iter().all(|instance| *instance == instances[0]));
+    assert!(ids.iter().all(|id| *id == ids[0]));
 }
 
 const CHILD: &str = "PINFOLD_WRONG_USE_DIRECTORY";
 const FILLER: &str = "PINFOLD_WRONG_USE_FILLER";
 
-/// Not a test by itself: others start it in places that are wrong, and read what it says.
+/// Not a test by itself: other tests start it on unusable directories and read its output.
 #[test]
-fn the_child_opens_and_says_what_happened() {
+fn helper_process_opens_a_store_and_prints_the_result() {
     let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else {
         return;
     };
@@ -182,36 +182,37 @@ fn the_child_opens_and_says_what_happened() {
         Ok(store) => match std::env::var_os(FILLER) {
             None => println!("\nopened\n"),
             Some(filler) => {
-                fill(&world(store), Path::new(&filler));
+                fill(&fixture(store), Path::new(&filler));
                 println!("\nfilled\n");
             }
         },
     }
 }
 
-/// Writes until the disk is full, makes room and writes on.
-fn fill(world: &StoreFixture, filler: &Path) {
+/// Writes until the disk is full, frees space, and writes again.
+fn fill(fixture: &StoreFixture, filler: &Path) {
     block_on(async {
         let mut written = 0;
         let refused = loop {
-            let new = world.new_sandbox(written + 1);
-            match world.store.create(new, AdmissionLimits::default()).await {
+            let new = fixture.new_sandbox(written + 1);
+            match fixture.store.create(new, AdmissionLimits::default()).await {
                 Ok(_) => written += 1,
                 Err(error) => break error,
             }
         };
         assert!(matches!(refused, CreateError::Store(StoreError::DiskFull { .. })), "{refused:?}");
         for id in 1..=written {
-            assert!(world.store.load(SandboxId(id)).await.unwrap().is_some());
+            assert!(fixture.store.load(SandboxId(id)).await.unwrap().is_some());
         }
         fs::remove_file(filler).unwrap();
-        world.create(written + 1).await;
-        assert_eq!(world.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
+        fixture.create(written + 1).await;
+        assert_eq!(fixture.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
         assert!(written > 0);
     });
 }
 
-/// What the child says when this shell script starts it as `$CHILD` in a mount namespace of its own.
+/// The output of a shell script in its own mount namespace that starts the helper process as `$CHILD`. None: mount
+/// namespaces are not available, and the test is reported as skipped.
 fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     let unshare = |command: &mut Command| -> Output {
         let user = fs::metadata("/proc/self").map(|entry| std::os::unix::fs::MetadataExt::uid(&entry));
@@ -219,15 +220,15 @@ fn in_own_mounts(script: &str, test: &str) -> Option<String> {
         command.stdin(Stdio::null()).args(["sh", "-ec"]).arg(script).output().unwrap()
     };
     let child = format!(
-        "{} the_child_opens_and_says_what_happened --exact --nocapture",
+        "{} helper_process_opens_a_store_and_prints_the_result --exact --nocapture",
         std::env::current_exe().unwrap().display()
     );
     let output = unshare(Command::new("unshare").env("CHILD", child));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if said.contains("running 1 test") {
-        return Some(said);
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output_text.contains("running 1 test") {
+        return Some(output_text);
     }
-    skip(test, &format!("no mounts of its own: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    skip(test, &format!("no mount namespace: {}", String::from_utf8_lossy(&output.stderr).trim()));
     None
 }
 
@@ -240,65 +241,65 @@ fn skip(test: &str, reason: &str) {
 }
 
 #[test]
-fn a_read_only_directory_is_refused() {
+fn read_only_directory_is_refused() {
     let (full, empty) = (filled(), tempfile::tempdir().unwrap());
 
     for directory in [full.path(), empty.path()] {
-        let place = directory.display();
+        let path = directory.display();
         let script =
-            format!("mount --bind {place} {place}; mount -o remount,bind,ro {place}; {CHILD}={place} $CHILD");
-        let Some(said) = in_own_mounts(&script, "a_read_only_directory_is_refused") else {
+            format!("mount --bind {path} {path}; mount -o remount,bind,ro {path}; {CHILD}={path} $CHILD");
+        let Some(output_text) = in_own_mounts(&script, "read_only_directory_is_refused") else {
             return;
         };
 
-        assert!(said.contains("unopened: ReadOnly"), "{said}");
+        assert!(output_text.contains("unopened: ReadOnly"), "{output_text}");
     }
     assert_eq!(count(full.path()), 50);
 }
 
 #[test]
-fn a_full_disk_is_refused_at_open() {
+fn open_on_a_full_disk_is_refused() {
     let directory = filled();
-    let place = directory.path().display();
+    let path = directory.path().display();
     let script = format!(
-        "mkdir {place}/small; mount -t tmpfs -o size=64k small {place}/small; {CHILD}={place}/small $CHILD;
-         umount {place}/small; mount -t tmpfs -o size=1m small {place}/small;
-         cp {place}/pinfold.* {place}/small; cat /dev/zero > {place}/small/filler || true;
-         {CHILD}={place}/small $CHILD"
+        "mkdir {path}/small; mount -t tmpfs -o size=64k small {path}/small; {CHILD}={path}/small $CHILD;
+         umount {path}/small; mount -t tmpfs -o size=1m small {path}/small;
+         cp {path}/pinfold.* {path}/small; cat /dev/zero > {path}/small/filler || true;
+         {CHILD}={path}/small $CHILD"
     );
 
-    let Some(said) = in_own_mounts(&script, "a_full_disk_is_refused_at_open") else {
+    let Some(output_text) = in_own_mounts(&script, "open_on_a_full_disk_is_refused") else {
         return;
     };
 
-    assert_eq!(said.matches("unopened: DiskFull").count(), 2, "{said}");
+    assert_eq!(output_text.matches("unopened: DiskFull").count(), 2, "{output_text}");
 }
 
 #[test]
-fn a_disk_that_fills_up_refuses_writes_until_there_is_room() {
+fn full_disk_refuses_writes_until_space_is_freed() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().display();
+    let path = directory.path().display();
     let script = format!(
-        "mount -t tmpfs -o size=4m small {place}; head -c 2000000 /dev/zero > {place}/filler;
-         {CHILD}={place} {FILLER}={place}/filler $CHILD"
+        "mount -t tmpfs -o size=4m small {path}; head -c 2000000 /dev/zero > {path}/filler;
+         {CHILD}={path} {FILLER}={path}/filler $CHILD"
     );
 
-    let Some(said) = in_own_mounts(&script, "a_disk_that_fills_up_refuses_writes_until_there_is_room") else {
+    let Some(output_text) = in_own_mounts(&script, "full_disk_refuses_writes_until_space_is_freed") else {
         return;
     };
 
-    assert!(said.contains("filled"), "{said}");
+    assert!(output_text.contains("filled"), "{output_text}");
 }
 
 #[test]
-fn a_filesystem_without_locks_is_refused() {
+fn file_system_without_locks_is_refused() {
     let strace = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
-        return skip("a_filesystem_without_locks_is_refused", "strace is not installed");
+        return skip("file_system_without_locks_is_refused", "strace is not installed");
     }
     let directory = filled();
 
-    // One kind says that it has none; the other kind says yes to everybody.
+    // One file system has no locks; the other grants every lock.
     for fault in ["error=ENOLCK", "retval=0"] {
         let output = Command::new("strace")
             .args([
@@ -312,14 +313,14 @@ fn a_filesystem_without_locks_is_refused() {
                 &format!("inject=fcntl:{fault}"),
             ])
             .arg(std::env::current_exe().unwrap())
-            .args(["the_child_opens_and_says_what_happened", "--exact", "--nocapture"])
+            .args(["helper_process_opens_a_store_and_prints_the_result", "--exact", "--nocapture"])
             .env(CHILD, directory.path())
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
 
-        assert!(said.contains("unopened: NoLocks"), "{fault}: {output:?}");
+        assert!(output_text.contains("unopened: NoLocks"), "{fault}: {output:?}");
     }
     assert_eq!(count(directory.path()), 50);
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::fixture::{Fixture, all_absent, fixtures, text};
 
-/// A fixture with control groups. Without them nothing would stop these tests, so they are skipped.
-fn ground_with_groups(test: &str) -> Option<Fixture> {
+/// A fixture with control groups. Without them nothing enforces these limits, and the test is reported as skipped.
+fn fixture_with_groups(test: &str) -> Option<Fixture> {
     let found = fixtures().into_iter().find(Fixture::has_groups);
     if let (None, Some(list)) = (&found, std::env::var_os("PINFOLD_SKIPPED_TESTS")) {
         let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
@@ -59,7 +59,7 @@ fn exceeding_the_operation_limit_ends_with_operation_limit() {
 
 #[test]
 fn disk_limit_larger_than_memory_is_enforced_too() {
-    let Some(fixture) = ground_with_groups("disk_limit_larger_than_memory_is_enforced_too") else {
+    let Some(fixture) = fixture_with_groups("disk_limit_larger_than_memory_is_enforced_too") else {
         return;
     };
 
@@ -72,7 +72,7 @@ fn disk_limit_larger_than_memory_is_enforced_too() {
 
 #[test]
 fn exceeding_the_memory_limit_ends_with_memory_limit() {
-    let Some(fixture) = ground_with_groups("exceeding_the_memory_limit_ends_with_memory_limit") else {
+    let Some(fixture) = fixture_with_groups("exceeding_the_memory_limit_ends_with_memory_limit") else {
         return;
     };
 
@@ -87,7 +87,7 @@ fn exceeding_the_memory_limit_ends_with_memory_limit() {
 
 #[test]
 fn fork_bomb_ends_with_process_limit() {
-    let Some(fixture) = ground_with_groups("fork_bomb_ends_with_process_limit") else { return };
+    let Some(fixture) = fixture_with_groups("fork_bomb_ends_with_process_limit") else { return };
 
     // Three times the limit; each process ends after a while.
     let bomb = "i=0; while [ $i -lt 200 ]; do sleep 20 & i=$((i+1)); done; wait";
@@ -96,13 +96,16 @@ fn fork_bomb_ends_with_process_limit() {
     assert_eq!((code, &document["cause"]), (Some(137), &"process_limit".into()), "{document}");
     assert_eq!(document["exit_code"], 2, "of the shell itself");
     assert!(document["stderr"].as_str().unwrap().contains("Cannot fork"), "{document}");
-    assert!(document["timings"]["run_ms"].as_u64().unwrap() < 20_000, "it was not waited for: {document}");
+    assert!(
+        document["timings"]["run_ms"].as_u64().unwrap() < 20_000,
+        "the background processes were waited for: {document}"
+    );
     assert!(all_absent(&document["receipt"]) && fixture.is_clean());
 }
 
 #[test]
 fn fork_bomb_that_survives_its_limit_leaves_nothing_behind() {
-    let Some(fixture) = ground_with_groups("fork_bomb_that_survives_its_limit_leaves_nothing_behind") else {
+    let Some(fixture) = fixture_with_groups("fork_bomb_that_survives_its_limit_leaves_nothing_behind") else {
         return;
     };
 

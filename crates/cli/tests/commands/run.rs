@@ -40,12 +40,14 @@ fn run_document_has_output_timings_usage_and_an_all_absent_receipt() {
 fn nice_value_of_the_caller_applies_in_the_sandbox() {
     for fixture in fixtures() {
         let nice = "sed 's/.*) //' /proc/self/stat | cut -d' ' -f17";
+        // The test itself may run with a nice value of its own; `nice` adds to it.
+        let own = fixture.program("nice", &["-n", "5", "sh", "-c", nice]).output().unwrap();
         let output = fixture.program("nice", &["-n", "5", "pinfold", "run", "--", "sh", "-c", nice]).output();
 
         let output = output.unwrap();
         assert_eq!(
             (text(&output.stdout), output.status.code()),
-            ("5\n".into(), Some(0)),
+            (text(&own.stdout), Some(0)),
             "{}",
             text(&output.stderr)
         );
@@ -53,7 +55,7 @@ fn nice_value_of_the_caller_applies_in_the_sandbox() {
 }
 
 #[test]
-fn usage_is_reported_to_every_user() {
+fn cpu_memory_and_disk_usage_are_reported_also_without_root() {
     for fixture in fixtures() {
         let script =
             "head -c 20m /dev/zero | tail -c 20m > kept; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";

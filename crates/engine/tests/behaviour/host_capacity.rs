@@ -43,15 +43,15 @@ async fn refusal(fixture: &Fixture, engine: &Engine) -> HostShortage {
     }
 }
 
-/// Stale data of this size on disk.
-struct Old {
+/// Stale data whose removal frees this much disk space.
+struct FakeStaleData {
     world: Arc<FakeWorld>,
     frees_mb: u64,
     requested: AtomicU64,
 }
 
 #[async_trait]
-impl StaleData for Old {
+impl StaleData for FakeStaleData {
     async fn clear_stale(&self, how: CleanupMode) -> StaleDataCleanup {
         assert_eq!(how, CleanupMode::Act);
         self.requested.fetch_add(1, Ordering::Relaxed);
@@ -60,8 +60,9 @@ impl StaleData for Old {
     }
 }
 
-fn old(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<Old> {
-    let old = Arc::new(Old { world: fixture.world.clone(), frees_mb, requested: AtomicU64::default() });
+fn set_stale_data(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<FakeStaleData> {
+    let old =
+        Arc::new(FakeStaleData { world: fixture.world.clone(), frees_mb, requested: AtomicU64::default() });
     engine.set_stale_data(old.clone());
     old
 }
@@ -70,7 +71,7 @@ fn old(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<Old> {
 async fn low_disk_refuses_creates_with_numbers_and_ends_no_sandbox() {
     let fixture = Fixture::new();
     let engine = keeping(&fixture).await;
-    let old = old(&fixture, &engine, 0);
+    let old = set_stale_data(&fixture, &engine, 0);
     let living = fixture.ready(&engine, Policy::default()).await;
     fixture.world.set_capacity(Ok(left(50)));
 
@@ -92,7 +93,7 @@ async fn low_disk_refuses_creates_with_numbers_and_ends_no_sandbox() {
 async fn stale_data_is_removed_and_the_request_is_admitted() {
     let fixture = Fixture::new();
     let engine = keeping(&fixture).await;
-    let old = old(&fixture, &engine, 60);
+    let old = set_stale_data(&fixture, &engine, 60);
     fixture.world.set_capacity(Ok(left(50)));
 
     let admitted = engine.create(CreateRequest::default()).await;
@@ -120,7 +121,7 @@ async fn unmeasurable_capacity_refuses_creates() {
 async fn an_unusable_filesystem_ends_no_sandbox() {
     let fixture = Fixture::new();
     let engine = keeping(&fixture).await;
-    let old = old(&fixture, &engine, 60);
+    let old = set_stale_data(&fixture, &engine, 60);
     let living = fixture.ready(&engine, Policy::default()).await;
     fixture
         .world

@@ -1,4 +1,4 @@
-//! An object store that fails at any of its calls, before or after it has done what was asked.
+//! An object store that fails at any of its calls, before or after the call took effect.
 
 use std::fmt;
 use std::fs;
@@ -19,32 +19,32 @@ use object_store::{
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_logs::{MoveOutcome, ObjectStorage, RetentionPeriods};
 
-use crate::stage::{ID, Stage};
+use crate::fixture::{Fixture, ID};
 
 #[derive(Debug)]
 struct Faulty {
     inner: LocalFileSystem,
     calls: AtomicUsize,
     fails_at: usize,
-    when: Fails,
+    when: FaultTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fails {
+enum FaultTime {
     Before,
     After,
 }
 
 impl Faulty {
     /// Whether this call fails, and when.
-    fn fault(&self) -> Option<Fails> {
+    fn fault(&self) -> Option<FaultTime> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         (call == self.fails_at).then_some(self.when)
     }
 }
 
 fn broken() -> object_store::Error {
-    object_store::Error::Generic { store: "faulty", source: "the wire was cut".into() }
+    object_store::Error::Generic { store: "faulty", source: "injected failure".into() }
 }
 
 impl fmt::Display for Faulty {
@@ -57,7 +57,7 @@ impl fmt::Display for Faulty {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let fault = self.fault();
-        if fault == Some(Fails::Before) {
+        if fault == Some(FaultTime::Before) {
             return Err(broken());
         }
         let done = self.inner.put_opts(location, payload, options).await;
@@ -104,53 +104,53 @@ impl ObjectStore for Faulty {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
-    for when in [Fails::Before, Fails::After] {
+async fn move_that_fails_at_any_call_succeeds_when_retried() {
+    for when in [FaultTime::Before, FaultTime::After] {
         let mut failed = 0;
         for fails_at in 0.. {
-            let mut stage = Stage::ready().await;
-            stage.start(7).await;
+            let mut fixture = Fixture::ready().await;
+            fixture.start(7).await;
             for _ in 0..3 {
-                stage.write(7, "x".repeat(500_000).as_str());
+                fixture.write(7, "x".repeat(500_000).as_str());
             }
-            stage.finish(7).await;
-            stage.end().await;
-            let whole = stage.read_all().await;
-            let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
+            fixture.finish(7).await;
+            fixture.end().await;
+            let whole = fixture.read_all().await;
+            let inner = LocalFileSystem::new_with_prefix(fixture.directory.join("objects")).unwrap();
             let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at, when };
             let objects = ObjectStorage::of(Arc::new(faulty), "").unwrap();
-            let fragile = Stage::with_objects(&stage.directory, objects);
+            let fragile = Fixture::with_objects(&fixture.directory, objects);
 
             let moved = fragile.logs.move_one(ID).await;
-            assert_eq!(stage.read_all().await, whole, "after a failure at call {fails_at}");
+            assert_eq!(fixture.read_all().await, whole, "after a failure at call {fails_at}");
             if moved.is_ok() {
                 break;
             }
             failed += 1;
-            assert!(stage.outputs().exists());
-            assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
-            assert_eq!(stage.read_all().await, whole);
-            assert!(!stage.outputs().exists());
+            assert!(fixture.outputs().exists());
+            assert!(matches!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
+            assert_eq!(fixture.read_all().await, whole);
+            assert!(!fixture.outputs().exists());
         }
         assert!(failed >= 6, "{failed} calls");
     }
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
-    let stage = Stage::ready().await;
-    let logs = stage.directory.join("objects/logs");
+async fn log_that_cannot_be_deleted_does_not_keep_others_from_being_deleted() {
+    let fixture = Fixture::ready().await;
+    let logs = fixture.directory.join("objects/logs");
     for id in [SandboxId(8), SandboxId(9)] {
         fs::create_dir_all(logs.join(id.to_string())).unwrap();
         fs::write(logs.join(id.to_string()).join("manifest.json"), "{}").unwrap();
     }
-    let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
-    let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: Fails::Before };
-    let fragile = Stage::with_objects(&stage.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
+    let inner = LocalFileSystem::new_with_prefix(fixture.directory.join("objects")).unwrap();
+    let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: FaultTime::Before };
+    let fragile = Fixture::with_objects(&fixture.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
 
-    let told = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
+    let expired = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
 
-    assert!(told.is_err());
+    assert!(expired.is_err());
     let left = |id: SandboxId| logs.join(id.to_string()).join("manifest.json").exists();
     assert_eq!([SandboxId(8), SandboxId(9)].map(left), [true, false]);
 }

@@ -1,14 +1,14 @@
-//! The log of a sandbox over the real store and the keeper's own writer: `stage.rs` sets the scene, every other file is
-//! one theme.
+//! Logs of sandboxes, with the real store and the keeper's log writer: `fixture.rs` drives a sandbox, every other file
+//! tests one subject.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod artifacts;
-mod clearing;
+mod concurrency;
 mod crashes;
 mod faults;
-mod keeping;
+mod fixture;
 mod moving;
-mod racing;
 mod reading;
-mod stage;
+mod retention;
+mod stale_logs;

@@ -1,5 +1,4 @@
-//! What must hold of a store after its writer was killed: nothing acknowledged is missing, and no half of anything
-//! is there.
+//! Checks a store after its writer was killed: no acknowledged commit is missing, and no transaction is half written.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use pinfold_store_sqlite::SqliteStore;
 
 use crate::run::{Ack, Acks};
 
-/// What a killed writer did without saying so is known from then on.
+/// Replaces `acks` with what the store holds, so that commits whose acknowledgement was not read count from then on.
 pub(crate) fn check(directory: &Path, acks: &mut Acks) {
     let store = SqliteStore::open(directory).unwrap();
     assert_eq!(store.inconsistencies().unwrap(), [] as [String; 0]);

@@ -1,5 +1,5 @@
-//! Runs the child: plainly, to be killed at some moment, or under strace, which kills it or fails its calls at an
-//! exact place. Whatever happens to the test, the child does not outlive it.
+//! Runs the child: directly, to be killed at some moment, or under strace, which kills it or makes its calls fail at an
+//! exact call. The child never outlives the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::child::Work;
 pub(crate) const DIRECTORY: &str = "PINFOLD_CRASH_DIRECTORY";
 pub(crate) const WORK: &str = "PINFOLD_CRASH_WORK";
 
-const AT_MOST: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the store has acknowledged, by sandbox: the last word holds.
+/// The last acknowledgement of the store for each sandbox.
 pub(crate) type Acks = BTreeMap<u128, Ack>;
 
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,14 @@ pub(crate) struct Ack {
     pub(crate) may_be_gone: bool,
 }
 
-/// What was heard of a child from its beginning to its end.
+/// The output and exit status of a child that has ended.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ChildOutput {
     pub(crate) lines: Vec<String>,
     pub(crate) succeeded: bool,
 }
 
-impl Heard {
+impl ChildOutput {
     pub(crate) fn is_done(&self) -> bool {
         self.succeeded && self.lines.iter().any(|line| line == "done")
     }
@@ -54,48 +54,50 @@ impl Heard {
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
-    heard: Vec<String>,
+    output: Vec<String>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // Fails if it has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Running {
-    pub(crate) fn plainly(directory: &Path, work: Work) -> Self {
-        Self::start(child_command(Command::new(exe()), directory, work))
+    pub(crate) fn start(directory: &Path, work: Work) -> Self {
+        Self::spawn(child_command(Command::new(exe()), directory, work))
     }
 
-    /// Under strace with these options, such as what to trace and what to inject.
+    /// Starts it under strace with these options.
     pub(crate) fn under_strace(directory: &Path, work: Work, options: &[&str], trace: &Path) -> Self {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o"]).arg(trace).args(options).arg(exe());
-        Self::start(child_command(strace, directory, work))
+        Self::spawn(child_command(strace, directory, work))
     }
 
-    fn start(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        let (tell, lines) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
-            for line in said.lines().map_while(Result::ok) {
-                // A test that has given up does not listen any more.
-                let _ = tell.send(line);
+            for line in stderr.lines().map_while(Result::ok) {
+                // The receiver may be dropped after a timeout.
+                let _ = sender.send(line);
             }
         });
-        Self { child, lines, heard: Vec::new() }
+        Self { child, lines, output: Vec::new() }
     }
 
-    /// Waits until it has said this.
+    /// Waits for a line that begins with `word`.
     pub(crate) fn wait_for(&mut self, word: &str) {
-        while !self.heard.iter().any(|line| line.starts_with(word)) {
-            match self.lines.recv_timeout(AT_MOST) {
-                Ok(line) => self.heard.push(line),
-                Err(error) => panic!("the child did not say `{word}`: {error}, but {:?}", self.heard),
+        while !self.output.iter().any(|line| line.starts_with(word)) {
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => self.output.push(line),
+                Err(error) => {
+                    panic!("the child did not print `{word}`: {error}; its output: {:?}", self.output)
+                }
             }
         }
     }
@@ -104,17 +106,17 @@ impl Running {
         self.child.kill().unwrap();
     }
 
-    /// Waits for its end, and for all it said before.
-    pub(crate) fn end(mut self) -> Heard {
+    /// Waits for its end and returns all of its output.
+    pub(crate) fn end(mut self) -> ChildOutput {
         loop {
-            match self.lines.recv_timeout(AT_MOST) {
-                Ok(line) => self.heard.push(line),
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => self.output.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("the child hangs after {:?}", self.heard.last()),
+                Err(RecvTimeoutError::Timeout) => panic!("the child hangs after {:?}", self.output.last()),
             }
         }
         let succeeded = self.child.wait().unwrap().success();
-        Heard { lines: std::mem::take(&mut self.heard), succeeded }
+        ChildOutput { lines: std::mem::take(&mut self.output), succeeded }
     }
 }
 
@@ -124,16 +126,16 @@ fn exe() -> PathBuf {
 
 fn child_command(mut command: Command, directory: &Path, work: Work) -> Command {
     command
-        .args(["the_child_writes_when_it_is_told_where", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["helper_process_writes_until_done_or_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
-        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
+        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.transitions))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     command
 }
 
-/// Says so where strace is not there: a test that did not run has not passed.
+/// Whether strace is missing. If so, the test is reported as skipped.
 pub(crate) fn strace_is_missing(test: &str) -> bool {
     let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
     if there.is_ok_and(|status| status.success()) {

@@ -332,7 +332,7 @@ pub(crate) fn runtime() -> PathBuf {
     program(SPAWNER)
 }
 
-fn open(data: &Path, instance: u128, disabled_guards: &[DisabledGuard]) -> Result<LinuxProvider, String> {
+fn open(data: &Path, store_id: u128, disabled_guards: &[DisabledGuard]) -> Result<LinuxProvider, String> {
     let unsealed = disabled_guards.contains(&DisabledGuard::RuntimeUnsealed).then(|| UNSEALED.into());
     let config = LinuxConfig {
         data: data.to_owned(),
