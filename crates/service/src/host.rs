@@ -10,25 +10,20 @@ use pinfold_linux::LinuxProvider;
 use pinfold_logs::{ArtifactLimits, Artifacts, Logs, MetricsArchive, RetentionPeriods};
 use pinfold_metrics::ProcessMetrics;
 use pinfold_notify::telemetry::Spans;
-use pinfold_provider::{Files, Provider};
+use pinfold_provider::Provider;
 use pinfold_store::Stores;
 
-use crate::attended::Attended;
 use crate::cleanup_recorder::CleanupRecorder;
 use crate::collecting::Collection;
 use crate::directory_watch::DirectoryWatcher;
+use crate::engine_observer::EngineObserver;
 use crate::stale_files::StaleFiles;
 use crate::{ObjectStoreConfig, OpenObjectStoreError};
-
-/// A provider with access to the files of its instances.
-pub trait HostProvider: Provider + Files {}
-
-impl<T: Provider + Files> HostProvider for T {}
 
 /// What a host runs on.
 pub struct HostParts {
     pub store: Arc<dyn Stores>,
-    pub provider: Arc<dyn HostProvider>,
+    pub provider: Arc<dyn Provider>,
     /// The same provider, for the output of executions and the examination of instances: they have no traits yet.
     pub linux: Arc<LinuxProvider>,
     pub clock: Arc<dyn Clock>,
@@ -53,7 +48,7 @@ pub type Wrap<T> = Box<dyn FnOnce(T) -> T + Send>;
 
 pub struct Host {
     pub engine: Engine,
-    pub provider: Arc<dyn HostProvider>,
+    pub provider: Arc<dyn Provider>,
     pub(crate) linux: Arc<LinuxProvider>,
     pub store: Arc<dyn Stores>,
     pub clock: Arc<dyn Clock>,
@@ -90,20 +85,16 @@ impl Host {
         let HostConfig { data, engine, objects, keep, stale_after_ms } = config;
         let objects = objects.open(&data)?;
         let metrics_archive = MetricsArchive::new(objects.clone());
-        let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
+        let collection = Collection {
+            artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()),
+            clock: clock.clone(),
+        };
         let logs = Logs::new(store.clone(), linux.outputs(), objects);
         let (meter, spans) = (Arc::new(ProcessMetrics::default()), Spans::default());
-        let attended = Attended {
-            inner: provider.clone(),
-            store: store.clone(),
-            collection: collection.clone(),
-            clock: clock.clone(),
-            meter: meter.clone(),
-            spans: spans.clone(),
-        };
         let parts = Parts {
             store: store.clone(),
-            provider: Arc::new(attended),
+            provider: provider.clone(),
+            artifacts: Arc::new(collection.clone()),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             liveness,
@@ -113,6 +104,8 @@ impl Host {
             None => parts,
         };
         let engine = Engine::start(parts, engine).await?;
+        let observer = EngineObserver { meter: meter.clone(), spans: spans.clone() };
+        engine.set_observer(Arc::new(observer));
         engine.set_stale_data(Arc::new(StaleFiles {
             logs: logs.clone(),
             artifacts: collection.artifacts.clone(),

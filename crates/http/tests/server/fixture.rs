@@ -20,7 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
-use pinfold_host::{Programs, start_host};
+use pinfold_host::{Programs, TestHooks, start_host_with};
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
@@ -44,7 +44,7 @@ pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
     pub(crate) admin: String,
     pub(crate) data: tempfile::TempDir,
-    service: Arc<Service>,
+    pub(crate) service: Arc<Service>,
     connections: Connections<HttpConnector, Full<Bytes>>,
     running: Mutex<Option<Running>>,
     /// Instances that a test created without a record.
@@ -173,10 +173,24 @@ pub(crate) async fn start_service_with_config(
     start_service_with(data, Config::default(), rules).await
 }
 
+/// Like [`start_service`], with decorators between the engine and its surroundings.
+pub(crate) async fn start_service_behind(data: &std::path::Path, hooks: TestHooks) -> (Arc<Service>, String) {
+    start_service_as(data, Config::default(), rules(), hooks).await
+}
+
 async fn start_service_with(
     data: &std::path::Path,
     engine: Config,
     rules: ServiceConfig,
+) -> (Arc<Service>, String) {
+    start_service_as(data, engine, rules, TestHooks::default()).await
+}
+
+async fn start_service_as(
+    data: &std::path::Path,
+    engine: Config,
+    rules: ServiceConfig,
+    hooks: TestHooks,
 ) -> (Arc<Service>, String) {
     let spawner =
         SpawnerProgram { program: env!("CARGO_BIN_EXE_pinfold-http-spawner").into(), arguments: Vec::new() };
@@ -189,8 +203,8 @@ async fn start_service_with(
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let service =
-        Arc::new(Service::with(start_host(host, Programs { spawner, unpacker }).await.unwrap(), rules));
+    let programs = Programs { spawner, unpacker };
+    let service = Arc::new(Service::with(start_host_with(host, programs, hooks).await.unwrap(), rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)
