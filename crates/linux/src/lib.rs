@@ -59,6 +59,7 @@ pub use examine::{Fault, ProbeReport};
 pub use host_image::HOST_IMAGE;
 pub use id_ranges::FIRST_LAYER_ID;
 pub use pinfold_keeper::sandbox_setup::RootLayer;
-pub use processes::{ProcessInfo, ProcessState};
+pub use pinfold_procfs::ProcessState;
+pub use processes::ProcessInfo;
 pub use provider::{FindLayers, LinuxConfig, LinuxProvider, OpenError};
 pub use spawner::SpawnerProgram;

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use pinfold_keeper::process::start_time;
+use pinfold_procfs::start_time;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

@@ -217,8 +217,7 @@ pub(crate) fn keeper_of(data: &Path) -> Option<u32> {
 }
 
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
+    pinfold_procfs::start_time(pid.try_into().unwrap()).unwrap().is_some()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]

@@ -59,7 +59,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    use pinfold_keeper::process::start_time;
+    use pinfold_procfs::start_time;
 
     use super::*;
     use crate::backoff::Backoff;

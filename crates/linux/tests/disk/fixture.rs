@@ -162,7 +162,7 @@ impl Fixture {
         let (pid, since) = pid_file.split_once(' ').unwrap();
         let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
         let keeper = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
-        assert_eq!(pinfold_keeper::process::start_time(pid).unwrap(), Some(since));
+        assert_eq!(pinfold_procfs::start_time(pid).unwrap(), Some(since));
         keeper
     }
 

@@ -212,7 +212,7 @@ pub(crate) fn kill_keeper(data: &std::path::Path, instance: &str) {
     let (pid, since) = keeper_of(data, instance);
     let handle = rustix::process::Pid::from_raw(pid).unwrap();
     let keeper = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
-    assert_eq!(pinfold_keeper::process::start_time(pid).unwrap(), Some(since));
+    assert_eq!(pinfold_procfs::start_time(pid).unwrap(), Some(since));
     rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
 }
 

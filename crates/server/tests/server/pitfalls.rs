@@ -48,7 +48,7 @@ async fn a_mount_that_cannot_be_released_keeps_a_dead_sandbox_terminating_until_
 
         let stopped = client.stop(&id, true, 2).await.unwrap();
         let meanwhile = client.sandbox(&id).await.unwrap();
-        let alive = pinfold_keeper::process::start_time(pid).unwrap();
+        let alive = pinfold_procfs::start_time(pid).unwrap();
         let events = client.events(Some(&id), 0).await.unwrap().events;
         busy_mount.remove();
         let gone = client.stop(&id, true, 60).await.unwrap();
