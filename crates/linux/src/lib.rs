@@ -23,8 +23,8 @@
 //!
 //! The control directory is created first and removed last, so whatever a crash leaves is found by name.
 
-mod backoff;
 mod blocking;
+mod bounded_wait;
 mod capacity;
 pub mod cgroup;
 mod cgroup_record;

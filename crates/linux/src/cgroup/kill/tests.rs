@@ -50,9 +50,9 @@ fn twenty_in(test: &str, keep: fn(&DetectedHierarchy) -> bool) -> Option<(Guard,
         fs::File::from(join_file).write_all(guard.child.id().to_string().as_bytes()).unwrap();
     }
     guard.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let mut backoff = Backoff::with_timeout(SOON);
+    let mut wait = BoundedWait::new(SOON);
     while instance.processes().unwrap().len() < 21 {
-        backoff.pause().unwrap();
+        wait.pause().unwrap();
     }
     Some((guard, instance))
 }
