@@ -3,16 +3,16 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
+use pinfold_test_support::skip;
 use serde_json::Value;
 
 use crate::fixture::{Fixture, all_absent, fixtures, text};
 
 /// A fixture with control groups. Without them nothing would stop these tests, so they are skipped.
-fn ground_with_groups(test: &str) -> Option<Fixture> {
+fn fixture_with_groups(test: &str) -> Option<Fixture> {
     let found = fixtures().into_iter().find(Fixture::has_groups);
-    if let (None, Some(list)) = (&found, std::env::var_os("PINFOLD_SKIPPED_TESTS")) {
-        let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-        writeln!(list, "{test}: not root").unwrap();
+    if found.is_none() {
+        skip(test, "not root");
     }
     found
 }
@@ -59,7 +59,7 @@ fn exceeding_the_operation_limit_ends_with_operation_limit() {
 
 #[test]
 fn disk_limit_larger_than_memory_is_enforced_too() {
-    let Some(fixture) = ground_with_groups("disk_limit_larger_than_memory_is_enforced_too") else {
+    let Some(fixture) = fixture_with_groups("disk_limit_larger_than_memory_is_enforced_too") else {
         return;
     };
 
@@ -72,7 +72,7 @@ fn disk_limit_larger_than_memory_is_enforced_too() {
 
 #[test]
 fn exceeding_the_memory_limit_ends_with_memory_limit() {
-    let Some(fixture) = ground_with_groups("exceeding_the_memory_limit_ends_with_memory_limit") else {
+    let Some(fixture) = fixture_with_groups("exceeding_the_memory_limit_ends_with_memory_limit") else {
         return;
     };
 
@@ -87,7 +87,7 @@ fn exceeding_the_memory_limit_ends_with_memory_limit() {
 
 #[test]
 fn fork_bomb_ends_with_process_limit() {
-    let Some(fixture) = ground_with_groups("fork_bomb_ends_with_process_limit") else { return };
+    let Some(fixture) = fixture_with_groups("fork_bomb_ends_with_process_limit") else { return };
 
     // Three times the limit; each process ends after a while.
     let bomb = "i=0; while [ $i -lt 200 ]; do sleep 20 & i=$((i+1)); done; wait";
@@ -102,7 +102,7 @@ fn fork_bomb_ends_with_process_limit() {
 
 #[test]
 fn fork_bomb_that_survives_its_limit_leaves_nothing_behind() {
-    let Some(fixture) = ground_with_groups("fork_bomb_that_survives_its_limit_leaves_nothing_behind") else {
+    let Some(fixture) = fixture_with_groups("fork_bomb_that_survives_its_limit_leaves_nothing_behind") else {
         return;
     };
 

@@ -84,15 +84,6 @@ pub(crate) fn as_io(error: &ApplyError) -> io::Error {
     io::Error::from_raw_os_error(errno_of(error))
 }
 
-/// Reports a skipped test to `cargo xtask test`.
-pub(crate) fn skip(test: &str, reason: &str) {
-    println!("skipped: {test}: {reason}");
-    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{test}: {reason}").unwrap();
-    }
-}
-
 fn silent(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use check::check;
 use child::Work;
-use run::{Acks, Heard, Running, strace_is_missing};
+use pinfold_test_support::skip_without_strace;
+use run::{Acks, Heard, Running};
 
 /// Little, since it is run once for every call that it makes.
 const SHORT: Work = Work { first: 1, tasks: 3, turns: 9 };
@@ -60,7 +61,7 @@ fn killed_at_every(call: &str) -> usize {
 
 #[test]
 fn killed_at_every_sync_it_loses_nothing() {
-    if strace_is_missing("killed_at_every_sync_it_loses_nothing") {
+    if skip_without_strace("killed_at_every_sync_it_loses_nothing") {
         return;
     }
 
@@ -72,7 +73,7 @@ fn killed_at_every_sync_it_loses_nothing() {
 
 #[test]
 fn killed_at_every_write_it_loses_nothing() {
-    if strace_is_missing("killed_at_every_write_it_loses_nothing") {
+    if skip_without_strace("killed_at_every_write_it_loses_nothing") {
         return;
     }
 
@@ -84,7 +85,7 @@ fn killed_at_every_write_it_loses_nothing() {
 
 #[test]
 fn killed_where_it_cuts_or_removes_files_it_loses_nothing() {
-    if strace_is_missing("killed_where_it_cuts_or_removes_files_it_loses_nothing") {
+    if skip_without_strace("killed_where_it_cuts_or_removes_files_it_loses_nothing") {
         return;
     }
 
@@ -143,7 +144,7 @@ fn several_processes_on_one_store_lose_nothing_when_they_are_killed() {
 
 #[test]
 fn no_acknowledgement_precedes_its_sync() {
-    if strace_is_missing("no_acknowledgement_precedes_its_sync") {
+    if skip_without_strace("no_acknowledgement_precedes_its_sync") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +166,7 @@ fn no_acknowledgement_precedes_its_sync() {
 
 #[test]
 fn a_full_disk_is_told_and_nothing_is_lost() {
-    if strace_is_missing("a_full_disk_is_told_and_nothing_is_lost") {
+    if skip_without_strace("a_full_disk_is_told_and_nothing_is_lost") {
         return;
     }
     let (mut refused, mut unopened) = (0, 0);
@@ -190,7 +191,7 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
 
 #[test]
 fn a_disk_that_stays_full_acknowledges_nothing_more() {
-    if strace_is_missing("a_disk_that_stays_full_acknowledges_nothing_more") {
+    if skip_without_strace("a_disk_that_stays_full_acknowledges_nothing_more") {
         return;
     }
 
@@ -207,7 +208,7 @@ fn a_disk_that_stays_full_acknowledges_nothing_more() {
 
 #[test]
 fn after_a_failed_sync_the_outcome_is_read_again() {
-    if strace_is_missing("after_a_failed_sync_the_outcome_is_read_again") {
+    if skip_without_strace("after_a_failed_sync_the_outcome_is_read_again") {
         return;
     }
     let mut refused = 0;
@@ -230,7 +231,7 @@ fn after_a_failed_sync_the_outcome_is_read_again() {
 
 #[test]
 fn while_no_sync_works_every_outcome_is_unclear() {
-    if strace_is_missing("while_no_sync_works_every_outcome_is_unclear") {
+    if skip_without_strace("while_no_sync_works_every_outcome_is_unclear") {
         return;
     }
 

@@ -132,18 +132,3 @@ fn child_command(mut command: Command, directory: &Path, work: Work) -> Command 
         .stderr(Stdio::piped());
     command
 }
-
-/// Says so where strace is not there: a test that did not run has not passed.
-pub(crate) fn strace_is_missing(test: &str) -> bool {
-    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
-    if there.is_ok_and(|status| status.success()) {
-        return false;
-    }
-    let skipped = std::env::var_os("PINFOLD_SKIPPED_TESTS").map(PathBuf::from);
-    if let Some(path) = skipped {
-        let mut lines = fs::read_to_string(&path).unwrap_or_default();
-        lines.push_str(&format!("{test}: strace is not installed\n"));
-        fs::write(path, lines).unwrap();
-    }
-    true
-}

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use pinfold_test_support::skip;
+
 use super::*;
 use crate::cgroup::detect::{self, DetectedHierarchy};
 use crate::cgroup::{CgroupLimits, Cgroups};
@@ -55,13 +57,6 @@ fn twenty_in(test: &str, keep: fn(&DetectedHierarchy) -> bool) -> Option<(Guard,
         wait.pause().unwrap();
     }
     Some((guard, instance))
-}
-
-fn skip(test: &str, reason: &str) {
-    let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut list = fs::OpenOptions::new().create(true).append(true).open(list).unwrap();
-    // In one call: other tests append at the same time.
-    list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
 }
 
 #[test]
