@@ -1,5 +1,5 @@
 //! The wire types of Pinfold's HTTP API: JSON in snake_case, RFC 3339 UTC timestamps, prefixed ids. Requests refuse
-//! unknown fields. The types hold no logic.
+//! unknown fields. The types hold no logic; [`rfc3339`] spells their timestamps.
 //!
 //! Main types: [`CreateSandbox`], [`Sandbox`] and [`SandboxSummary`]; [`ExecRequest`] and [`ExecResult`];
 //! [`AgentRequest`] and [`AgentRun`]; [`Receipt`]; [`ErrorBody`] with [`ErrorCode`]; [`Health`], [`Metrics`] and
@@ -27,6 +27,7 @@ mod resources;
 mod run;
 mod sandbox;
 mod terminal;
+mod time;
 mod token;
 
 pub use agent::{
@@ -69,6 +70,7 @@ pub use sandbox::{
     SandboxSummary, State, Stats, Status, StopPending,
 };
 pub use terminal::{TerminalControl, TerminalPosition, TerminalSize};
+pub use time::rfc3339;
 pub use token::{NewToken, Role, Token, TokenCreated};
 
 /// The cursor of the next page: pass it as `?cursor=`.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use pinfold_api as api;
 use pinfold_client::{Client, ClientError};
 use pinfold_engine::OnExit;
-use pinfold_server::{Failure as ServiceFailure, Service};
+use pinfold_service::{Failure as ServiceFailure, Service};
 
 use crate::GlobalOptions;
 use crate::host::start_service;

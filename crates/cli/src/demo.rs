@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pinfold_engine::{Config, CreateRequest, OnExit, RunError, RunRequest, StopProgress, WaitOutcome};
+use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
 };
 use pinfold_linux::doctor::{Enforcement, diagnose};
-use pinfold_server::http::{Endpoint, ServerConfig, serve};
-use pinfold_server::service::rfc3339;
-use pinfold_server::{Host, ObjectStoreConfig, Service};
+use pinfold_service::rfc3339;
+use pinfold_service::{Host, ObjectStoreConfig, Service};
 use pinfold_store::{SandboxFilter, Store};
 use tempfile::TempDir;
 use tokio::net::TcpListener;

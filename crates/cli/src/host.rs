@@ -7,9 +7,9 @@ use pinfold_engine::Config;
 use pinfold_images::{UNPACK, Unpacker};
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
-use pinfold_server::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
+use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 
-pub(crate) use pinfold_server::Host;
+pub(crate) use pinfold_service::Host;
 
 use crate::GlobalOptions;
 use crate::settings::{self, Loaded};

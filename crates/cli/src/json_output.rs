@@ -12,7 +12,7 @@ use crate::table::escape_control;
 
 /// Formats a time as RFC 3339 in UTC.
 pub(crate) fn rfc3339_utc(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.0).map_or_else(|_| at.0.to_string(), |at| format!("{at:.3}"))
+    pinfold_api::rfc3339(at.0)
 }
 
 /// Parses an RFC 3339 time into milliseconds since the epoch.

@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
-    pub(crate) census: Arc<dyn NodeLiveness>,
+    pub(crate) liveness: Arc<dyn NodeLiveness>,
     pub(crate) config: Config,
     pub(crate) row_cache: RowCache,
     pub(crate) effect_tasks: EffectTasks,
@@ -126,16 +126,16 @@ pub enum OnExit {
 impl Engine {
     /// Registers this node and starts its loops.
     pub async fn start(parts: Parts, config: Config) -> Result<Self, EngineStartError> {
-        let Parts { store, provider, clock, ids, liveness: census } = parts;
+        let Parts { store, provider, clock, ids, liveness } = parts;
         let node = NodeId(ids.fresh(clock.now()));
-        store.heartbeat(census.this_node(node), clock.now()).await?;
+        store.heartbeat(liveness.this_node(node), clock.now()).await?;
         let inner = Arc::new(Inner {
             node,
             store,
             provider,
             clock,
             ids,
-            census,
+            liveness,
             row_cache: RowCache::default(),
             effect_tasks: EffectTasks::default(),
             prefetches: Prefetches::default(),

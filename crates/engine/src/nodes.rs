@@ -23,7 +23,7 @@ impl Inner {
     }
 
     async fn beat(self: Arc<Self>) -> Result<(), StoreError> {
-        self.store.heartbeat(self.census.this_node(self.node), self.clock.now()).await?;
+        self.store.heartbeat(self.liveness.this_node(self.node), self.clock.now()).await?;
         self.resume_own_effects().await?;
         self.adopt_dead_nodes().await?;
         self.expire_queue_entries().await
@@ -70,7 +70,7 @@ impl Inner {
         if seen.node.id == self.node {
             return Liveness::Alive;
         }
-        match self.census.liveness_of(seen, self.clock.now(), self.config.dead_after_ms) {
+        match self.liveness.liveness_of(seen, self.clock.now(), self.config.dead_after_ms) {
             // It shut down in order, whether or not its process still exists.
             Liveness::Alive if seen.heartbeat_at == GONE => Liveness::Dead,
             liveness => liveness,
@@ -95,7 +95,7 @@ impl Inner {
     /// Unregisters this node, so that others need not wait for its heartbeat to expire.
     pub(crate) async fn unregister(&self) -> Result<(), StoreError> {
         if !self.store.remove_node(self.node).await? {
-            self.store.heartbeat(self.census.this_node(self.node), GONE).await?;
+            self.store.heartbeat(self.liveness.this_node(self.node), GONE).await?;
         }
         Ok(())
     }

@@ -2,10 +2,10 @@
 //! `pip install 'moto[server]'`, `moto_server -p 5000`, `PINFOLD_TEST_S3=127.0.0.1:5000`. Only built with the feature
 //! `s3`, which no default build has.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "tests, and a stage that is made for more of them")]
+#![allow(clippy::unwrap_used, dead_code, reason = "tests, and a fixture that is made for more of them")]
 
-#[path = "logs/stage.rs"]
-mod stage;
+#[path = "logs/fixture.rs"]
+mod fixture;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use pinfold_logs::{
     ArtifactError, ArtifactLimits, Artifacts, Bucket, Keys, MoveOutcome, ObjectStorage, RetentionPeriods,
 };
 
-use stage::{ID, Stage};
+use fixture::{Fixture, ID};
 
 fn bucket(name: &str) -> ObjectStorage {
     let address = std::env::var("PINFOLD_TEST_S3").expect("PINFOLD_TEST_S3 is the address of an S3 server");
@@ -42,26 +42,26 @@ fn bucket(name: &str) -> ObjectStorage {
 #[tokio::test]
 async fn a_log_moves_into_a_bucket_and_is_read_from_every_place() {
     let own = tempfile::tempdir().unwrap();
-    drop(Stage::ready_in(own.path()).await);
-    let mut stage = Stage::with_objects(own.path(), bucket("logs"));
-    stage.start(7).await;
+    drop(Fixture::ready_in(own.path()).await);
+    let mut fixture = Fixture::with_objects(own.path(), bucket("logs"));
+    fixture.start(7).await;
     for _ in 0..30 {
-        stage.write(7, "a line\n".repeat(10_000).as_str());
+        fixture.write(7, "a line\n".repeat(10_000).as_str());
     }
-    stage.finish(7).await;
-    stage.end().await;
-    let whole = stage.read_all().await;
+    fixture.finish(7).await;
+    fixture.end().await;
+    let whole = fixture.read_all().await;
 
-    assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
+    assert!(matches!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
 
-    assert!(!stage.outputs().exists());
+    assert!(!fixture.outputs().exists());
     for index in (0..whole.len()).step_by(20) {
-        assert_eq!(stage.read_after(&whole[index].seq).await, whole[index + 1..]);
+        assert_eq!(fixture.read_after(&whole[index].seq).await, whole[index + 1..]);
     }
     let far = Timestamp(i64::MAX / 2);
-    assert_eq!(stage.logs.expire(RetentionPeriods::default(), Timestamp(0)).await.unwrap(), 0);
-    assert_eq!(stage.logs.expire(RetentionPeriods::default(), far).await.unwrap(), 1);
-    assert!(stage.read_all().await.iter().any(|entry| entry.gap().is_some()));
+    assert_eq!(fixture.logs.expire(RetentionPeriods::default(), Timestamp(0)).await.unwrap(), 0);
+    assert_eq!(fixture.logs.expire(RetentionPeriods::default(), far).await.unwrap(), 1);
+    assert!(fixture.read_all().await.iter().any(|entry| entry.gap().is_some()));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Who writes on whose thread: alone on one's own, together on the store's, and nobody's runtime waits for a lock.
+//! Threads of writes: a single write runs on the caller's thread, concurrent ones in batches on the store's, and no async
+//! task waits for a lock.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,13 +18,13 @@ fn node(number: u128) -> Node {
     Node { id: NodeId(number), host: "here".into(), boot_id: "this".into(), pid: 1, start_ticks: 1 }
 }
 
-fn log_of(directory: &Path) -> u64 {
+fn wal_length(directory: &Path) -> u64 {
     fs::metadata(directory.join("pinfold.db-wal")).unwrap().len()
 }
 
-/// Has to be tried again and again until the lock is free; the thread that asked has other things to do.
+/// The write is retried until the lock is free; meanwhile the caller's thread runs other tasks.
 #[tokio::test]
-async fn who_waits_for_another_process_keeps_no_task_waiting() {
+async fn a_write_that_waits_for_another_process_blocks_no_task() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open_with(directory.path(), LockTimeout(60_000)).unwrap();
     let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
@@ -41,7 +42,7 @@ async fn who_waits_for_another_process_keeps_no_task_waiting() {
         written = &mut write => panic!("somebody else has the lock: {written:?}"),
         () = tokio::time::sleep(Duration::from_millis(20)) => {}
     }
-    // Nobody listens any more if this thread was kept waiting.
+    // The receiver is gone if this thread was blocked.
     let _ = go_on.send(());
 
     write.await.unwrap();
@@ -50,7 +51,7 @@ async fn who_waits_for_another_process_keeps_no_task_waiting() {
 }
 
 #[tokio::test]
-async fn who_comes_alone_is_answered_without_another_thread() {
+async fn a_single_write_runs_on_the_callers_thread() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path()).unwrap();
 
@@ -60,24 +61,24 @@ async fn who_comes_alone_is_answered_without_another_thread() {
     assert!(answered.is_ready(), "nothing had to be waited for");
 }
 
-/// A sync of what was there before is cheaper than one that also makes the file longer.
+/// A sync without a change of the file length is cheaper.
 #[tokio::test]
-async fn the_log_of_who_writes_much_does_not_grow_any_more() {
+async fn the_wal_file_does_not_grow_beyond_its_preallocated_length() {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path()).unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while log_of(directory.path()) < 16 << 20 {
+    while wal_length(directory.path()) < 16 << 20 {
         store.heartbeat(node(1), Timestamp(1)).await.unwrap();
-        assert!(tokio::time::Instant::now() < deadline, "the log is {} bytes", log_of(directory.path()));
+        assert!(tokio::time::Instant::now() < deadline, "the log is {} bytes", wal_length(directory.path()));
     }
 
-    let grown = log_of(directory.path());
+    let grown = wal_length(directory.path());
     for number in 0..1_000 {
         store.heartbeat(node(number), Timestamp(1)).await.unwrap();
     }
 
-    // It may have been cut back to its usual length since.
-    assert!(log_of(directory.path()) <= grown, "{} after {grown}", log_of(directory.path()));
+    // It may have been truncated to its usual length since.
+    assert!(wal_length(directory.path()) <= grown, "{} after {grown}", wal_length(directory.path()));
     assert_eq!(store.nodes().await.unwrap().len(), 1_000);
     assert_eq!(store.inconsistencies().unwrap(), Vec::<String>::new());
 }

@@ -21,7 +21,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-fn world(store: SqliteStore) -> StoreFixture {
+fn fixture(store: SqliteStore) -> StoreFixture {
     StoreFixture {
         store: Arc::new(store),
         now: NOON,
@@ -33,10 +33,10 @@ fn world(store: SqliteStore) -> StoreFixture {
 /// A directory with a store that has some sandboxes in it, closed.
 fn filled() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     block_on(async {
         for id in 1..=50 {
-            world.create_ready(id).await;
+            fixture.create_ready(id).await;
         }
     });
     directory
@@ -81,13 +81,13 @@ fn an_older_program_refuses_a_newer_schema() {
 }
 
 #[test]
-fn a_program_that_is_running_notices_a_newer_schema() {
+fn a_running_program_notices_a_newer_schema() {
     let directory = filled();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
 
-    let answer = block_on(world.store.create(world.new_sandbox(99), AdmissionLimits::default()));
+    let answer = block_on(fixture.store.create(fixture.new_sandbox(99), AdmissionLimits::default()));
 
     assert!(matches!(answer, Err(CreateError::Store(StoreError::Failed { .. }))));
     tamper(directory.path(), &format!("PRAGMA user_version = {own}"));
@@ -95,7 +95,7 @@ fn a_program_that_is_running_notices_a_newer_schema() {
 }
 
 #[test]
-fn a_schema_that_somebody_else_made_is_refused() {
+fn a_foreign_schema_is_refused() {
     let directory = filled();
     tamper(directory.path(), "UPDATE schema_migrations SET checksum = 'another'");
 
@@ -126,11 +126,11 @@ fn a_damaged_file_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_beside_its_log_is_refused() {
+fn a_truncated_file_with_its_log_is_refused() {
     let directory = filled();
-    let world = world(SqliteStore::open(directory.path()).unwrap());
-    block_on(world.create_ready(51));
-    // A copy of a store in use: what is new is only in the log.
+    let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
+    block_on(fixture.create_ready(51));
+    // A copy of a store in use: the newest rows are only in the log.
     let copy = tempfile::tempdir().unwrap();
     for name in [FILE, "pinfold.db-wal", "pinfold.lock"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
@@ -145,7 +145,7 @@ fn a_file_that_was_cut_short_beside_its_log_is_refused() {
 }
 
 #[test]
-fn a_store_that_was_moved_away_makes_room_for_a_new_one() {
+fn a_new_store_is_created_where_one_was_moved_away() {
     let directory = filled();
     let before = SqliteStore::open(directory.path()).unwrap().store_id();
     fs::rename(directory.path().join(FILE), directory.path().join("old.db")).unwrap();
@@ -157,7 +157,7 @@ fn a_store_that_was_moved_away_makes_room_for_a_new_one() {
 }
 
 #[test]
-fn two_that_make_a_store_at_once_make_one() {
+fn two_processes_that_create_a_store_concurrently_create_one() {
     let directory = tempfile::tempdir().unwrap();
 
     let instances: Vec<u128> = std::thread::scope(|scope| {
@@ -172,9 +172,9 @@ fn two_that_make_a_store_at_once_make_one() {
 const CHILD: &str = "PINFOLD_WRONG_USE_DIRECTORY";
 const FILLER: &str = "PINFOLD_WRONG_USE_FILLER";
 
-/// Not a test by itself: others start it in places that are wrong, and read what it says.
+/// Not a test by itself: other tests start it in unusable directories and read its output.
 #[test]
-fn the_child_opens_and_says_what_happened() {
+fn child_opens_the_store_and_prints_the_result() {
     let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else {
         return;
     };
@@ -183,7 +183,7 @@ fn the_child_opens_and_says_what_happened() {
         Ok(store) => match std::env::var_os(FILLER) {
             None => println!("\nopened\n"),
             Some(filler) => {
-                fill(&world(store), Path::new(&filler));
+                fill(&fixture(store), Path::new(&filler));
                 println!("\nfilled\n");
             }
         },
@@ -191,28 +191,28 @@ fn the_child_opens_and_says_what_happened() {
 }
 
 /// Writes until the disk is full, makes room and writes on.
-fn fill(world: &StoreFixture, filler: &Path) {
+fn fill(fixture: &StoreFixture, filler: &Path) {
     block_on(async {
         let mut written = 0;
         let refused = loop {
-            let new = world.new_sandbox(written + 1);
-            match world.store.create(new, AdmissionLimits::default()).await {
+            let new = fixture.new_sandbox(written + 1);
+            match fixture.store.create(new, AdmissionLimits::default()).await {
                 Ok(_) => written += 1,
                 Err(error) => break error,
             }
         };
         assert!(matches!(refused, CreateError::Store(StoreError::DiskFull { .. })), "{refused:?}");
         for id in 1..=written {
-            assert!(world.store.load(SandboxId(id)).await.unwrap().is_some());
+            assert!(fixture.store.load(SandboxId(id)).await.unwrap().is_some());
         }
         fs::remove_file(filler).unwrap();
-        world.create(written + 1).await;
-        assert_eq!(world.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
+        fixture.create(written + 1).await;
+        assert_eq!(fixture.store.totals().await.unwrap().created, u64::try_from(written).unwrap() + 1);
         assert!(written > 0);
     });
 }
 
-/// What the child says when this shell script starts it as `$CHILD` in a mount namespace of its own.
+/// The output of the child, which this shell script starts as `$CHILD` in its own mount namespace.
 fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     let unshare = |command: &mut Command| -> Output {
         let user = fs::metadata("/proc/self").map(|entry| std::os::unix::fs::MetadataExt::uid(&entry));
@@ -220,7 +220,7 @@ fn in_own_mounts(script: &str, test: &str) -> Option<String> {
         command.stdin(Stdio::null()).args(["sh", "-ec"]).arg(script).output().unwrap()
     };
     let child = format!(
-        "{} the_child_opens_and_says_what_happened --exact --nocapture",
+        "{} child_opens_the_store_and_prints_the_result --exact --nocapture",
         std::env::current_exe().unwrap().display()
     );
     let output = unshare(Command::new("unshare").env("CHILD", child));
@@ -291,7 +291,7 @@ fn a_filesystem_without_locks_is_refused() {
     }
     let directory = filled();
 
-    // One kind says that it has none; the other kind says yes to everybody.
+    // One kind of filesystem refuses every lock; the other grants all of them.
     for fault in ["error=ENOLCK", "retval=0"] {
         let output = Command::new("strace")
             .args([
@@ -305,7 +305,7 @@ fn a_filesystem_without_locks_is_refused() {
                 &format!("inject=fcntl:{fault}"),
             ])
             .arg(std::env::current_exe().unwrap())
-            .args(["the_child_opens_and_says_what_happened", "--exact", "--nocapture"])
+            .args(["child_opens_the_store_and_prints_the_result", "--exact", "--nocapture"])
             .env(CHILD, directory.path())
             .stdin(Stdio::null())
             .output()

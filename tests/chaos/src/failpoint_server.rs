@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::{Context, Result};
 use pinfold_engine::OnExit;
+use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
-use pinfold_server::http::{Endpoint, ServerConfig, serve};
-use pinfold_server::{Host, HostConfig, ObjectStoreConfig, Service, TestHooks};
+use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, TestHooks};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 

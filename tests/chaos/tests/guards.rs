@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::Write;
 use std::process::Command;
 
 use pinfold_test_support::skip;

@@ -135,7 +135,7 @@ impl RunningServer {
     /// Waits until alerts were evaluated on the current state.
     pub async fn wait_for_alert_evaluation(&self, fixture: &Fixture) -> Result<()> {
         // Timestamps sort as text.
-        let mut seen = pinfold_server::service::rfc3339(fixture.clock.now());
+        let mut seen = pinfold_service::rfc3339(fixture.clock.now());
         let wait = async {
             // An evaluation is published before its alerts are stored: they are stored by the next but one.
             for _ in 0..3 {

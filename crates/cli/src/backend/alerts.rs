@@ -1,7 +1,7 @@
 //! Alert requests to the backend.
 
 use pinfold_api::{Alert, AlertDeliveries, AlertHistory, AlertList, AlertState, AlertTest, SilenceAlert};
-use pinfold_server::Failure as ServiceFailure;
+use pinfold_service::Failure as ServiceFailure;
 
 use super::requests::{Reply, dispatch};
 use super::{Backend, BackendError};

@@ -3,8 +3,8 @@
 use pinfold_api::{CreatePending, CreateSandbox, ErrorCode, QueueEntry, Sandbox};
 use pinfold_client::Completion;
 use pinfold_lifecycle::QueueId;
-use pinfold_server::Failure as ServiceFailure;
-use pinfold_server::service::CreateOptions;
+use pinfold_service::CreateOptions;
+use pinfold_service::Failure as ServiceFailure;
 
 use super::requests::{Reply, START_TIMEOUT_S, created_sandbox, dispatch};
 use super::{Backend, BackendError, Local};

@@ -9,8 +9,8 @@ use pinfold_api::{
 };
 use pinfold_client::{Completion, encode_query_value};
 use pinfold_lifecycle::{ExecutionId, SandboxId, TokenId};
-use pinfold_server::Failure as ServiceFailure;
-use pinfold_server::service::{self, AttachedRun, CreateOptions, CreateOutcome, StopResult, WaitFor};
+use pinfold_service::Failure as ServiceFailure;
+use pinfold_service::{self as service, AttachedRun, CreateOptions, CreateOutcome, StopResult, WaitFor};
 
 use crate::queue_wait::QueueRequest;
 

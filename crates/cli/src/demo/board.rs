@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pinfold_lifecycle::{SandboxId, State, Timestamp, status};
 use pinfold_provider::Usage;
-use pinfold_server::Host;
+use pinfold_service::Host;
 use pinfold_store::{Row, Store};
 use rustix::termios::tcgetwinsize;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use pinfold_api as api;
 use pinfold_lifecycle::{Cause, Finding, Receipt, SandboxId};
-use pinfold_server::receipt as receipt_of;
+use pinfold_service::receipt as receipt_of;
 use serde::Serialize;
 
 use super::agents::Agent;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use confique::Config;
 use pinfold_alerts::{Alert, EscalationLevel, NotificationPolicy, Rule, Rules};
-use pinfold_server::alerts::{
+use pinfold_notify::{
     AlertsConfig, Channel, DeliveryRetry, Receivers, Redacted, Routes, Smtp, SmtpSecurity, Webhook,
 };
 use serde::{Deserialize, Serialize};

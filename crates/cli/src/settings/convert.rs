@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pinfold_engine::{Config as EngineConfig, PoolPlan};
+use pinfold_http::ServerConfig;
 use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
 use pinfold_lifecycle::{AdmissionLimits, HostReserve, LabelQuotas, Policy, QuotaRules, Spec};
 use pinfold_logs::RetentionPeriods;
-use pinfold_server::http::{LogRetention, ServerConfig};
-use pinfold_server::{
-    BucketConfig, FlagThresholds, IdempotencyKeyRetention, ObjectStoreConfig, ServiceConfig,
+use pinfold_service::{
+    BucketConfig, FlagThresholds, IdempotencyKeyRetention, LogRetention, LoopsConfig, ObjectStoreConfig,
+    ServiceConfig,
 };
 
 use super::load::{Loaded, SettingsError};
@@ -274,10 +275,12 @@ impl Loaded {
             burst: requests.burst,
             connections: requests.connections.get(),
             wrong_tokens: requests.wrong_tokens,
-            log_retention: LogRetention::with_retention(self.keep()),
-            metrics_retention: Duration::from_millis(self.settings.retention.metrics.0),
-            // Cannot fail: checked when the settings were loaded.
-            telemetry: self.telemetry().unwrap_or_default(),
+            loops: LoopsConfig {
+                log_retention: LogRetention::with_retention(self.keep()),
+                metrics_retention: Duration::from_millis(self.settings.retention.metrics.0),
+                // Cannot fail: checked when the settings were loaded.
+                telemetry: self.telemetry().unwrap_or_default(),
+            },
         }
     }
 

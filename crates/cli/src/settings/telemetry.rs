@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use confique::Config;
-use pinfold_server::{Collector, TelemetryConfig};
+use pinfold_notify::telemetry::{Collector, TelemetryConfig};
 
 use super::load::{Loaded, SettingsError};
 use super::values::{Secret, Time};

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use pinfold_engine::Config as EngineConfig;
+use pinfold_http::ServerConfig;
 use pinfold_lifecycle::profile::Profiles;
 use pinfold_lifecycle::{AdmissionLimits, Policy};
-use pinfold_server::http::ServerConfig;
-use pinfold_server::{ObjectStoreConfig, ServiceConfig};
+use pinfold_service::{ObjectStoreConfig, ServiceConfig};
 use serde_json::json;
 
 use super::*;
@@ -250,7 +250,7 @@ fn telemetry_settings_are_applied_and_headers_hidden() {
     )
     .unwrap();
 
-    let telemetry = loaded.http().telemetry.unwrap();
+    let telemetry = loaded.http().loops.telemetry.unwrap();
 
     assert_eq!((telemetry.traces, telemetry.metrics, telemetry.interval.as_secs()), (false, true, 5));
     assert_eq!(telemetry.service_name, "fold");

@@ -105,7 +105,7 @@ fn exec_in_an_ended_sandbox_reports_the_cause() {
 
         assert_eq!(plain.status.code(), Some(125));
         assert!(
-            text(&plain.stderr).contains("has ended or is being ended: stopped_by_user"),
+            text(&plain.stderr).contains("has ended or is being stopped: stopped_by_user"),
             "{}",
             text(&plain.stderr)
         );

@@ -1,8 +1,5 @@
 //! Exceeded limits end with their cause and exit code, as documented in `docs/limits.md`.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-
 use pinfold_test_support::skip;
 use serde_json::Value;
 

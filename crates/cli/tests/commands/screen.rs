@@ -188,7 +188,9 @@ fn logs_follow_ends_with_the_sandbox_or_by_interrupt() {
         let listed = fixture.document(&["ps", "--json"]);
         assert_eq!(listed[0]["status"], "running", "the sandbox still runs: {listed}");
 
-        tmux.type_in(&format!("clear; pinfold logs -f --output-only {id}\n"));
+        tmux.type_in("clear\n");
+        until("the screen is cleared", || !tmux.shows("second line"));
+        tmux.type_in(&format!("pinfold logs -f --output-only {id}\n"));
         until("all of it is shown again", || tmux.shows("second line"));
         assert!(tmux.running().is_some());
         fixture.pinfold(&["stop", "--force", &id]);

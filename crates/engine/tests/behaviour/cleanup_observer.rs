@@ -31,8 +31,8 @@ impl Notes {
 }
 
 impl CleanupObserver for Notes {
-    fn ran(&self, layer: CleanupLayer, _took_ms: u64, came_to: &RunOutcome) {
-        self.runs.lock().unwrap().push((layer, matches!(came_to, RunOutcome::Done(_))));
+    fn ran(&self, layer: CleanupLayer, _took_ms: u64, outcome: &RunOutcome) {
+        self.runs.lock().unwrap().push((layer, matches!(outcome, RunOutcome::Done(_))));
     }
 
     fn lost(&self, layer: CleanupLayer) {

@@ -1,6 +1,6 @@
 //! Test fixture: forks a child into new namespaces, like those of a sandbox, and runs one action there.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 

@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use pinfold_lifecycle::{Evidence, ExecutionId, Finding, Generation, ProbeResult, Spec, StopOutcome};
 use pinfold_provider::{InstanceId, Provider, StartRequest};
-use pinfold_test_support::linux::AlwaysWanted;
+use pinfold_test_support::linux::{AlwaysWanted, now};
 use pinfold_test_support::until_async;
 
-use crate::config::now;
 use crate::sandbox::Sandbox;
 
 /// Stops itself; reports if anything continues it, and would live on.

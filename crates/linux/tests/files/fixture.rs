@@ -8,9 +8,9 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{ExecRequest, Files, InstanceId, Provider, StartRequest};
-use pinfold_test_support::linux::AlwaysWanted;
+use pinfold_test_support::linux::{AlwaysWanted, now};
 
-use crate::config::{config, now};
+use crate::config::config;
 
 pub(crate) const INSTANCE: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
 

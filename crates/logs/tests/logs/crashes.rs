@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use pinfold_logs::LogEntry;
 use pinfold_test_support::skip_without_strace;
 
-use crate::stage::{ID, Stage};
+use crate::fixture::{Fixture, ID};
 
 const DIRECTORY: &str = "PINFOLD_TEST_MOVE_IN";
 
@@ -20,8 +20,8 @@ fn the_child_moves_when_it_is_told_where() {
     // Calls are counted by thread: let there be one.
     let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
-        let stage = Stage::over(Path::new(&directory));
-        assert_eq!(stage.logs.move_all().await.unwrap().moved, [ID]);
+        let fixture = Fixture::over(Path::new(&directory));
+        assert_eq!(fixture.logs.move_all().await.unwrap().moved, [ID]);
     });
 }
 
@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 async fn read(directory: &Path) -> Vec<LogEntry> {
-    Stage::over(directory).read_all().await
+    Fixture::over(directory).read_all().await
 }
 
 #[tokio::test]
@@ -61,13 +61,13 @@ async fn a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_fin
     }
     let scene = tempfile::tempdir().unwrap();
     {
-        let mut stage = Stage::ready_in(scene.path()).await;
+        let mut fixture = Fixture::ready_in(scene.path()).await;
         for execution in [7, 8] {
-            stage.start(execution).await;
-            stage.write(execution, "z".repeat(700_000).as_str());
+            fixture.start(execution).await;
+            fixture.write(execution, "z".repeat(700_000).as_str());
         }
-        stage.finish(7).await;
-        stage.end().await;
+        fixture.finish(7).await;
+        fixture.end().await;
     }
     let whole = read(scene.path()).await;
     let mut killed = 0;
@@ -83,7 +83,7 @@ async fn a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_fin
                 break;
             }
             killed += 1;
-            Stage::over(copied.path()).logs.move_all().await.unwrap();
+            Fixture::over(copied.path()).logs.move_all().await.unwrap();
             assert_eq!(read(copied.path()).await, whole, "moved after {call} {time}");
             let left = copied.path().join("logs").join(ID.to_string());
             assert!(!left.exists(), "moved after {call} {time}");

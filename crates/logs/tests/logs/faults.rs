@@ -19,7 +19,7 @@ use object_store::{
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_logs::{MoveOutcome, ObjectStorage, RetentionPeriods};
 
-use crate::stage::{ID, Stage};
+use crate::fixture::{Fixture, ID};
 
 #[derive(Debug)]
 struct Faulty {
@@ -108,29 +108,29 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
     for when in [Fails::Before, Fails::After] {
         let mut failed = 0;
         for fails_at in 0.. {
-            let mut stage = Stage::ready().await;
-            stage.start(7).await;
+            let mut fixture = Fixture::ready().await;
+            fixture.start(7).await;
             for _ in 0..3 {
-                stage.write(7, "x".repeat(500_000).as_str());
+                fixture.write(7, "x".repeat(500_000).as_str());
             }
-            stage.finish(7).await;
-            stage.end().await;
-            let whole = stage.read_all().await;
-            let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
+            fixture.finish(7).await;
+            fixture.end().await;
+            let whole = fixture.read_all().await;
+            let inner = LocalFileSystem::new_with_prefix(fixture.directory.join("objects")).unwrap();
             let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at, when };
             let objects = ObjectStorage::of(Arc::new(faulty), "").unwrap();
-            let fragile = Stage::with_objects(&stage.directory, objects);
+            let fragile = Fixture::with_objects(&fixture.directory, objects);
 
             let moved = fragile.logs.move_one(ID).await;
-            assert_eq!(stage.read_all().await, whole, "after a failure at call {fails_at}");
+            assert_eq!(fixture.read_all().await, whole, "after a failure at call {fails_at}");
             if moved.is_ok() {
                 break;
             }
             failed += 1;
-            assert!(stage.outputs().exists());
-            assert!(matches!(stage.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
-            assert_eq!(stage.read_all().await, whole);
-            assert!(!stage.outputs().exists());
+            assert!(fixture.outputs().exists());
+            assert!(matches!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
+            assert_eq!(fixture.read_all().await, whole);
+            assert!(!fixture.outputs().exists());
         }
         assert!(failed >= 6, "{failed} calls");
     }
@@ -138,15 +138,15 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
 
 #[tokio::test]
 async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
-    let stage = Stage::ready().await;
-    let logs = stage.directory.join("objects/logs");
+    let fixture = Fixture::ready().await;
+    let logs = fixture.directory.join("objects/logs");
     for id in [SandboxId(8), SandboxId(9)] {
         fs::create_dir_all(logs.join(id.to_string())).unwrap();
         fs::write(logs.join(id.to_string()).join("manifest.json"), "{}").unwrap();
     }
-    let inner = LocalFileSystem::new_with_prefix(stage.directory.join("objects")).unwrap();
+    let inner = LocalFileSystem::new_with_prefix(fixture.directory.join("objects")).unwrap();
     let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: Fails::Before };
-    let fragile = Stage::with_objects(&stage.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
+    let fragile = Fixture::with_objects(&fixture.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
 
     let told = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
 

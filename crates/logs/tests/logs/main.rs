@@ -1,14 +1,14 @@
-//! The log of a sandbox over the real store and the keeper's own writer: `stage.rs` sets the scene, every other file is
-//! one theme.
+//! The log of a sandbox over the real store and the keeper's own writer. `fixture.rs` drives the sandbox; every other
+//! file covers one subject.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod artifacts;
-mod clearing;
 mod crashes;
 mod faults;
-mod keeping;
+mod fixture;
 mod moving;
 mod racing;
 mod reading;
-mod stage;
+mod retention;
+mod stale_logs;

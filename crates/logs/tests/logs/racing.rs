@@ -7,7 +7,7 @@ use pinfold_lifecycle::{ExecutionId, SandboxId};
 use pinfold_logs::{Cursor, LogEntry, PageLimit, Source};
 use pinfold_store::Seq;
 
-use crate::stage::{ID, Stage, written};
+use crate::fixture::{Fixture, ID, written};
 
 const EXECUTIONS: u128 = 5;
 const LINES: usize = 200;
@@ -15,13 +15,13 @@ const LINES: usize = 200;
 /// Reads on from what it remembers as text, each time as if everything had been restarted.
 async fn read_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<LogEntry> {
     let (mut seen, mut cursor) = (Vec::new(), Cursor::default().to_string());
-    let mut stage = Stage::over(directory);
+    let mut fixture = Fixture::over(directory);
     loop {
         if random.u8(..20) == 0 {
-            stage = Stage::over(directory);
+            fixture = Fixture::over(directory);
         }
         let limit = PageLimit { entries: random.usize(1..40), bytes: random.usize(1..2_000) };
-        let page = stage.logs.read(ID, &cursor.parse().unwrap(), limit).await.unwrap();
+        let page = fixture.logs.read(ID, &cursor.parse().unwrap(), limit).await.unwrap();
         cursor = page.next.to_string();
         seen.extend(page.entries);
         if page.finished {
@@ -32,9 +32,9 @@ async fn read_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<Log
 }
 
 async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<LogEntry> {
-    let stage = Stage::over(directory);
+    let fixture = Fixture::over(directory);
     let limit = PageLimit { entries: random.usize(1..100), bytes: 10_000 };
-    let mut follow = stage.logs.follow(ID, Cursor::default(), limit);
+    let mut follow = fixture.logs.follow(ID, Cursor::default(), limit);
     let mut seen = Vec::new();
     loop {
         // Some calls are given up half-way.
@@ -50,52 +50,52 @@ async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<L
     }
 }
 
-async fn write_everything(mut stage: Stage, mut random: fastrand::Rng) {
+async fn write_everything(mut fixture: Fixture, mut random: fastrand::Rng) {
     let mut left: Vec<(u128, usize)> = Vec::new();
     let mut next = 1;
     while next <= EXECUTIONS || !left.is_empty() {
         if next <= EXECUTIONS && (left.is_empty() || random.u8(..50) == 0) {
-            stage.start(next).await;
+            fixture.start(next).await;
             left.push((next, 0));
             next += 1;
         }
         let index = random.usize(..left.len());
         let (execution, line) = left[index];
         if line == LINES {
-            stage.finish(execution).await;
+            fixture.finish(execution).await;
             left.swap_remove(index);
         } else {
-            stage.write(execution, format!("{execution} says {line}\n"));
+            fixture.write(execution, format!("{execution} says {line}\n"));
             left[index].1 += 1;
         }
         if random.u8(..10) == 0 {
             tokio::time::sleep(Duration::from_micros(random.u64(..2_000))).await;
         }
     }
-    stage.end().await;
-    stage.logs.move_one(ID).await.unwrap();
+    fixture.end().await;
+    fixture.logs.move_one(ID).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_reader_sees_everything_once_in_the_order_of_its_source() {
     let own = tempfile::tempdir().unwrap();
     let directory = own.path();
-    let stage = Stage::ready_in(directory).await;
+    let fixture = Fixture::ready_in(directory).await;
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let random = |n: u64| fastrand::Rng::with_seed(seed.wrapping_add(n));
 
     let ((), first, second, third, fourth) = tokio::join!(
-        write_everything(stage, random(0)),
+        write_everything(fixture, random(0)),
         read_to_the_end(directory, random(1)),
         read_to_the_end(directory, random(2)),
         follow_to_the_end(directory, random(3)),
         follow_to_the_end(directory, random(4)),
     );
 
-    let stage = Stage::over(directory);
-    let records = stage.world.store.history(Some(SandboxId(1)), Seq(0), 10_000).await.unwrap();
-    for seen in [first, second, third, fourth, stage.read_all().await] {
+    let fixture = Fixture::over(directory);
+    let records = fixture.world.store.history(Some(SandboxId(1)), Seq(0), 10_000).await.unwrap();
+    for seen in [first, second, third, fourth, fixture.read_all().await] {
         for execution in 1..=EXECUTIONS {
             let lines: String = (0..LINES).map(|line| format!("{execution} says {line}\n")).collect();
             assert_eq!(written(&seen, execution), lines);
@@ -125,14 +125,14 @@ fn bounded_by_its_records(seen: &[LogEntry], execution: u128) {
 async fn a_page_that_is_read_while_the_log_is_moved_is_whole() {
     for _ in 0..20 {
         let own = tempfile::tempdir().unwrap();
-        let mut stage = Stage::ready_in(own.path()).await;
+        let mut fixture = Fixture::ready_in(own.path()).await;
         for execution in 1..=8 {
-            stage.start(execution).await;
-            stage.write(execution, "text");
+            fixture.start(execution).await;
+            fixture.write(execution, "text");
         }
-        stage.end().await;
-        let whole = stage.read_all().await;
-        let reader = Stage::over(own.path());
+        fixture.end().await;
+        let whole = fixture.read_all().await;
+        let reader = Fixture::over(own.path());
         let reading = tokio::spawn(async move {
             let mut pages = Vec::new();
             while reader.outputs().exists() {
@@ -141,7 +141,7 @@ async fn a_page_that_is_read_while_the_log_is_moved_is_whole() {
             pages
         });
 
-        stage.logs.move_one(ID).await.unwrap();
+        fixture.logs.move_one(ID).await.unwrap();
 
         assert!(reading.await.unwrap().into_iter().all(|page| page == whole));
     }

@@ -6,19 +6,19 @@ use pinfold_keeper::log::{RingSize, Stream};
 use pinfold_lifecycle::{Generation, SandboxId};
 use pinfold_logs::{Cursor, EntryContent, Gap, GapReason, PageLimit, ReadError, Source};
 
-use crate::stage::{ID, Stage, all, entries, text, told, written};
+use crate::fixture::{Fixture, ID, all, entries, text, without_cursors, written};
 
 #[tokio::test]
 async fn output_and_control_lines_come_in_one_order_with_their_times() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
-    stage.write(7, "out\n");
-    stage.write_to(7, Stream::Stderr, "err\n");
-    stage.write(7, "out again\n");
-    stage.finish(7).await;
-    stage.end().await;
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
+    fixture.write(7, "out\n");
+    fixture.write_to(7, Stream::Stderr, "err\n");
+    fixture.write(7, "out again\n");
+    fixture.finish(7).await;
+    fixture.end().await;
 
-    let page = stage.logs.read(ID, &Cursor::default(), all()).await.unwrap();
+    let page = fixture.logs.read(ID, &Cursor::default(), all()).await.unwrap();
 
     let told: Vec<_> = page.entries.iter().map(|entry| (entry.source, text(entry))).collect();
     let execution = pinfold_lifecycle::ExecutionId(7);
@@ -42,27 +42,27 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
     assert_eq!(told, expected);
     assert!(page.entries.is_sorted_by_key(|entry| entry.at));
     assert!(page.entries[1..].iter().all(|entry| entry.generation == Generation(1)));
-    assert_eq!(page.last_activity, Some(stage.world.now));
+    assert_eq!(page.last_activity, Some(fixture.world.now));
     assert!(page.finished && !page.more);
 }
 
 #[tokio::test]
 async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
-    let mut stage = Stage::ready().await;
+    let mut fixture = Fixture::ready().await;
     for execution in [7, 8, 9] {
-        stage.start(execution).await;
+        fixture.start(execution).await;
     }
     for turn in 0..20 {
-        stage.write(7 + turn % 3, format!("{turn}\n"));
+        fixture.write(7 + turn % 3, format!("{turn}\n"));
     }
-    stage.finish(8).await;
-    let whole = stage.read_all().await;
+    fixture.finish(8).await;
+    let whole = fixture.read_all().await;
     assert!(whole.is_sorted_by_key(|entry| entry.at), "also what several executions wrote");
 
     for size in [1, 2, 3, 7, 100] {
         let (mut cursor, mut collected) = (Cursor::default(), Vec::new());
         loop {
-            let page = stage.logs.read(ID, &cursor, entries(size)).await.unwrap();
+            let page = fixture.logs.read(ID, &cursor, entries(size)).await.unwrap();
             assert!(page.entries.len() <= size);
             // As a client would give it back.
             cursor = page.next.to_string().parse().unwrap();
@@ -74,85 +74,85 @@ async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
         assert_eq!(collected, whole);
     }
     let heavy = PageLimit { entries: 1_000, bytes: 1 };
-    assert_eq!(stage.logs.read(ID, &Cursor::default(), heavy).await.unwrap().entries.len(), 1);
+    assert_eq!(fixture.logs.read(ID, &Cursor::default(), heavy).await.unwrap().entries.len(), 1);
 }
 
 #[tokio::test]
 async fn from_every_entry_the_rest_is_read_and_nothing_else() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
-    stage.write(7, "a");
-    stage.start(8).await;
-    stage.write(8, "b");
-    stage.write(7, "c");
-    stage.finish(7).await;
-    stage.write(8, "d");
-    let whole = stage.read_all().await;
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
+    fixture.write(7, "a");
+    fixture.start(8).await;
+    fixture.write(8, "b");
+    fixture.write(7, "c");
+    fixture.finish(7).await;
+    fixture.write(8, "d");
+    let whole = fixture.read_all().await;
 
     for (index, entry) in whole.iter().enumerate() {
-        assert_eq!(stage.read_after(&entry.seq).await, whole[index + 1..]);
+        assert_eq!(fixture.read_after(&entry.seq).await, whole[index + 1..]);
     }
 }
 
 #[tokio::test]
 async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
-    let mut stage = Stage::ready().await;
-    stage.ask(7).await;
-    stage.write(7, "early");
-    let before = stage.read_all().await;
+    let mut fixture = Fixture::ready().await;
+    fixture.request(7).await;
+    fixture.write(7, "early");
+    let before = fixture.read_all().await;
     assert_eq!(written(&before, 7), "");
-    stage
+    fixture
         .world
         .request(
             1,
             pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true },
         )
         .await;
-    stage.world.stop_succeeds(1).await;
+    fixture.world.stop_succeeds(1).await;
 
-    let whole = stage.read_all().await;
+    let whole = fixture.read_all().await;
 
     assert_eq!(written(&whole, 7), "early");
     for (index, entry) in whole.iter().enumerate() {
-        assert_eq!(stage.read_after(&entry.seq).await, whole[index + 1..]);
+        assert_eq!(fixture.read_after(&entry.seq).await, whole[index + 1..]);
     }
 }
 
 #[tokio::test]
 async fn what_made_room_is_a_gap_of_so_many_bytes_also_to_who_comes_back() {
-    let mut stage = Stage::ready().await;
-    stage.world.execute(1, 7).await;
-    stage.begin_output(7, RingSize { segments: 2, segment_bytes: 100 });
-    stage.record_start(7).await;
-    stage.write(7, "first");
-    let seen = stage.read_all().await;
+    let mut fixture = Fixture::ready().await;
+    fixture.world.execute(1, 7).await;
+    fixture.begin_output(7, RingSize { segments: 2, segment_bytes: 100 });
+    fixture.record_start(7).await;
+    fixture.write(7, "first");
+    let seen = fixture.read_all().await;
     for _ in 0..50 {
-        stage.write(7, [b'x'; 30]);
+        fixture.write(7, [b'x'; 30]);
     }
 
-    let rest = stage.read_after(&seen.last().unwrap().seq).await;
+    let rest = fixture.read_after(&seen.last().unwrap().seq).await;
 
     let EntryContent::Gap(Gap { reason: GapReason::Rotated, bytes: Some(bytes) }) = rest[0].content else {
         panic!("{rest:?}")
     };
     assert_eq!(bytes + written(&rest, 7).len() as u64, 50 * 30);
     assert!(text(&rest[0]).contains(&format!("{bytes} bytes")));
-    let fresh = stage.read_all().await;
+    let fresh = fixture.read_all().await;
     let gap = fresh.iter().find_map(pinfold_logs::LogEntry::gap).unwrap();
     assert_eq!(gap.bytes, Some(bytes + 5));
 }
 
 #[tokio::test]
 async fn hostile_output_is_kept_as_it_is_and_shown_harmless() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
     let hostile = "\x1b]0;owned\x07\x1b[2J";
-    stage.write(7, hostile);
-    stage.write(7, b"\xff\xfe\x1b[31m");
-    stage.write(7, "y".repeat(100_000));
-    stage.finish(7).await;
+    fixture.write(7, hostile);
+    fixture.write(7, b"\xff\xfe\x1b[31m");
+    fixture.write(7, "y".repeat(100_000));
+    fixture.finish(7).await;
 
-    let whole = stage.read_all().await;
+    let whole = fixture.read_all().await;
 
     let own: Vec<_> = whole.iter().filter(|entry| entry.source == Source::Stdout).collect();
     assert_eq!(own[0].content, EntryContent::Text(hostile.into()));
@@ -166,51 +166,54 @@ async fn hostile_output_is_kept_as_it_is_and_shown_harmless() {
 
 #[tokio::test]
 async fn damaged_output_is_told_and_the_rest_is_read() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
-    stage.write(7, "good");
-    let file = stage.outputs().join(format!("{}.0.log", pinfold_lifecycle::ExecutionId(7)));
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
+    fixture.write(7, "good");
+    let file = fixture.outputs().join(format!("{}.0.log", pinfold_lifecycle::ExecutionId(7)));
     let mut bytes = std::fs::read(&file).unwrap();
     bytes.extend([0xff; 64]);
     std::fs::write(&file, bytes).unwrap();
-    stage.finish(7).await;
+    fixture.finish(7).await;
 
-    let whole = stage.read_all().await;
+    let whole = fixture.read_all().await;
 
     assert_eq!(written(&whole, 7), "good");
     assert!(whole.iter().any(|it| it.gap().is_some_and(|gap| gap.reason == GapReason::Unreadable)));
     assert!(text(whole.last().unwrap()).contains("exited"));
     for (index, entry) in whole.iter().enumerate() {
-        assert_eq!(told(&stage.read_after(&entry.seq).await), told(&whole[index + 1..]));
+        assert_eq!(
+            without_cursors(&fixture.read_after(&entry.seq).await),
+            without_cursors(&whole[index + 1..])
+        );
     }
 }
 
 #[tokio::test]
 async fn what_nobody_knows_has_no_log() {
-    let stage = Stage::ready().await;
+    let fixture = Fixture::ready().await;
 
-    let read = stage.logs.read(SandboxId(9), &Cursor::default(), all()).await;
+    let read = fixture.logs.read(SandboxId(9), &Cursor::default(), all()).await;
 
     assert!(matches!(read, Err(ReadError::NoSuchLog { .. })));
-    assert!(matches!(stage.logs.last_activity(SandboxId(9)).await, Err(ReadError::NoSuchLog { .. })));
+    assert!(matches!(fixture.logs.last_activity(SandboxId(9)).await, Err(ReadError::NoSuchLog { .. })));
 }
 
 #[tokio::test]
 async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_sandbox() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
-    let mut follow = stage.logs.follow(ID, Cursor::default(), all());
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
+    let mut follow = fixture.logs.follow(ID, Cursor::default(), all());
     let begun = follow.next(Duration::from_secs(10)).await.unwrap();
     let nothing = follow.next(Duration::from_millis(30)).await.unwrap();
     assert!(nothing.entries.is_empty() && !nothing.finished && nothing.next == begun.next);
 
     let (came, ()) = tokio::join!(follow.next(Duration::from_secs(10)), async {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        stage.write(7, "later");
+        fixture.write(7, "later");
     });
     let came = came.unwrap();
-    stage.finish(7).await;
-    stage.end().await;
+    fixture.finish(7).await;
+    fixture.end().await;
     let mut rest = Vec::new();
     let last = loop {
         let page = follow.next(Duration::from_secs(10)).await.unwrap();
@@ -229,15 +232,15 @@ async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_s
 
 #[tokio::test]
 async fn the_last_activity_is_that_of_output_after_the_last_record_too() {
-    let mut stage = Stage::ready().await;
-    stage.start(7).await;
-    let recorded = stage.logs.last_activity(ID).await.unwrap();
-    let file = stage.outputs().join(format!("{}.0.log", pinfold_lifecycle::ExecutionId(7)));
+    let mut fixture = Fixture::ready().await;
+    fixture.start(7).await;
+    let recorded = fixture.logs.last_activity(ID).await.unwrap();
+    let file = fixture.outputs().join(format!("{}.0.log", pinfold_lifecycle::ExecutionId(7)));
     let later = std::time::UNIX_EPOCH + Duration::from_millis(1_900_000_000_000);
     std::fs::File::options().append(true).open(file).unwrap().set_modified(later).unwrap();
 
-    let written = stage.logs.last_activity(ID).await.unwrap();
+    let written = fixture.logs.last_activity(ID).await.unwrap();
 
-    assert_eq!(recorded, Some(stage.world.now));
+    assert_eq!(recorded, Some(fixture.world.now));
     assert_eq!(written.unwrap().0, 1_900_000_000_000);
 }

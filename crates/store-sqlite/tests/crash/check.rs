@@ -1,5 +1,4 @@
-//! What must hold of a store after its writer was killed: nothing acknowledged is missing, and no half of anything
-//! is there.
+//! Checks of a store whose writer was killed: no acknowledged commit is missing, and no transaction is partly visible.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use pinfold_store_sqlite::SqliteStore;
 
 use crate::run::{Ack, Acks};
 
-/// What a killed writer did without saying so is known from then on.
+/// Also records commits that a killed writer made and did not acknowledge.
 pub(crate) fn check(directory: &Path, acks: &mut Acks) {
     let store = SqliteStore::open(directory).unwrap();
     assert_eq!(store.inconsistencies().unwrap(), [] as [String; 0]);

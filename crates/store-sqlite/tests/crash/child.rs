@@ -26,7 +26,7 @@ pub(crate) struct Work {
 const EXECUTIONS: usize = 2;
 
 pub(crate) fn run(directory: &Path, work: Work) {
-    // Whoever started it, the test or strace, does not leave it behind.
+    // It is killed with its parent, the test or strace.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let store = match SqliteStore::open(directory) {
         Ok(store) => Arc::new(store),
@@ -53,49 +53,49 @@ fn say(line: &str) {
 }
 
 async fn drive(store: Arc<SqliteStore>, task: u128, turns: u32) {
-    let world = StoreFixture { store, now: NOON, node: NODE, policy: pinfold_lifecycle::Policy::default() };
+    let fixture = StoreFixture { store, now: NOON, node: NODE, policy: pinfold_lifecycle::Policy::default() };
     let mut current = task << 32;
     let mut token = 0;
     for _ in 0..turns {
         token += 1;
-        current = take_turn(&world, current, &format!("token-{task}-{token}-")).await;
+        current = take_turn(&fixture, current, &format!("token-{task}-{token}-")).await;
     }
 }
 
-/// Says which sandbox comes next.
-async fn take_turn(world: &StoreFixture, id: u128, token: &str) -> u128 {
-    let row = match world.store.load(SandboxId(id)).await {
+/// Returns the next sandbox.
+async fn take_turn(fixture: &StoreFixture, id: u128, token: &str) -> u128 {
+    let row = match fixture.store.load(SandboxId(id)).await {
         Ok(row) => row,
         Err(error) => panic!("a read failed: {error:?}"),
     };
     match row {
-        None => create(world, id, token).await,
+        None => create(fixture, id, token).await,
         Some(Row::Readable(stored)) if stored.sandbox.is_settled() => return id + 1,
-        Some(Row::Readable(stored)) => commit(world, id, *stored, token).await,
+        Some(Row::Readable(stored)) => commit(fixture, id, *stored, token).await,
         Some(Row::Unreadable(row)) => panic!("unreadable: {row:?}"),
     }
     id
 }
 
-async fn create(world: &StoreFixture, id: u128, token: &str) {
-    let mut new = world.new_sandbox(id);
+async fn create(fixture: &StoreFixture, id: u128, token: &str) {
+    let mut new = fixture.new_sandbox(id);
     Arc::make_mut(&mut new.spec).name = Some(token.into());
-    match world.store.create(new, Default::default()).await {
+    match fixture.store.create(new, Default::default()).await {
         Ok(pinfold_store::Created::New(version)) => acknowledged(id, version, false, token),
         Ok(known) => panic!("{known:?} without a key"),
-        Err(CreateError::Store(error)) => look_again(world, id, None, error).await,
+        Err(CreateError::Store(error)) => verify_error(fixture, id, None, error).await,
         Err(error) => panic!("{error:?}"),
     }
 }
 
-async fn commit(world: &StoreFixture, id: u128, stored: StoredSandbox, token: &str) {
+async fn commit(fixture: &StoreFixture, id: u128, stored: StoredSandbox, token: &str) {
     let version = stored.version;
-    let change = next(world, stored, token).await;
+    let change = next(fixture, stored, token).await;
     let forgotten_next = change.transition.sandbox.forget;
     let token = if change.commands.is_empty() { "-" } else { token };
-    match world.store.commit(change).await {
+    match fixture.store.commit(change).await {
         Ok(version) => acknowledged(id, version, forgotten_next, token),
-        Err(CommitError::Store(error)) => look_again(world, id, Some(version), error).await,
+        Err(CommitError::Store(error)) => verify_error(fixture, id, Some(version), error).await,
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -104,9 +104,9 @@ fn acknowledged(id: u128, version: Version, may_be_gone: bool, token: &str) {
     say(&format!("ack {id} {} {may_be_gone} {token}", version.0));
 }
 
-/// An error that says that nothing was written must be true.
-async fn look_again(world: &StoreFixture, id: u128, before: Option<Version>, error: StoreError) {
-    let now = match world.store.load(SandboxId(id)).await.unwrap() {
+/// Checks an error that reports that nothing was written.
+async fn verify_error(fixture: &StoreFixture, id: u128, before: Option<Version>, error: StoreError) {
+    let now = match fixture.store.load(SandboxId(id)).await.unwrap() {
         Some(Row::Readable(stored)) => Some(stored.version),
         Some(Row::Unreadable(row)) => panic!("unreadable: {row:?}"),
         None => None,
@@ -122,45 +122,45 @@ async fn look_again(world: &StoreFixture, id: u128, before: Option<Version>, err
     say(&format!("refused {kind} {error}"));
 }
 
-async fn next(world: &StoreFixture, stored: StoredSandbox, token: &str) -> Change {
+async fn next(fixture: &StoreFixture, stored: StoredSandbox, token: &str) -> Change {
     let StoredSandbox { sandbox, version, .. } = stored;
-    let ticket = sandbox.last_fence;
-    let fact = |event| change(step(&sandbox, event, world.ctx()), version);
-    let wish = |wish| change(request(&sandbox, wish, world.ctx()).unwrap(), version);
+    let fence = sandbox.last_fence;
+    let fact = |event| change(step(&sandbox, event, fixture.ctx()), version);
+    let wish = |wish| change(request(&sandbox, wish, fixture.ctx()).unwrap(), version);
     match (&sandbox.life, &sandbox.lease) {
         (_, Lease::Starting { step, .. }) => match step {
-            pinfold_lifecycle::StartStep::Launch => fact(Event::Launched { fence: ticket }),
-            _ => fact(Event::Probed { fence: ticket, result: ProbeResult::Passed }),
+            pinfold_lifecycle::StartStep::Launch => fact(Event::Launched { fence: fence }),
+            _ => fact(Event::Probed { fence: fence, result: ProbeResult::Passed }),
         },
-        (Life::Wanted, Lease::Live(_)) => match running(&sandbox, ticket) {
+        (Life::Wanted, Lease::Live(_)) => match running(&sandbox, fence) {
             Some(event) => fact(event),
-            None if world.store.executions(sandbox.id).await.unwrap().len() < EXECUTIONS => {
-                execute(world, &sandbox, version, token)
+            None if fixture.store.executions(sandbox.id).await.unwrap().len() < EXECUTIONS => {
+                execute(fixture, &sandbox, version, token)
             }
             // Every other sandbox is forgotten at its end.
             None if sandbox.id.0 % 2 == 1 => wish(Request::Forget),
             None => wish(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false }),
         },
         (_, Lease::Stopping { .. }) => fact(Event::Stopped {
-            fence: ticket,
-            outcome: StopOutcome::Gone(Box::new(receipt(&sandbox, world.now))),
+            fence: fence,
+            outcome: StopOutcome::Gone(Box::new(receipt(&sandbox, fixture.now))),
         }),
         other => panic!("it does not come to this: {other:?}"),
     }
 }
 
-fn running(sandbox: &Sandbox, ticket: pinfold_lifecycle::Fence) -> Option<Event> {
+fn running(sandbox: &Sandbox, fence: pinfold_lifecycle::Fence) -> Option<Event> {
     let execution = sandbox.executions.first()?;
     Some(match execution.state {
-        ExecutionState::Starting { .. } => Event::ExecutionStarted { fence: ticket, execution: execution.id },
-        _ => Event::ExecutionEnded { fence: ticket, execution: execution.id, outcome: Outcome::exited(0) },
+        ExecutionState::Starting { .. } => Event::ExecutionStarted { fence: fence, execution: execution.id },
+        _ => Event::ExecutionEnded { fence: fence, execution: execution.id, outcome: Outcome::exited(0) },
     })
 }
 
-fn execute(world: &StoreFixture, sandbox: &Sandbox, version: Version, token: &str) -> Change {
-    // Never used before: the version of the row has not been either.
+fn execute(fixture: &StoreFixture, sandbox: &Sandbox, version: Version, token: &str) -> Change {
+    // Unique, since the version of the row is.
     let id = (sandbox.id.0 << 64) | u128::from(version.0.unsigned_abs());
-    let mut change = world.execution(sandbox, id, version);
+    let mut change = fixture.execution(sandbox, id, version);
     let command = pinfold_lifecycle::Command { argv: vec![token.into()], ..Default::default() };
     change.commands[0].command = Arc::new(command);
     change

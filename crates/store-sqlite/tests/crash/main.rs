@@ -1,5 +1,5 @@
-//! Kills a writing process at each of its durable calls and at random moments, fails its calls, and looks at what is
-//! left: no acknowledged commit is missing and no half transaction is visible.
+//! Kills a writing process at each of its durable calls and at random moments, injects errors into its calls, and checks
+//! the store: no acknowledged commit is missing and no transaction is partly visible.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which say what they have seen")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use check::check;
 use child::Work;
 use pinfold_test_support::skip_without_strace;
-use run::{Acks, Heard, Running};
+use run::{Acks, ChildOutput, Running};
 
 /// Little, since it is run once for every call that it makes.
 const SHORT: Work = Work { first: 1, tasks: 3, turns: 9 };
@@ -24,7 +24,7 @@ const ENDLESS: Work = Work { first: 1, tasks: 6, turns: 100_000 };
 
 /// Not a test by itself: the others start it as a process of its own.
 #[test]
-fn the_child_writes_when_it_is_told_where() {
+fn child_writes_to_the_given_directory() {
     let Some(directory) = std::env::var_os(run::DIRECTORY) else {
         return;
     };
@@ -34,8 +34,8 @@ fn the_child_writes_when_it_is_told_where() {
     child::run(Path::new(&directory), work);
 }
 
-/// Runs the child in a fresh directory with a fault at the n-th call, and looks at what is left.
-fn with_fault(call: &str, fault: &str, when: &str) -> Heard {
+/// Runs the child in a fresh directory with a fault at the n-th call, and checks the store.
+fn with_fault(call: &str, fault: &str, when: &str) -> ChildOutput {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let (tracing, injecting) = (format!("trace={call}"), format!("inject={call}:{fault}:when={when}"));
@@ -47,7 +47,7 @@ fn with_fault(call: &str, fault: &str, when: &str) -> Heard {
     heard
 }
 
-/// Says at how many calls the child was killed.
+/// Returns at how many calls the child was killed.
 fn killed_at_every(call: &str) -> usize {
     for n in 1.. {
         let heard = with_fault(call, "signal=KILL", &n.to_string());
@@ -165,8 +165,8 @@ fn no_acknowledgement_precedes_its_sync() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_lost() {
-    if skip_without_strace("a_full_disk_is_told_and_nothing_is_lost") {
+fn a_full_disk_is_reported_and_nothing_is_lost() {
+    if skip_without_strace("a_full_disk_is_reported_and_nothing_is_lost") {
         return;
     }
     let (mut refused, mut unopened) = (0, 0);
@@ -195,8 +195,8 @@ fn a_disk_that_stays_full_acknowledges_nothing_more() {
         return;
     }
 
-    // It fills up ever later, until something was acknowledged before that.
-    let last_ack = |heard: &Heard| heard.lines.iter().rposition(|line| line.starts_with("ack "));
+    // The disk fills up later in each round, until a commit was acknowledged before.
+    let last_ack = |heard: &ChildOutput| heard.lines.iter().rposition(|line| line.starts_with("ack "));
     let from = (120..1_000).step_by(40);
     let mut all = from.map(|n| with_fault("pwrite64", "error=ENOSPC", &format!("{n}+")));
     let heard = all.find(|heard| last_ack(heard).is_some()).unwrap();
@@ -216,7 +216,7 @@ fn after_a_failed_sync_the_outcome_is_read_again() {
     for n in 1.. {
         let heard = with_fault("fdatasync", "error=EIO", &n.to_string());
         assert!(heard.succeeded, "{heard:?}");
-        // One sync failed and the next one worked: by then it is clear what holds.
+        // One sync failed and the next one succeeded: then the outcome is known.
         assert_eq!(heard.starting_with("refused unclear"), [] as [&str; 0]);
         let told = [heard.starting_with("refused failed"), heard.starting_with("unopened ")].concat();
         refused += heard.starting_with("refused failed").len();
@@ -235,7 +235,7 @@ fn while_no_sync_works_every_outcome_is_unclear() {
         return;
     }
 
-    // Each thread counts its own: the one that has opened the store must not be left with syncs that work.
+    // strace counts per thread: no sync of the thread that opened the store may succeed either.
     let heard = with_fault("fdatasync", "error=EIO", &format!("{}+", syncs_of_opening() + 1));
 
     assert!(heard.succeeded, "{heard:?}");
@@ -245,7 +245,7 @@ fn while_no_sync_works_every_outcome_is_unclear() {
     assert!(heard.starting_with("refused unclear").len() > 1, "{heard:?}");
 }
 
-/// What the thread that opens the store syncs before anybody writes.
+/// Syncs of the thread that opens the store, before the first write.
 fn syncs_of_opening() -> usize {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace");

@@ -1,8 +1,7 @@
 //! Runs the child: plainly, to be killed at some moment, or under strace, which kills it or fails its calls at an
-//! exact place. Whatever happens to the test, the child does not outlive it.
+//! exact call. The child never outlives the test.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +15,7 @@ pub(crate) const WORK: &str = "PINFOLD_CRASH_WORK";
 
 const AT_MOST: Duration = Duration::from_secs(60);
 
-/// What the store has acknowledged, by sandbox: the last word holds.
+/// The last acknowledgement of each sandbox.
 pub(crate) type Acks = BTreeMap<u128, Ack>;
 
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +24,14 @@ pub(crate) struct Ack {
     pub(crate) may_be_gone: bool,
 }
 
-/// What was heard of a child from its beginning to its end.
+/// The complete output of a child.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ChildOutput {
     pub(crate) lines: Vec<String>,
     pub(crate) succeeded: bool,
 }
 
-impl Heard {
+impl ChildOutput {
     pub(crate) fn is_done(&self) -> bool {
         self.succeeded && self.lines.iter().any(|line| line == "done")
     }
@@ -59,7 +58,7 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -83,14 +82,14 @@ impl Running {
         let (tell, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in said.lines().map_while(Result::ok) {
-                // A test that has given up does not listen any more.
+                // The receiver is gone if the test has failed.
                 let _ = tell.send(line);
             }
         });
         Self { child, lines, heard: Vec::new() }
     }
 
-    /// Waits until it has said this.
+    /// Waits for this line of output.
     pub(crate) fn wait_for(&mut self, word: &str) {
         while !self.heard.iter().any(|line| line.starts_with(word)) {
             match self.lines.recv_timeout(AT_MOST) {
@@ -104,8 +103,8 @@ impl Running {
         self.child.kill().unwrap();
     }
 
-    /// Waits for its end, and for all it said before.
-    pub(crate) fn end(mut self) -> Heard {
+    /// Waits for its exit and the rest of its output.
+    pub(crate) fn end(mut self) -> ChildOutput {
         loop {
             match self.lines.recv_timeout(AT_MOST) {
                 Ok(line) => self.heard.push(line),
@@ -114,7 +113,7 @@ impl Running {
             }
         }
         let succeeded = self.child.wait().unwrap().success();
-        Heard { lines: std::mem::take(&mut self.heard), succeeded }
+        ChildOutput { lines: std::mem::take(&mut self.heard), succeeded }
     }
 }
 
@@ -124,7 +123,7 @@ fn exe() -> PathBuf {
 
 fn child_command(mut command: Command, directory: &Path, work: Work) -> Command {
     command
-        .args(["the_child_writes_when_it_is_told_where", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["child_writes_to_the_given_directory", "--exact", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
         .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! Reads a trace of strace: for each acknowledgement, was what it speaks of on disk before?
+//! Parses an strace log, and checks that each acknowledged commit was synced before its acknowledgement.
 
 /// One line of a trace that matters here.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum Call<'a> {
     },
 }
 
-/// How many acknowledgements were seen, each behind its sync; or the first that was not.
+/// Number of acknowledgements, each after its sync; or the first that was not.
 pub(crate) fn acknowledged_behind_sync(trace: &str) -> Result<usize, String> {
     let calls: Vec<Call<'_>> = trace.lines().filter_map(parse).collect();
     let mut seen = 0;

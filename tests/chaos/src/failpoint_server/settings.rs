@@ -4,7 +4,7 @@
 use pinfold_engine::{Config, PoolPlan};
 use pinfold_lifecycle::profile::DEFAULT;
 use pinfold_lifecycle::{HostReserve, Policy, Spec};
-use pinfold_server::ServiceConfig;
+use pinfold_service::ServiceConfig;
 
 const HEARTBEAT_MS: u64 = 500;
 const RECONCILE_MS: u64 = 3_000;

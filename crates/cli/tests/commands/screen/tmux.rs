@@ -1,8 +1,7 @@
 //! A terminal with a shell in tmux, which has its own server and socket and is removed on drop, also when a test
 //! fails.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::PathBuf;
 
 use pinfold_test_support::skip;

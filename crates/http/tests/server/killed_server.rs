@@ -1,0 +1,126 @@
+//! A server that is killed during a run: the next server reports the result.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use pinfold_api::{AgentRequest, ArtifactState, Cause};
+use pinfold_client::{Client, Completion};
+use pinfold_http::{Endpoint, ServerConfig, serve};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::fixture::{Fixture, TEST_TIMEOUT, start_service};
+
+/// Data directory of the process to be killed.
+const SERVE_IN: &str = "PINFOLD_TEST_SERVE_IN";
+
+/// The process to be killed: this test program, started with only this test. It ends by the kill or with its parent.
+#[tokio::test(flavor = "multi_thread")]
+async fn helper_process_serves_for_another_test() {
+    let Some(data) = std::env::var_os(SERVE_IN) else { return };
+    let data = std::path::PathBuf::from(data);
+    let (service, _) = start_service(&data).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let draft = data.join("address.draft");
+    std::fs::write(&draft, listener.local_addr().unwrap().to_string()).unwrap();
+    std::fs::rename(draft, data.join("address")).unwrap();
+    let bounded = tokio::time::sleep(Duration::from_secs(120));
+    serve(service, vec![Endpoint::plain(listener)], &ServerConfig::default(), bounded).await.unwrap();
+}
+
+struct Process(Child);
+
+impl Process {
+    async fn start(data: &std::path::Path) -> (Self, Client) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "killed_server::helper_process_serves_for_another_test"]);
+        command.env(SERVE_IN, data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Self(command.spawn().unwrap());
+        let reported = async {
+            loop {
+                if let Ok(address) = std::fs::read_to_string(data.join("address")) {
+                    return address;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let address =
+            tokio::time::timeout(Duration::from_secs(30), reported).await.expect("it does not serve");
+        let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
+        (process, Client::new(&format!("http://{address}"), &token).unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a run, waits for its first output, and returns its id.
+async fn start_run(client: Client) -> String {
+    let script = "cat seed; echo begun; sleep 1; echo over > result; echo done";
+    let context = json!({ "script": script, "files": { "seed": "fresh\n" }, "artifacts": ["result"] });
+    let request = json!({ "taskId": "task_1", "agentType": "VALIDATION", "context": context });
+    let request: AgentRequest = serde_json::from_value(request).unwrap();
+    let Completion::Pending(run) = client.run_agent(&request, 0).await.unwrap() else { panic!("it is over") };
+    while client.output(&run.execution_id, 0).await.unwrap().events.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    run.execution_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_survives_a_killed_server() {
+    run_across_kill(async |_| {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_ends_without_a_server_is_reported_by_the_next() {
+    run_across_kill(async |data| {
+        let written = async {
+            while !contains_bytes(&data.join("linux/logs"), b"done\n") {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, written).await.expect("it does not end");
+    })
+    .await;
+}
+
+/// Whether any file below the directory contains the bytes.
+fn contains_bytes(directory: &Path, what: &[u8]) -> bool {
+    std::fs::read_dir(directory).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        let is_said = |text: Vec<u8>| text.windows(what.len()).any(|piece| piece == what);
+        if path.is_dir() { contains_bytes(&path, what) } else { std::fs::read(path).is_ok_and(is_said) }
+    })
+}
+
+/// Kills the server during a run, runs `meanwhile`, and checks the result from the next server.
+async fn run_across_kill(meanwhile: impl AsyncFnOnce(&Path)) {
+    let data = tempfile::tempdir().unwrap();
+    let (process, client) = Process::start(data.path()).await;
+    let begun = tokio::spawn(tokio::time::timeout(TEST_TIMEOUT, start_run(client))).await;
+
+    drop(process);
+    meanwhile(data.path()).await;
+    let next = Fixture::start(data, ServerConfig::default()).await;
+    let answer = match &begun {
+        Ok(Ok(id)) => Some(next.client().agent_run(id, 60).await),
+        Ok(Err(_)) | Err(_) => None,
+    };
+    // Clean up also if the test fails.
+    for left in next.client().list("").await.unwrap_or_default() {
+        next.delete(&format!("/api/sandbox/{}?force=1", left.id)).await;
+    }
+    next.end().await;
+
+    let Some(Ok(Completion::Done(run))) = answer else { panic!("{begun:?}: {answer:?}") };
+    assert_eq!((run.exit_code, run.cause), (Some(0), Some(Cause::Completed)), "{run:#?}");
+    assert_eq!(run.output.unwrap().stdout.as_deref(), Some("fresh\nbegun\ndone\n"));
+    assert_eq!((run.artifacts[0].state, run.artifacts[0].size), (ArtifactState::Kept, Some(5)));
+    assert!(run.receipt.is_some() && run.attempts.len() == 1, "{:#?}", run.attempts);
+}
