@@ -2,6 +2,7 @@
 //! `cargo xtask tidy`, and each is an ordinary test as well.
 
 mod arrows;
+mod dependencies;
 mod documents;
 mod headers;
 mod leftovers;
@@ -75,7 +76,10 @@ checks! {
     names::no_module_hides_behind_mod_rs,
     names::every_module_is_named_for_what_it_holds,
     documents::every_path_in_a_document_exists,
+    documents::every_section_linked_in_a_document_exists,
     documents::every_command_in_a_document_exists,
+    documents::the_map_of_the_code_stays_short,
+    dependencies::every_dependency_has_a_reason,
     arrows::crates_depend_on_each_other_as_drawn,
     purity::what_is_pure_depends_on_nothing_impure,
     purity::what_is_pure_touches_nothing_outside,
@@ -83,6 +87,7 @@ checks! {
     traps::every_trap_has_its_test,
     plain_words::no_old_name_is_left,
     plain_words::comments_and_documents_name_who_acts,
+    plain_words::documents_have_no_indefinite_pronouns,
 }
 
 /// Whether every check holds. Prints what does not.

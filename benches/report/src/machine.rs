@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_has_used_stays_used_when_it_ends() {
+    fn cpu_time_of_an_ended_thread_still_counts() {
         let before = cpu_time();
         let worked = std::thread::spawn(|| {
             let sum: u64 = (0..5_000_000_u64).map(std::hint::black_box).sum();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_uses_is_used_by_the_machine() {
+    fn cpu_time_of_the_machine_includes_this_process() {
         let (before, own) = (cpu_time_of_all().unwrap(), cpu_time());
 
         while cpu_time() - own < Duration::from_millis(100) {

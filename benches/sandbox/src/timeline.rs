@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_is_counted_once() {
+    fn overlapping_spans_are_counted_once() {
         let zero = now();
         let span = |begun, ended| Span {
             what: String::new(),

@@ -36,11 +36,11 @@ pub enum AlertRefusal {
 pub fn apply_request(
     alert: Alert,
     state: &AlertState,
-    ask: AlertRequest,
+    request: AlertRequest,
     now: Timestamp,
 ) -> Result<AlertTransition, AlertRefusal> {
     let mut state = state.clone();
-    let what = match ask {
+    let what = match request {
         AlertRequest::Acknowledge { by } => acknowledge(&mut state, by, now)?,
         AlertRequest::Silence { until, .. } if until <= now => return Err(AlertRefusal::SilenceAlreadyOver),
         AlertRequest::Silence { until, reason, by } => {

@@ -147,10 +147,10 @@ impl Evaluator {
         } else {
             Some(Suppression::Cooldown)
         };
-        let told_at = instance.notified_at;
+        let problem_notified_at = instance.notified_at;
         self.record(instance, firing, ChangeKind::Resolved, value, suppressed);
         // The cooldown counts from the last notification of a problem, not from its resolution.
-        instance.notified_at = told_at;
+        instance.notified_at = problem_notified_at;
         instance.phase = Phase::Resolved { fired_at: firing.since, at: self.now };
     }
 
@@ -173,7 +173,7 @@ impl Evaluator {
             value,
             since: Some(firing.since),
             level: firing.level,
-            suppressed: suppressed,
+            suppressed,
         });
     }
 

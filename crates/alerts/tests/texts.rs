@@ -114,6 +114,6 @@ fn documentation_lists_every_alert() {
     if std::env::var_os("PINFOLD_BLESS").is_some() {
         std::fs::write(&path, &now).unwrap();
     } else {
-        assert!(written == now, "docs/alerts.md is not the list; PINFOLD_BLESS=1 writes it anew");
+        assert!(written == now, "docs/alerts.md is out of date; regenerate it with PINFOLD_BLESS=1");
     }
 }

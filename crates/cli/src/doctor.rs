@@ -60,12 +60,12 @@ fn diagnose_machine(global: &GlobalOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn ability(found: Diagnosis) -> AbilityReport {
-    let Diagnosis { ability, enforcement: standing, means, advice, is_required: is_needed } = found;
-    AbilityReport { ability, standing: enforcement_name(standing), means, advice, needed: is_needed }
+    let Diagnosis { ability, enforcement, means, advice, is_required } = found;
+    AbilityReport { ability, standing: enforcement_name(enforcement), means, advice, needed: is_required }
 }
 
-fn enforcement_name(standing: Enforcement) -> &'static str {
-    match standing {
+fn enforcement_name(enforcement: Enforcement) -> &'static str {
+    match enforcement {
         Enforcement::Enforced => "enforced",
         Enforcement::Watched => "watched",
         Enforcement::Missing => "missing",

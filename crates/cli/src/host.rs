@@ -46,12 +46,12 @@ async fn start_host_on(data: &Path, loaded: &Loaded) -> anyhow::Result<Host> {
 }
 
 pub(crate) fn config(data: &Path, engine: Config, objects: ObjectStoreConfig) -> anyhow::Result<HostConfig> {
-    let nursery = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
+    let spawner = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
     let keep = RetentionPeriods::default();
     let stale_after_ms = keep.logs_ms;
     Ok(HostConfig {
         data: data.to_owned(),
-        spawner: nursery,
+        spawner,
         unpacker: unpacker()?,
         engine,
         objects,
@@ -70,10 +70,10 @@ fn current_program() -> anyhow::Result<PathBuf> {
 }
 
 /// The data directory that was given, or the default one.
-pub(crate) fn data_directory(command: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(command) = command {
-        return std::path::absolute(command)
-            .with_context(|| format!("could not make the path `{}` absolute", command.display()));
+pub(crate) fn data_directory(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(given) = given {
+        return std::path::absolute(given)
+            .with_context(|| format!("could not make the path `{}` absolute", given.display()));
     }
     if rustix::process::getuid().is_root() {
         return Ok("/var/lib/pinfold".into());

@@ -1,4 +1,4 @@
-//! `pinfold logs`: what a sandbox and the control backend wrote, in one order, also after its end.
+//! `pinfold logs`: output of the commands in a sandbox and Pinfold's own entries, in one order, also after its end.
 
 use std::process::ExitCode;
 

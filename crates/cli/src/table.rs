@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_by_characters() {
+    fn columns_are_aligned_by_characters_not_bytes() {
         let rows = [["a", "müde", "x"], ["bcd", "e", ""]].map(|row| row.map(str::to_owned).to_vec());
 
         assert_eq!(format_table(&rows), "a    müde  x\nbcd  e\n");
     }
 
     #[test]
-    fn colours_take_no_room() {
+    fn colour_sequences_have_no_width() {
         let rows = [["a", "\u{1b}[32mgreen\u{1b}[0m", "x"], ["b", "e", "y"]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
 

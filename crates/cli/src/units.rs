@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_mebibytes_unless_they_say_otherwise() {
+    fn size_without_a_unit_is_in_mebibytes() {
         for (given, expected) in
             [("512", 512), ("512m", 512), ("2g", 2048), ("2GiB", 2048), ("1t", 1 << 20), ("2048k", 2)]
         {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_seconds_unless_they_say_otherwise() {
+    fn time_without_a_unit_is_in_seconds() {
         for (given, expected) in [
             ("90", 90_000),
             ("90s", 90_000),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_may_have_three_places() {
+    fn core_count_has_up_to_three_decimals() {
         for (given, expected) in [("1.5", 1500), ("2", 2000), ("0.125", 125), ("0.01", 10), ("0", 0)] {
             assert_eq!(cpu_millis(given), Ok(expected), "{given}");
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_needs_a_name() {
+    fn pair_without_a_name_is_refused() {
         assert_eq!(pair("A=b=c"), Ok(("A".into(), "b=c".into())));
         assert_eq!(pair("A="), Ok(("A".into(), String::new())));
         assert!(pair("=b").is_err() && pair("A").is_err());

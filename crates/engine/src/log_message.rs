@@ -16,7 +16,7 @@ pub(crate) fn log_message(id: SandboxId, fact: &Fact) -> Option<LogMessage> {
             Some(LogMessage::Warning(format!("Unhealthy sandbox detected: {id}")))
         }
         Fact::EndDecided { cause } => timeout(*cause).map(|limit| {
-            let text = format!("timeout error: {limit}: {id} is to end");
+            let text = format!("timeout error: {limit}: stopping {id}");
             // Ending an idle sandbox, or one at its maximum life, is planned and needs no warning.
             let is_planned = matches!(cause, Cause::Idle | Cause::MaxLife);
             if is_planned { LogMessage::Info(text) } else { LogMessage::Warning(text) }
@@ -123,11 +123,11 @@ mod tests {
             ),
             (
                 Fact::EndDecided { cause: Cause::StartDeadline },
-                warning(format!("timeout error: start_deadline: {SANDBOX} is to end")),
+                warning(format!("timeout error: start_deadline: stopping {SANDBOX}")),
             ),
             (
                 Fact::EndDecided { cause: Cause::MaxLife },
-                news(format!("timeout error: max_life: {SANDBOX} is to end")),
+                news(format!("timeout error: max_life: stopping {SANDBOX}")),
             ),
             (Fact::EndDecided { cause: Cause::StoppedByUser }, None),
             (ended(Outcome::exited(1)), None),

@@ -188,7 +188,7 @@ impl Inner {
         let new = NewQueueEntry {
             id: queue.id,
             owner_node: self.node,
-            requested_at: requested_at,
+            requested_at,
             deadline: queue.until,
             demand: prepared.spec.demand(),
             quotas: self.config.quotas.of(&prepared.spec),
@@ -222,7 +222,7 @@ impl Inner {
     async fn end_entry(&self, id: QueueId, end: QueueOutcome) {
         if let Err(error) = self.store.end_queue_entry(id, end, self.clock.now()).await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(entry = %id, error, "could ended end a queue entry, it expires at its deadline");
+            tracing::warn!(entry = %id, error, "could not end a queue entry, it expires at its deadline");
         }
     }
 

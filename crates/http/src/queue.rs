@@ -30,7 +30,7 @@ pub(super) fn groups() -> Vec<Group> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "documents `Id`")]
-struct PlacePath {
+struct QueueEntryPath {
     /// The id of the queue entry.
     #[param(pattern = "^que_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     id: String,
@@ -39,7 +39,7 @@ struct PlacePath {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct PlaceQuery {
+struct QueueEntryQuery {
     /// Seconds to wait until the entry is no longer waiting.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
@@ -55,19 +55,19 @@ async fn list(State(service): State<Arc<Service>>) -> Result<Answer<Vec<QueueEnt
 
 /// Show a queue entry, also after its end.
 #[utoipa::path(get, operation_id = "get_queue_place", path = "/api/sandbox/queue/{id}", tag = "sandboxes",
-    params(PlacePath, PlaceQuery),
+    params(QueueEntryPath, QueueEntryQuery),
     responses((status = 200, description = "Current state", body = QueueEntry)))]
 async fn show(
     State(service): State<Arc<Service>>,
     Id(id): Id<QueueId>,
-    Query(query): Query<PlaceQuery>,
+    Query(query): Query<QueueEntryQuery>,
 ) -> Result<Answer<QueueEntry>, ErrorResponse> {
     Ok(Answer(service.queue_entry(id, wait_ms(query.wait, 0)?).await?))
 }
 
 /// Cancel a queue entry. An admitted entry stays admitted.
 #[utoipa::path(delete, operation_id = "leave_queue", path = "/api/sandbox/queue/{id}", tag = "sandboxes",
-    params(PlacePath),
+    params(QueueEntryPath),
     responses((status = 200, description = "Its final state", body = QueueEntry)))]
 async fn leave(
     State(service): State<Arc<Service>>,
@@ -143,7 +143,7 @@ impl Drop for LeaveQueueOnDrop {
         tokio::spawn(async move {
             // Fails for an entry that never waited, or no longer waits.
             if let Err(failure) = service.leave_queue(id).await {
-                tracing::debug!(place = %id, code = ?failure.detail.code, "no queue entry was cancelled");
+                tracing::debug!(queue_id = %id, why = failure.detail.message, "could not cancel the queue entry");
             }
         });
     }

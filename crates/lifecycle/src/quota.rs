@@ -46,7 +46,8 @@ impl QuotaRules {
     pub fn of(&self, spec: &Spec) -> Vec<Quota> {
         let limit_of = |key: &QuotaKey| match key {
             QuotaKey::Token(_) => {
-                let name = spec.requested_by.as_ref().map(|asker| asker.name.as_str()).unwrap_or_default();
+                let name =
+                    spec.requested_by.as_ref().map(|requester| requester.name.as_str()).unwrap_or_default();
                 self.tokens.get(name).copied().or(self.each_token)
             }
             QuotaKey::Label { name, value } => {

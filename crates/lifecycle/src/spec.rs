@@ -74,7 +74,7 @@ impl Spec {
     /// The quota keys that count this sandbox.
     #[must_use]
     pub fn quota_keys(&self) -> Vec<QuotaKey> {
-        let token = self.requested_by.iter().map(|asker| QuotaKey::Token(asker.token));
+        let token = self.requested_by.iter().map(|requester| QuotaKey::Token(requester.token));
         let labels = self.labels.iter();
         let labels = labels.map(|(name, value)| QuotaKey::Label { name: name.clone(), value: value.clone() });
         token.chain(labels).collect()

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_image_can_be_made_memory_bounds_the_disk() {
+    fn disk_limit_falls_back_to_memory_without_an_image() {
         let unprivileged = StorageOptions { images_available: false, ..HOST };
 
         assert_eq!(chosen(unprivileged, Some(512), Some(2_048)), (StorageKind::Memory, 2_048));

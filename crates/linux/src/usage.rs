@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeper_figures_fill_gaps_of_cgroups_and_missing_figures_stay_missing() {
+    fn keeper_metrics_fill_gaps_of_cgroups_and_missing_values_stay_missing() {
         let counted = ProcessUsage { cpu_ms: 7, memory_peak_bytes: 9, ..ProcessUsage::default() };
         let reported = KeeperUsage { disk_bytes: None, counted: Some(counted) };
         let groups = CgroupUsage { cpu_ms: Some(3), ..CgroupUsage::default() };

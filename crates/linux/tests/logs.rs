@@ -65,8 +65,7 @@ impl Node {
         let objects = ObjectStorage::local(&data.join("objects")).unwrap();
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
         let liveness = Arc::new(OnlyNode { host: liveness, me: OnceLock::new() });
-        let parts =
-            Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), liveness: liveness };
+        let parts = Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), liveness };
         Self { engine: Engine::start(parts, Config::default()).await.unwrap(), clock, logs }
     }
 

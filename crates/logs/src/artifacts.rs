@@ -46,9 +46,9 @@ pub enum ArtifactError {
     Name(#[from] NameError),
     #[error("`{given}` is not a content type")]
     ContentType { given: String },
-    #[error("an artifact has {limit} bytes at the most")]
+    #[error("an artifact may have at most {limit} bytes")]
     TooLarge { limit: u64 },
-    #[error("a run has {limit} artifacts at the most")]
+    #[error("a run may have at most {limit} artifacts")]
     TooMany { limit: usize },
     #[error("run `{run}` has no artifact `{name}`")]
     NoSuchArtifact { run: String, name: String },

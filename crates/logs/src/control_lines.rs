@@ -77,7 +77,7 @@ fn fact_text(fact: &Fact) -> String {
     match fact {
         Fact::Created => "sandbox created".into(),
         Fact::Pooled => "started for the warm pool".into(),
-        Fact::DeadlineUpdated { until } => format!("its deadline is now {} ms", until.0),
+        Fact::DeadlineUpdated { until } => format!("its deadline is now {} ms since the epoch", until.0),
         Fact::LaunchBegan { generation } => format!("launch of instance {} began", generation.0),
         Fact::Launched { generation } => format!("instance {} launched", generation.0),
         Fact::StartFailed { generation, cause, why } => {
@@ -91,13 +91,13 @@ fn fact_text(fact: &Fact) -> String {
             )
         }
         Fact::RetryScheduled { attempts, at } => {
-            format!("attempt {} is scheduled for {} ms", attempts + 1, at.0)
+            format!("attempt {} is scheduled at {} ms since the epoch", attempts + 1, at.0)
         }
         Fact::BecameReady { generation } => format!("ready: instance {} was probed", generation.0),
         Fact::WorkAccepted { healed: false } => "work accepted".into(),
         Fact::WorkAccepted { healed: true } => "work accepted again".into(),
         Fact::RestartRequested { cause } => format!("restart requested: {}", cause_name(*cause)),
-        Fact::EndDecided { cause } => format!("{}: the sandbox is to end", cause_text(*cause)),
+        Fact::EndDecided { cause } => format!("{}: stopping the sandbox", cause_text(*cause)),
         Fact::StopBegan { generation, attempt, forced } => {
             let manner = if *forced { ", forced" } else { "" };
             format!("stop of instance {} began (attempt {attempt}{manner})", generation.0)
@@ -126,12 +126,12 @@ fn fact_text(fact: &Fact) -> String {
         }
         Fact::Reconciled { previous_status } => format!("reconciled, was {previous_status}"),
         Fact::Adopted { from } => format!("adopted from {from}"),
-        Fact::KeptAlive { until } => format!("kept alive until {} ms", until.0),
+        Fact::KeptAlive { until } => format!("kept alive until {} ms since the epoch", until.0),
         Fact::ForgetRequested => "removal requested".into(),
         Fact::ExecutionQueued { execution } => format!("{execution} queued"),
         Fact::ExecutionStarted { execution } => format!("{execution} started"),
         Fact::ExecutionEnding { execution, cause } => {
-            format!("{}: {execution} is to end", cause_text(*cause))
+            format!("{}: stopping {execution}", cause_text(*cause))
         }
         Fact::ExecutionEnded { execution, outcome } => ended(*execution, outcome),
         Fact::LateAnswer { answer, .. } => format!("late answer `{answer}` ignored"),
@@ -180,10 +180,7 @@ fn probe_failure(failure: &ProbeFailure) -> String {
 
 /// The name of a cause as users see it.
 fn cause_name(cause: Cause) -> String {
-    match serde_json::to_value(cause) {
-        Ok(serde_json::Value::String(word)) => word,
-        Ok(_) | Err(_) => format!("{cause:?}"),
-    }
+    cause.name().to_owned()
 }
 
 fn truncated(mut text: String) -> String {
@@ -202,7 +199,7 @@ mod tests {
     const EXECUTION: ExecutionId = ExecutionId(8);
 
     #[test]
-    fn a_timeout_has_the_same_words_when_it_is_decided_and_when_it_ends() {
+    fn timeout_is_worded_alike_when_decided_and_when_ended() {
         for (cause, words) in [
             (Cause::TimeLimit, "timeout error: time_limit"),
             (Cause::Inactivity, "timeout error: inactivity"),
@@ -214,7 +211,7 @@ mod tests {
             let decided = fact_text(&Fact::ExecutionEnding { execution: EXECUTION, cause });
             let arrived = fact_text(&Fact::ExecutionEnded { execution: EXECUTION, outcome });
 
-            assert_eq!(decided, format!("{words}: {EXECUTION} is to end"));
+            assert_eq!(decided, format!("{words}: stopping {EXECUTION}"));
             assert_eq!(arrived, format!("{EXECUTION} ended by {words}"));
         }
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Keeps newlines and tabs, and spells out every other character that a terminal would act on or that changes the order
-/// in which text is escaped.
+/// Keeps newlines and tabs, and spells out every other character that a terminal would act on or that changes the
+/// direction in which text is shown.
 #[must_use]
 pub fn escape_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

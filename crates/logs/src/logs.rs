@@ -106,7 +106,10 @@ impl Logs {
         let running = row.sandbox.executions.iter().map(|execution| format!("{}.", execution.id));
         let (paths, running) = (self.paths.clone(), running.collect::<Vec<_>>());
         let reading = tokio::task::spawn_blocking(move || paths.last_written(sandbox, &running));
-        reading.await.map_err(|source| ReadError::Interrupted { source })?.map_err(|source| ReadError::Output { source })
+        reading
+            .await
+            .map_err(|source| ReadError::Interrupted { source })?
+            .map_err(|source| ReadError::Output { source })
     }
 
     /// Whether its instance is proven gone, so that nothing more is written. A record is deleted only after that.

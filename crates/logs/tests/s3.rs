@@ -1,8 +1,8 @@
-//! The same over the wire, against any S3-compatible server that `PINFOLD_TEST_S3` names, such as moto's:
+//! Logs and artifacts in the S3-compatible server whose address is in `PINFOLD_TEST_S3`, such as moto's:
 //! `pip install 'moto[server]'`, `moto_server -p 5000`, `PINFOLD_TEST_S3=127.0.0.1:5000`. Only built with the feature
 //! `s3`, which no default build has.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "tests, and a fixture that is made for more of them")]
+#![allow(clippy::unwrap_used, dead_code, reason = "tests, and a fixture that is shared with others")]
 
 #[path = "logs/fixture.rs"]
 mod fixture;
@@ -40,7 +40,7 @@ fn bucket(name: &str) -> ObjectStorage {
 }
 
 #[tokio::test]
-async fn a_log_moves_into_a_bucket_and_is_read_from_every_place() {
+async fn log_moved_to_a_bucket_is_read_from_every_cursor() {
     let own = tempfile::tempdir().unwrap();
     drop(Fixture::ready_in(own.path()).await);
     let mut fixture = Fixture::with_objects(own.path(), bucket("logs"));
@@ -65,7 +65,7 @@ async fn a_log_moves_into_a_bucket_and_is_read_from_every_place() {
 }
 
 #[tokio::test]
-async fn an_artifact_in_many_parts_comes_back_from_a_bucket() {
+async fn artifact_uploaded_in_parts_is_read_back_from_a_bucket() {
     let artifacts = Artifacts::new(bucket("artifacts"), ArtifactLimits { bytes: 13 << 20, artifacts: 9 });
     let now = Timestamp(1_800_000_000_000);
 

@@ -90,7 +90,7 @@ pub const CATALOGUE: &[Metric] = &[
     metric(CREATED, Counter, &[], Fleet, "Sandboxes created, stray instances included"),
     metric(DESTROYED, Counter, &[], Fleet, "Sandboxes proven gone, or attested to be"),
     metric(ATTESTED, Counter, &[], Fleet, "Sandboxes gone by an operator's attestation alone"),
-    metric(ENDED, Counter, &["cause"], Fleet, "Sandboxes that ended, by their cause of death"),
+    metric(ENDED, Counter, &["cause"], Fleet, "Sandboxes that ended, by cause"),
     metric(STARTS_FAILED, Counter, &[], Fleet, "Sandboxes that ended before they were ready and ran nothing"),
     metric(ATTEMPTS_FAILED, Counter, &["cause"], Fleet, "Failed instances whose executions are retried"),
     metric(EXECUTIONS, Counter, &["agent_type", "cause"], Fleet, "Executions that ended, by their cause"),

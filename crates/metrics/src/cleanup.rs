@@ -64,7 +64,7 @@ impl Counters {
     }
 
     /// Counts deleted records that were past retention.
-    pub(crate) fn forgot(&mut self, records: u64) {
+    pub(crate) fn count_deleted_records(&mut self, records: u64) {
         self.add(CLEANUP_ITEMS, &[OLD_DELETED], records);
     }
 }

@@ -106,13 +106,13 @@ mod tests {
 
     #[test]
     fn each_age_is_counted_once() {
-        let mut standing = Gauges::default();
+        let mut gauges = Gauges::default();
 
         for minutes in [0, 1, 4, 5, 9, 10, 29, 30, 59, 60, 6_000] {
-            standing.count_age(minutes * 60_000);
+            gauges.count_age(minutes * 60_000);
         }
 
-        assert_eq!(standing.by_age, [1, 2, 2, 2, 2, 2]);
+        assert_eq!(gauges.by_age, [1, 2, 2, 2, 2, 2]);
     }
 
     #[test]
@@ -121,10 +121,10 @@ mod tests {
         let limits = AdmissionLimits { memory_mb: Some(100), ..AdmissionLimits::default() };
         let totals = Totals { taken, ..Totals::default() };
 
-        let standing = Gauges { totals, limits, ..Gauges::default() };
+        let gauges = Gauges { totals, limits, ..Gauges::default() };
 
-        assert_eq!((standing.memory_share(), standing.disk_share()), (Some(0.8), None));
-        assert_eq!(standing.by_name().get("memory_left_bytes"), None);
-        assert_eq!(standing.by_name()["memory_promised_bytes"], 83_886_080.0);
+        assert_eq!((gauges.memory_share(), gauges.disk_share()), (Some(0.8), None));
+        assert_eq!(gauges.by_name().get("memory_left_bytes"), None);
+        assert_eq!(gauges.by_name()["memory_promised_bytes"], 83_886_080.0);
     }
 }

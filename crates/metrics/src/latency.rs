@@ -152,7 +152,7 @@ mod tests {
         // One bucket: in the middle, and near its end.
         let one = timed(&[20; 10]).percentiles().unwrap();
         assert_eq!((one.p50, one.p95, one.p99), (0.020, 0.0245, 0.0249));
-        // Ranks 50, 95 and 99 of 100: at the end of (50, 100], in the middle and at nine tenths of (250, 500].
+        // Ranks 50, 95 and 99 of 100: at five ninths of (50, 100], in the middle and at nine tenths of (250, 500].
         let mut times = vec![80; 50];
         times.extend([90; 40]);
         times.extend([400; 10]);

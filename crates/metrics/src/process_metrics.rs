@@ -75,9 +75,9 @@ impl ProcessMetrics {
         self.pending().count_lost_cleanup(layer);
     }
 
-    /// Records deleted history records.
+    /// Counts deleted records of sandboxes past retention.
     pub fn records_deleted(&self, records: u64) {
-        self.pending().forgot(records);
+        self.pending().count_deleted_records(records);
     }
 
     pub fn request_answered(&self, route: &Route, took: Duration) {

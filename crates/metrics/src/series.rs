@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_series_is_a_counter_metric_or_a_stored_gauge() {
-        let standing = Gauges {
+        let gauges = Gauges {
             memory_mb_left: Some(1),
             disk_mb_left: Some(1),
             store_bytes: Some(1),
@@ -136,9 +136,9 @@ mod tests {
         counters.count(crate::catalogue::CLEANUP_RUNS, &["scheduled", "succeeded"]);
 
         for series in Series::all() {
-            assert!(series.value(&counters, &standing.by_name()).is_some(), "{}", series.name());
+            assert!(series.value(&counters, &gauges.by_name()).is_some(), "{}", series.name());
         }
-        let value = |name| Series::parse(name).unwrap().value(&counters, &standing.by_name());
+        let value = |name| Series::parse(name).unwrap().value(&counters, &gauges.by_name());
         assert_eq!((value("cpu_seconds"), value("memory_peak_bytes_max")), (Some(1.5), Some(9.0)));
     }
 

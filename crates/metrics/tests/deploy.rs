@@ -52,16 +52,16 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn dashboard_panels_use_existing_metrics_and_cover_all() {
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/pinfold.json")).unwrap();
-    let mut asked = Vec::new();
-    expressions(&dashboard, &mut asked);
+    let mut used = Vec::new();
+    expressions(&dashboard, &mut used);
     let rules = read("deploy/prometheus/pinfold.rules.yml");
 
     for panel in dashboard["panels"].as_array().unwrap() {
         assert!(!panel["targets"].as_array().unwrap().is_empty(), "{}", panel["title"]);
     }
-    let shown: BTreeSet<_> = asked.iter().flat_map(|expression| metrics_in(expression)).collect();
+    let shown: BTreeSet<_> = used.iter().flat_map(|expression| metrics_in(expression)).collect();
     assert_eq!(shown.difference(&known()).collect::<Vec<_>>(), [""; 0]);
-    for record in asked.iter().flat_map(|it| words(it)).filter(|word| word.starts_with("pinfold:")) {
+    for record in used.iter().flat_map(|it| words(it)).filter(|word| word.starts_with("pinfold:")) {
         assert!(rules.contains(&format!("record: {record}\n")), "{record}");
     }
     let in_rules = metrics_in(&rules);
@@ -78,12 +78,12 @@ fn prometheus_rules_use_existing_metrics_and_are_all_tested() {
     let alerts: BTreeSet<_> =
         rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
 
-    let mut asked = metrics_in(&rules);
-    asked.retain(|word| !alerts.contains(word.as_str()));
+    let mut used = metrics_in(&rules);
+    used.retain(|word| !alerts.contains(word.as_str()));
     // The names of the two rule groups.
-    asked.retain(|word| word != "pinfold_figures" && word != "pinfold_alerts");
+    used.retain(|word| word != "pinfold_metrics" && word != "pinfold_alerts");
 
-    assert_eq!(asked.difference(&known()).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(used.difference(&known()).collect::<Vec<_>>(), [""; 0]);
     for alert in alerts {
         assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert} is not tested");
     }
@@ -156,6 +156,6 @@ fn documentation_lists_every_metric() {
     if std::env::var_os("PINFOLD_BLESS").is_some() {
         std::fs::write(&path, &now).unwrap();
     } else {
-        assert!(written == now, "docs/metrics.md is not what the code does; PINFOLD_BLESS=1 writes it anew");
+        assert!(written == now, "docs/metrics.md is out of date; regenerate it with PINFOLD_BLESS=1");
     }
 }

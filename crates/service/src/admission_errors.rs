@@ -1,4 +1,4 @@
-//! Errors of admission as API failures, with figures and a retry hint.
+//! Errors of admission as API failures, with the measured values and a retry hint.
 
 use pinfold_api::ErrorCode;
 use pinfold_engine::{AdmitError, QueueWaitEnded};

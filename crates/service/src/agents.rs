@@ -232,7 +232,8 @@ fn percent_encoded(name: &str) -> String {
 
 fn command(context: &AgentContext) -> Result<Command, Failure> {
     check_environment(&context.env).map_err(|failure| within_context(failure, "env"))?;
-    let mut luggage = ExecutionFiles { files: files(&context.files)?, artifacts: artifact_paths(context)? };
+    let mut execution_files =
+        ExecutionFiles { files: files(&context.files)?, artifacts: artifact_paths(context)? };
     let argv = match (&context.command, &context.script) {
         (Some(_), Some(_)) | (None, None) => {
             return Err(Failure::bad_input("context.command", "either `command` or `script` is needed"));
@@ -240,7 +241,7 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
         (Some(argv), None) => argv.clone(),
         (None, Some(script)) => {
             let content = FileContent::Text(script.clone());
-            luggage.files.insert(SCRIPT.into(), InputFile { content, executable: true });
+            execution_files.files.insert(SCRIPT.into(), InputFile { content, executable: true });
             let by_itself = script.starts_with("#!");
             let shell = (!by_itself).then(|| "/bin/sh".to_owned());
             shell.into_iter().chain([SCRIPT.to_owned()]).collect()
@@ -249,13 +250,13 @@ fn command(context: &AgentContext) -> Result<Command, Failure> {
     match argv.first() {
         Some(program) if !program.is_empty() => {}
         Some(_) | None => {
-            return Err(Failure::bad_input("context.command", "the name of the program is empty"));
+            return Err(Failure::bad_input("context.command", "the program name is empty"));
         }
     }
     if argv.iter().any(|argument| argument.contains('\0')) {
-        return Err(Failure::bad_input("context.command", "it contains a NUL character"));
+        return Err(Failure::bad_input("context.command", "contains a NUL character"));
     }
-    Ok(Command { argv, env: context.env.clone(), execution_files: luggage, ..Command::default() })
+    Ok(Command { argv, env: context.env.clone(), execution_files, ..Command::default() })
 }
 
 fn within_context(mut failure: Failure, field: &str) -> Failure {
@@ -266,7 +267,7 @@ fn within_context(mut failure: Failure, field: &str) -> Failure {
 
 fn files(given: &BTreeMap<String, AgentFile>) -> Result<BTreeMap<String, InputFile>, Failure> {
     if given.len() > MOST_FILES {
-        return Err(Failure::bad_input("context.files", format!("there may be {MOST_FILES} at the most")));
+        return Err(Failure::bad_input("context.files", format!("at most {MOST_FILES} files are allowed")));
     }
     given.iter().map(|(path, file)| Ok((checked(path, "files")?, to_put(path, file)?))).collect()
 }
@@ -289,7 +290,7 @@ fn to_put(path: &str, file: &AgentFile) -> Result<InputFile, Failure> {
 
 fn artifact_paths(context: &AgentContext) -> Result<Vec<String>, Failure> {
     if context.artifacts.len() > MOST_ARTIFACTS {
-        let why = format!("there may be {MOST_ARTIFACTS} at the most");
+        let why = format!("at most {MOST_ARTIFACTS} artifacts are allowed");
         return Err(Failure::bad_input("context.artifacts", why));
     }
     if context.artifacts.iter().any(|path| artifact_name(path).split('/').next() == Some(OWN)) {
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_named_is_told_in_its_order_with_what_has_become_of_it() {
+    fn requested_artifacts_are_listed_in_order_with_their_states() {
         let reasons = BTreeMap::from([("b".to_owned(), "not found".to_owned())]);
         let named = ["/b".to_owned(), "c".to_owned()];
 
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_in_an_address_as_it_is_read_back() {
+    fn artifact_name_is_percent_encoded_in_its_url() {
         assert_eq!(percent_encoded("out/a b%.json"), "out/a%20b%25.json");
     }
 }

@@ -84,7 +84,7 @@ impl Service {
 
     /// Stops further notifications about the current firings.
     pub async fn acknowledge_alert(&self, name: &str, by: &str) -> Result<api::Alert, Failure> {
-        self.ask_alert(name, &AlertRequest::Acknowledge { by: by.to_owned() }).await
+        self.apply_alert_request(name, &AlertRequest::Acknowledge { by: by.to_owned() }).await
     }
 
     pub async fn silence_alert(
@@ -99,12 +99,12 @@ impl Service {
         }
         let until = self.end_of_silence(asked)?;
         let silence = AlertRequest::Silence { until, reason: reason.to_owned(), by: by.to_owned() };
-        self.ask_alert(name, &silence).await
+        self.apply_alert_request(name, &silence).await
     }
 
     /// Ending a silence that does not exist changes nothing.
     pub async fn unsilence_alert(&self, name: &str, by: &str) -> Result<api::Alert, Failure> {
-        self.ask_alert(name, &AlertRequest::Unsilence { by: by.to_owned() }).await
+        self.apply_alert_request(name, &AlertRequest::Unsilence { by: by.to_owned() }).await
     }
 
     /// Sends a test notification to every configured target and returns each result.
@@ -114,7 +114,7 @@ impl Service {
         let logged = api::AlertTestResult {
             target: "log".to_owned(),
             delivered: true,
-            message: "it is in the log of this server".to_owned(),
+            message: "written to this server's log".to_owned(),
         };
         let targets = self.config.alerts.targets();
         let sent = targets.iter().map(|target| async {
@@ -141,7 +141,7 @@ impl Service {
         }
     }
 
-    async fn ask_alert(&self, name: &str, asked: &AlertRequest) -> Result<api::Alert, Failure> {
+    async fn apply_alert_request(&self, name: &str, asked: &AlertRequest) -> Result<api::Alert, Failure> {
         let alert = parse_alert(name)?;
         let snapshot = self.latest_alert_snapshot().await;
         for _ in 0..COMMIT_ATTEMPTS {
@@ -170,11 +170,11 @@ impl Service {
                 return Err(Failure::bad_input("for", why));
             }
             (None, None) | (Some(_), Some(_)) => {
-                return Err(Failure::bad_input("until", "say either `until` or `for`"));
+                return Err(Failure::bad_input("until", "give either `until` or `for`"));
             }
         };
         if until.ms_since(now) > LONGEST_SILENCE_S * 1_000 {
-            return Err(Failure::bad_input("until", "a silence lasts 30 days at the most"));
+            return Err(Failure::bad_input("until", "a silence may last at most 30 days"));
         }
         Ok(until)
     }
@@ -306,7 +306,7 @@ fn test_notice(id: &str, now: Timestamp, runbook: &str) -> api::AlertNotice {
         title: "Test Of Alerts".to_owned(),
         severity: api::AlertSeverity::Info,
         event: api::AlertEvent::Test,
-        message: "A test notification was requested: this is it.".to_owned(),
+        message: "This is a test notification.".to_owned(),
         value: None,
         threshold: None,
         level: 1,

@@ -90,14 +90,14 @@ impl Service {
         }
     }
 
-    /// The same without waiting: returns the queue entry when there is no room.
+    /// Like [`create`](Self::create), but returns the queue entry at once when there is no room.
     pub async fn create_or_queue(
         self: Arc<Self>,
         request: CreateSandbox,
         (caller, key, queue): (Caller, Option<String>, QueueRequest),
     ) -> Result<CreateOutcome, Failure> {
         if self.host.engine.queue_entry(queue.id).await?.is_some() {
-            return Err(Failure::bad_input("queue_id", "it was already used"));
+            return Err(Failure::bad_input("queue_id", "already used"));
         }
         let service = self.clone();
         let mut made = tokio::spawn(async move {
@@ -111,7 +111,8 @@ impl Service {
         }
     }
 
-    /// The sandbox ended before it was ready, or after, where this is a repeated request.
+    /// The answer for a sandbox that has already ended: an error if it was never ready, else the sandbox, since a
+    /// repeated request may come after its end.
     async fn ended_early(&self, id: SandboxId, cause: Cause) -> Result<CreateOutcome, Failure> {
         let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
         let facts = || history.iter().rev().map(|row| &row.record.fact);
@@ -202,10 +203,10 @@ fn check(request: &CreateSandbox) -> Result<(), Failure> {
     match &request.name {
         Some(name) if name.is_empty() => return Err(Failure::bad_input("name", "must not be empty")),
         Some(name) if name.len() > LONGEST_NAME => {
-            return Err(Failure::bad_input("name", "longer than 128 bytes"));
+            return Err(Failure::bad_input("name", "must not be longer than 128 bytes"));
         }
         Some(name) if name.starts_with(SandboxId::PREFIX) => {
-            return Err(Failure::bad_input("name", "names that begin with `sbx_` look like ids"));
+            return Err(Failure::bad_input("name", "must not begin with `sbx_`, which is for ids"));
         }
         Some(_) | None => {}
     }
@@ -231,14 +232,14 @@ pub(super) fn check_task(field: &str, task: &str) -> Result<(), Failure> {
 fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Failure> {
     let refused = |why: String| Err(Failure::bad_input("labels", why));
     if labels.len() > MOST_LABELS {
-        return refused(format!("there may be {MOST_LABELS} at the most"));
+        return refused(format!("at most {MOST_LABELS} labels are allowed"));
     }
     for (name, value) in labels {
         if name.is_empty() || name.len() > LONGEST_LABEL {
-            return refused(format!("1 to {LONGEST_LABEL} bytes are allowed for a name"));
+            return refused(format!("a label name must have 1 to {LONGEST_LABEL} bytes"));
         }
         if value.len() > LONGEST_VALUE {
-            return refused(format!("the value of `{name}` may have {LONGEST_VALUE} bytes at the most"));
+            return refused(format!("the value of `{name}` may have at most {LONGEST_VALUE} bytes"));
         }
     }
     Ok(())
@@ -255,7 +256,7 @@ pub(super) fn check_workdir(workdir: Option<&str>) -> Result<(), Failure> {
 pub(super) fn check_environment(env: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in env {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Failure::bad_input("env", format!("`{name}` is no name of a variable")));
+            return Err(Failure::bad_input("env", format!("`{name}` is not a variable name")));
         }
         if value.contains('\0') {
             return Err(Failure::bad_input("env", format!("the value of `{name}` contains a NUL character")));

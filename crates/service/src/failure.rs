@@ -83,7 +83,7 @@ impl Failure {
     }
 }
 
-/// The cause as it is cause_name in JSON.
+/// The name of a cause as in JSON.
 pub(super) fn cause_name(cause: api::Cause) -> String {
     convert::serde_name(&cause)
 }
@@ -197,7 +197,7 @@ impl From<UsageError> for Failure {
         match error {
             UsageError::Wait(error) => error.into(),
             UsageError::Instance(InstanceError::NoSuchInstance) => {
-                Self::new(ErrorCode::WrongState, "the sandbox has no instance that can be asked now")
+                Self::new(ErrorCode::WrongState, "the sandbox has no running instance to measure")
             }
             UsageError::Instance(error) => Self::unavailable(error),
         }

@@ -70,15 +70,15 @@ pub struct Host {
     pub meter: Arc<ProcessMetrics>,
     pub(crate) metrics_archive: MetricsArchive,
     pub(crate) spans: Spans,
-    images: ImagesPlace,
+    images: ImageStoreLocation,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    #[error("could not make `{}`", path.display())]
+    #[error("could not create directory `{}`", path.display())]
     MakeDirectory { path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Census(#[from] HostLivenessError),
+    Liveness(#[from] HostLivenessError),
     #[error(transparent)]
     Clock(#[from] AnchorError),
     #[error(transparent)]
@@ -103,8 +103,8 @@ impl Host {
         let HostConfig { data, spawner, unpacker, engine, objects, keep, stale_after_ms } = config;
         std::fs::create_dir_all(&data)
             .map_err(|source| HostError::MakeDirectory { path: data.clone(), source })?;
-        let census = HostLiveness::take()?;
-        let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, census.boot_id())?));
+        let liveness = HostLiveness::take()?;
+        let clock = (seams.clock)(Arc::new(HostClock::anchored(&data, liveness.boot_id())?));
         let store = Arc::new(SqliteStore::open(&data.join("store"))?);
         let now = clock.clone();
         let provider = LinuxProvider::open(LinuxConfig {
@@ -113,7 +113,7 @@ impl Host {
             spawner,
             clock: Arc::new(move || now.now()),
         })?;
-        let images = ImagesPlace { directory: data.join("images"), unpacker };
+        let images = ImageStoreLocation { directory: data.join("images"), unpacker };
         let provider = Arc::new(provider.with_images(images.find_layers()));
         let objects = objects.open(&data)?;
         let metrics_archive = MetricsArchive::new(objects.clone());
@@ -133,7 +133,7 @@ impl Host {
             provider: Arc::new(attended),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
-            liveness: Arc::new(census),
+            liveness: Arc::new(liveness),
         };
         let engine = Engine::start((seams.parts)(parts), engine).await?;
         engine.set_stale_data(Arc::new(StaleFiles {
@@ -170,12 +170,12 @@ impl Host {
 
 /// The location of the image store. It is opened on first use.
 #[derive(Clone)]
-struct ImagesPlace {
+struct ImageStoreLocation {
     directory: PathBuf,
     unpacker: Unpacker,
 }
 
-impl ImagesPlace {
+impl ImageStoreLocation {
     fn open(&self) -> Result<Images, pinfold_images::OpenError> {
         Images::open(&self.directory, self.unpacker.clone())
     }
@@ -184,9 +184,9 @@ impl ImagesPlace {
     fn find_layers(&self) -> Arc<FindLayers> {
         // Without root there is one id only, and the layers belong to it.
         let first_id = rustix::process::getuid().is_root().then_some(LAYER_IDS_FIRST);
-        let place = self.clone();
+        let location = self.clone();
         Arc::new(move |name| {
-            let images = place.open().map_err(io::Error::other)?;
+            let images = location.open().map_err(io::Error::other)?;
             let found = images.find(name).and_then(|image| images.layers(&image.id));
             let layers = found.map_err(io::Error::other)?;
             Ok(layers.into_iter().map(|path| RootLayer { path, first_id }).collect())

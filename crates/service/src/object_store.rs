@@ -30,7 +30,7 @@ pub struct BucketConfig {
 
 impl std::fmt::Debug for BucketConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BucketPlace")
+        f.debug_struct("BucketConfig")
             .field("name", &self.name)
             .field("endpoint", &self.endpoint)
             .field("region", &self.region)

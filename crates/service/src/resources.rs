@@ -83,6 +83,7 @@ impl Service {
         let signs = Signs {
             executions: sandbox.executions.len(),
             cpu_percent: percent(before, usage, between_ms),
+            is_runnable: before.runs == Some(true) && usage.runs == Some(true),
             cpu_limit_percent: limits.cpu_millis.map(|millis| f64::from(millis) / 10.0),
             memory_mb: usage.memory_bytes.map(mebibytes),
             memory_growth_mb: growth(before, usage),

@@ -2,7 +2,7 @@
 
 use pinfold_api::Verdict;
 
-/// Percent of one core, or of the CPU limit if that is lower. A busy loop gets no more on a loaded machine.
+/// Percent of one core, or of the CPU limit if that is lower.
 const BUSY_PERCENT: f64 = 50.0;
 const STILL_PERCENT: f64 = 3.0;
 /// Longer than a normal pause between outputs.
@@ -19,6 +19,9 @@ const GROWTH_MIB: f64 = 1.0;
 pub(super) struct Signs {
     pub(super) executions: usize,
     pub(super) cpu_percent: Option<f64>,
+    /// Both samples found a process that runs or waits for a CPU. On a loaded host a busy loop gets only a share of
+    /// a core, but it is always runnable.
+    pub(super) is_runnable: bool,
     /// The CPU limit in percent of one core. None: no limit.
     pub(super) cpu_limit_percent: Option<f64>,
     pub(super) memory_mb: Option<f64>,
@@ -57,7 +60,10 @@ pub(super) fn judge_usage(signs: &Signs) -> (Verdict, String) {
 impl Signs {
     fn is_busy(&self) -> bool {
         let all = self.cpu_limit_percent.unwrap_or(100.0).min(100.0);
-        self.cpu_percent.is_some_and(|percent| percent >= all * BUSY_PERCENT / 100.0)
+        let is_starved = self.is_runnable && self.operations == 0;
+        self.cpu_percent.is_some_and(|percent| {
+            percent >= all * BUSY_PERCENT / 100.0 || (is_starved && percent > STILL_PERCENT)
+        })
     }
 
     fn is_leaking(&self) -> bool {
@@ -105,6 +111,9 @@ mod tests {
                 "infinite loop",
             ),
             (Signs { cpu_percent: Some(49.0), ..works }, Verdict::Healthy, "it works"),
+            (Signs { cpu_percent: Some(19.0), is_runnable: true, ..silent }, Verdict::Busy, "infinite loop"),
+            (Signs { cpu_percent: Some(19.0), is_runnable: true, ..works }, Verdict::Healthy, "it works"),
+            (Signs { cpu_percent: Some(0.0), is_runnable: true, ..silent }, Verdict::Hung, "hung on I/O"),
             (Signs { cpu_percent: Some(0.0), ..silent }, Verdict::Hung, "hung on I/O or deadlock"),
             (Signs { cpu_percent: Some(0.0), ..works }, Verdict::Healthy, "it works"),
             (

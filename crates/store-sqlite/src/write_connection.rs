@@ -59,7 +59,7 @@ impl WriteConnection {
             connection,
             path: path.map(Path::to_path_buf),
             writer,
-            lock_timeout: lock_timeout,
+            lock_timeout,
             batch: 0,
             schema,
             outcome_unknown: false,

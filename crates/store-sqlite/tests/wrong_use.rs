@@ -1,5 +1,5 @@
-//! Wrong use is clear: a newer schema, a damaged file, a directory that is read-only, full or without locks. Each gives
-//! one error that says what to do, and no data is lost.
+//! Stores that cannot be opened or written: a newer schema, a damaged file, a directory that is read-only, full or without
+//! locks. Each gives an error that says what to do, and no data is lost.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -30,7 +30,7 @@ fn fixture(store: SqliteStore) -> StoreFixture {
     }
 }
 
-/// A directory with a store that has some sandboxes in it, closed.
+/// A directory with a closed store of 50 sandboxes.
 fn filled() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
@@ -50,7 +50,7 @@ fn count(directory: &Path) -> usize {
 
 fn refusal(directory: &Path) -> OpenError {
     match SqliteStore::open(directory) {
-        Ok(_) => panic!("it was opened"),
+        Ok(_) => panic!("the store was opened"),
         Err(error) => error,
     }
 }
@@ -65,7 +65,7 @@ fn tamper(directory: &Path, sql: &str) {
 }
 
 #[test]
-fn an_older_program_refuses_a_newer_schema() {
+fn newer_schema_is_refused_and_left_unchanged() {
     let directory = filled();
     let own = version(directory.path());
     tamper(directory.path(), "PRAGMA user_version = 99");
@@ -81,7 +81,7 @@ fn an_older_program_refuses_a_newer_schema() {
 }
 
 #[test]
-fn a_running_program_notices_a_newer_schema() {
+fn write_fails_after_another_program_migrated_the_schema() {
     let directory = filled();
     let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     let own = version(directory.path());
@@ -95,7 +95,7 @@ fn a_running_program_notices_a_newer_schema() {
 }
 
 #[test]
-fn a_foreign_schema_is_refused() {
+fn migration_with_another_checksum_is_refused() {
     let directory = filled();
     tamper(directory.path(), "UPDATE schema_migrations SET checksum = 'another'");
 
@@ -105,7 +105,7 @@ fn a_foreign_schema_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_as_it_is() {
+fn damaged_file_is_refused_and_left_unchanged() {
     let whole = fs::read(filled().path().join(FILE)).unwrap();
     let half = whole[..whole.len() / 2].to_vec();
     let odd = whole[..whole.len() - 100].to_vec();
@@ -126,11 +126,11 @@ fn a_damaged_file_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_truncated_file_with_its_log_is_refused() {
+fn truncated_file_with_a_wal_is_refused() {
     let directory = filled();
     let fixture = fixture(SqliteStore::open(directory.path()).unwrap());
     block_on(fixture.create_ready(51));
-    // A copy of a store in use: the newest rows are only in the log.
+    // A copy of a store in use: the newest rows are only in the WAL.
     let copy = tempfile::tempdir().unwrap();
     for name in [FILE, "pinfold.db-wal", "pinfold.lock"] {
         fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
@@ -145,7 +145,7 @@ fn a_truncated_file_with_its_log_is_refused() {
 }
 
 #[test]
-fn a_new_store_is_created_where_one_was_moved_away() {
+fn new_store_is_created_after_the_old_file_was_moved_away() {
     let directory = filled();
     let before = SqliteStore::open(directory.path()).unwrap().store_id();
     fs::rename(directory.path().join(FILE), directory.path().join("old.db")).unwrap();
@@ -157,24 +157,24 @@ fn a_new_store_is_created_where_one_was_moved_away() {
 }
 
 #[test]
-fn two_processes_that_create_a_store_concurrently_create_one() {
+fn concurrent_opens_create_one_store() {
     let directory = tempfile::tempdir().unwrap();
 
-    let instances: Vec<u128> = std::thread::scope(|scope| {
+    let ids: Vec<u128> = std::thread::scope(|scope| {
         let open = || SqliteStore::open(directory.path()).unwrap().store_id();
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
 
-    assert!(instances.iter().all(|instance| *instance == instances[0]));
+    assert!(ids.iter().all(|id| *id == ids[0]));
 }
 
 const CHILD: &str = "PINFOLD_WRONG_USE_DIRECTORY";
 const FILLER: &str = "PINFOLD_WRONG_USE_FILLER";
 
-/// Not a test by itself: other tests start it in unusable directories and read its output.
+/// Not a test by itself: other tests start it on unusable directories and read its output.
 #[test]
-fn child_opens_the_store_and_prints_the_result() {
+fn helper_process_opens_a_store_and_prints_the_result() {
     let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else {
         return;
     };
@@ -190,7 +190,7 @@ fn child_opens_the_store_and_prints_the_result() {
     }
 }
 
-/// Writes until the disk is full, makes room and writes on.
+/// Writes until the disk is full, frees space, and writes again.
 fn fill(fixture: &StoreFixture, filler: &Path) {
     block_on(async {
         let mut written = 0;
@@ -212,7 +212,8 @@ fn fill(fixture: &StoreFixture, filler: &Path) {
     });
 }
 
-/// The output of the child, which this shell script starts as `$CHILD` in its own mount namespace.
+/// The output of a shell script in its own mount namespace that starts the helper process as `$CHILD`. None: mount
+/// namespaces are not available, and the test is reported as skipped.
 fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     let unshare = |command: &mut Command| -> Output {
         let user = fs::metadata("/proc/self").map(|entry| std::os::unix::fs::MetadataExt::uid(&entry));
@@ -220,78 +221,78 @@ fn in_own_mounts(script: &str, test: &str) -> Option<String> {
         command.stdin(Stdio::null()).args(["sh", "-ec"]).arg(script).output().unwrap()
     };
     let child = format!(
-        "{} child_opens_the_store_and_prints_the_result --exact --nocapture",
+        "{} helper_process_opens_a_store_and_prints_the_result --exact --nocapture",
         std::env::current_exe().unwrap().display()
     );
     let output = unshare(Command::new("unshare").env("CHILD", child));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if said.contains("running 1 test") {
-        return Some(said);
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output_text.contains("running 1 test") {
+        return Some(output_text);
     }
-    skip(test, &format!("no mounts of its own: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    skip(test, &format!("no mount namespace: {}", String::from_utf8_lossy(&output.stderr).trim()));
     None
 }
 
 #[test]
-fn a_read_only_directory_is_refused() {
+fn read_only_directory_is_refused() {
     let (full, empty) = (filled(), tempfile::tempdir().unwrap());
 
     for directory in [full.path(), empty.path()] {
-        let place = directory.display();
+        let path = directory.display();
         let script =
-            format!("mount --bind {place} {place}; mount -o remount,bind,ro {place}; {CHILD}={place} $CHILD");
-        let Some(said) = in_own_mounts(&script, "a_read_only_directory_is_refused") else {
+            format!("mount --bind {path} {path}; mount -o remount,bind,ro {path}; {CHILD}={path} $CHILD");
+        let Some(output_text) = in_own_mounts(&script, "read_only_directory_is_refused") else {
             return;
         };
 
-        assert!(said.contains("unopened: ReadOnly"), "{said}");
+        assert!(output_text.contains("unopened: ReadOnly"), "{output_text}");
     }
     assert_eq!(count(full.path()), 50);
 }
 
 #[test]
-fn a_full_disk_is_refused_at_open() {
+fn open_on_a_full_disk_is_refused() {
     let directory = filled();
-    let place = directory.path().display();
+    let path = directory.path().display();
     let script = format!(
-        "mkdir {place}/small; mount -t tmpfs -o size=64k small {place}/small; {CHILD}={place}/small $CHILD;
-         umount {place}/small; mount -t tmpfs -o size=1m small {place}/small;
-         cp {place}/pinfold.* {place}/small; cat /dev/zero > {place}/small/filler || true;
-         {CHILD}={place}/small $CHILD"
+        "mkdir {path}/small; mount -t tmpfs -o size=64k small {path}/small; {CHILD}={path}/small $CHILD;
+         umount {path}/small; mount -t tmpfs -o size=1m small {path}/small;
+         cp {path}/pinfold.* {path}/small; cat /dev/zero > {path}/small/filler || true;
+         {CHILD}={path}/small $CHILD"
     );
 
-    let Some(said) = in_own_mounts(&script, "a_full_disk_is_refused_at_open") else {
+    let Some(output_text) = in_own_mounts(&script, "open_on_a_full_disk_is_refused") else {
         return;
     };
 
-    assert_eq!(said.matches("unopened: DiskFull").count(), 2, "{said}");
+    assert_eq!(output_text.matches("unopened: DiskFull").count(), 2, "{output_text}");
 }
 
 #[test]
-fn a_disk_that_fills_up_refuses_writes_until_there_is_room() {
+fn full_disk_refuses_writes_until_space_is_freed() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().display();
+    let path = directory.path().display();
     let script = format!(
-        "mount -t tmpfs -o size=4m small {place}; head -c 2000000 /dev/zero > {place}/filler;
-         {CHILD}={place} {FILLER}={place}/filler $CHILD"
+        "mount -t tmpfs -o size=4m small {path}; head -c 2000000 /dev/zero > {path}/filler;
+         {CHILD}={path} {FILLER}={path}/filler $CHILD"
     );
 
-    let Some(said) = in_own_mounts(&script, "a_disk_that_fills_up_refuses_writes_until_there_is_room") else {
+    let Some(output_text) = in_own_mounts(&script, "full_disk_refuses_writes_until_space_is_freed") else {
         return;
     };
 
-    assert!(said.contains("filled"), "{said}");
+    assert!(output_text.contains("filled"), "{output_text}");
 }
 
 #[test]
-fn a_filesystem_without_locks_is_refused() {
+fn file_system_without_locks_is_refused() {
     let strace = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
-        return skip("a_filesystem_without_locks_is_refused", "strace is not installed");
+        return skip("file_system_without_locks_is_refused", "strace is not installed");
     }
     let directory = filled();
 
-    // One kind of filesystem refuses every lock; the other grants all of them.
+    // One file system has no locks; the other grants every lock.
     for fault in ["error=ENOLCK", "retval=0"] {
         let output = Command::new("strace")
             .args([
@@ -305,14 +306,14 @@ fn a_filesystem_without_locks_is_refused() {
                 &format!("inject=fcntl:{fault}"),
             ])
             .arg(std::env::current_exe().unwrap())
-            .args(["child_opens_the_store_and_prints_the_result", "--exact", "--nocapture"])
+            .args(["helper_process_opens_a_store_and_prints_the_result", "--exact", "--nocapture"])
             .env(CHILD, directory.path())
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let output_text = String::from_utf8_lossy(&output.stdout);
 
-        assert!(said.contains("unopened: NoLocks"), "{fault}: {output:?}");
+        assert!(output_text.contains("unopened: NoLocks"), "{fault}: {output:?}");
     }
     assert_eq!(count(directory.path()), 50);
 }

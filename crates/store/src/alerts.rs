@@ -32,8 +32,8 @@ pub trait AlertStore: Send + Sync + 'static {
     /// When the next unclaimed delivery for a target is due.
     async fn next_delivery(&self, target: &str) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Writes the result of an attempt. A success is final, whoever reports it; a failure counts only for the current
-    /// claim. Returns whether it was written.
+    /// Writes the result of an attempt. A success is final even if its claim has expired; a failure counts only for
+    /// the current claim. Returns whether it was written.
     async fn finish_delivery(&self, result: DeliveryResult) -> Result<bool, StoreError>;
 }
 

@@ -1,5 +1,5 @@
-//! What every store promises, as tests over the trait. A store joins by naming itself in one macro:
-//! `pinfold_store::conformance!(make)`, where `make` gives a fresh [`Subject`].
+//! The conformance suite: tests of the [`Store`] traits that every implementation must pass. An implementation runs it
+//! with `pinfold_store::conformance!(make)`, where `make` returns an empty [`TestedStore`].
 
 #![allow(clippy::unwrap_used, reason = "tests, which live in the library so that other crates can run them")]
 

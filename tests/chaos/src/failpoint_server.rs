@@ -76,11 +76,10 @@ async fn serve_until_terminated(options: &Options) -> Result<()> {
             parts.store = Arc::new(FailpointStore {
                 inner: parts.store,
                 failpoints: failpoints.clone(),
-                latency: latency,
+                latency,
                 without,
             });
-            parts.provider =
-                Arc::new(FailpointProvider { inner: parts.provider, failpoints: failpoints, without });
+            parts.provider = Arc::new(FailpointProvider { inner: parts.provider, failpoints, without });
             parts
         }),
     };
@@ -112,9 +111,9 @@ fn config(options: &Options) -> Result<HostConfig> {
 /// Writes `server.json` as the `pinfold` program does.
 fn announce(data: &Path, address: &str) -> Result<()> {
     let draft = data.join("server.json.draft");
-    let said = serde_json::json!({ "address": address, "pid": std::process::id() });
-    std::fs::write(&draft, said.to_string()).context("could not say where the server is")?;
-    std::fs::rename(draft, data.join("server.json")).context("could not say where the server is")
+    let content = serde_json::json!({ "address": address, "pid": std::process::id() });
+    std::fs::write(&draft, content.to_string()).context("could not write `server.json`")?;
+    std::fs::rename(draft, data.join("server.json")).context("could not write `server.json`")
 }
 
 /// Handles `crash any:3`, `jump -5000` and `slow 200`.

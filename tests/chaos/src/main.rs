@@ -21,10 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "pinfold-chaos",
-    about = "Makes things go wrong around sandboxes, and looks at what is left"
-)]
+#[command(name = "pinfold-chaos", about = "Injects faults around sandboxes and checks what is left")]
 struct Arguments {
     #[command(subcommand)]
     role: Role,

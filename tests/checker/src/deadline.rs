@@ -10,7 +10,7 @@ pub struct Stopwatch(Instant);
 
 impl Stopwatch {
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "a judge of real processes takes real time")]
+    #[expect(clippy::disallowed_methods, reason = "a checker of real processes uses real time")]
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -38,10 +38,10 @@ impl Deadline {
         self.of.saturating_sub(self.since.elapsed())
     }
 
-    /// Polls until `look` returns a value or the deadline passes.
-    pub fn poll<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Polls until `check` returns a value or the deadline passes.
+    pub fn poll<T>(&self, mut check: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return Some(found);
             }
             if self.remaining().is_zero() {
@@ -52,9 +52,9 @@ impl Deadline {
     }
 
     /// The violations of the last poll: empty as soon as one poll finds none.
-    pub fn poll_until_empty<T>(&self, mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
+    pub fn poll_until_empty<T>(&self, mut check: impl FnMut() -> Vec<T>) -> Vec<T> {
         loop {
-            let violations = look();
+            let violations = check();
             if violations.is_empty() || self.remaining().is_zero() {
                 return violations;
             }

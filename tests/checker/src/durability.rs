@@ -100,7 +100,7 @@ pub fn check_idempotency_keys(api: &Api, promises: &mut Promises) -> Vec<Violati
         match repeat(api, &request) {
             Ok(answer) => {
                 if let Some(id) = sandbox_of(&answer) {
-                    promises.sandboxes.push(crate::Sandbox { id, request: request });
+                    promises.sandboxes.push(crate::Sandbox { id, request });
                 } else if answer.status >= 500 {
                     let text = format!("a create request cannot be repeated: {}", describe(&Ok(answer)));
                     violations.push(Violation::new(ViolationKind::Lost, text));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_there_has_not_ended() {
+    fn sandbox_without_a_final_state_has_not_ended() {
         let mut sandbox = ended("absent");
         sandbox["status"]["state"] = json!("ready");
 

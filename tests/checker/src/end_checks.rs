@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_agree_are_no_complaint() {
+    fn totals_that_agree_give_no_violation() {
         let stats = json!({ "total_created": 4, "total_destroyed": 3, "present": 1 });
 
         assert_eq!(wrong_totals(&rows(), &stats), []);
     }
 
     #[test]
-    fn each_sum_that_is_off_by_one_is_found() {
+    fn each_total_off_by_one_is_a_violation() {
         let stats = json!({ "total_created": 4, "total_destroyed": 3, "present": 1 });
         let wrong: [fn(&mut Rows); 4] = [
             |rows| rows.created += 1,

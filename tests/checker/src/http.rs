@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_was_cut_short_is_none() {
+    fn truncated_response_is_an_error() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{ } ";
 
         assert_eq!(answer(whole).unwrap().status, 200);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_pieces_is_read_as_one_and_not_without_its_end() {
+    fn chunked_response_is_joined_and_needs_its_last_chunk() {
         let whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
 
         assert_eq!(answer(whole).unwrap().body, b"abc");

@@ -69,7 +69,7 @@ impl ReportedAlerts {
             ("firing", &self.firing, &expected.firing),
         ];
         for (which, log, expected) in lists {
-            ensure!(log == expected, "{which}: {log:#?}, and not {expected:#?}");
+            ensure!(log == expected, "{which}: {log:#?} instead of {expected:#?}");
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_time_was_moved_is_older_by_as_much() {
+    fn earlier_timestamp_ages_by_the_skipped_time() {
         let clock = Arc::new(ShiftedClock::default());
         let shown = clock.over(Arc::new(Stopped));
 

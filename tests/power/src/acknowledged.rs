@@ -50,12 +50,11 @@ impl Acknowledged {
             match entry {
                 Entry::Started { .. } | Entry::Verified => {}
                 Entry::Requested { key, of, body } => {
-                    requests
-                        .insert(key.clone(), CreateRequest { key, path: RequestKind::path(of), body: body });
+                    requests.insert(key.clone(), CreateRequest { key, path: RequestKind::path(of), body });
                 }
                 Entry::Created { key, id, is_ready } => {
                     if let Some(request) = requests.remove(&key) {
-                        self.promises.sandboxes.push(Sandbox { id: id.clone(), request: request });
+                        self.promises.sandboxes.push(Sandbox { id: id.clone(), request });
                     }
                     self.ready.extend(is_ready.then_some(id));
                 }

@@ -83,9 +83,9 @@ fn run(arguments: &Arguments) -> Result<Vec<String>> {
 
 /// The boot id, which must be new.
 fn new_boot_id(entries: &[Entry]) -> Result<String> {
-    let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("this start has no name")?;
+    let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("could not read the boot id")?;
     let is_known = entries.iter().any(|entry| matches!(entry, Entry::Started { boot_id } if *boot_id == own));
-    ensure!(!is_known, "this machine has not started again");
+    ensure!(!is_known, "this machine was not rebooted");
     Ok(own)
 }
 

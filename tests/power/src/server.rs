@@ -66,7 +66,7 @@ impl Server {
 
     /// Ends it with SIGTERM, as an administrator would.
     pub(crate) fn end(mut self) -> Result<ExitStatus> {
-        let pid = Pid::from_raw(self.pid()).context("the server has no number")?;
+        let pid = Pid::from_raw(self.pid()).context("the server has no valid pid")?;
         kill_process(pid, Signal::TERM).context("could not signal the server")?;
         let ended = Deadline::after(END).poll(|| self.child.try_wait().ok().flatten());
         ended.with_context(|| format!("the server does not end within {END:?}"))

@@ -12,7 +12,7 @@ pub(crate) struct Processors {
 impl Processors {
     pub(crate) fn read() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").context("could not read `/proc/stat`")?;
-        Self::parse(&text).context("`/proc/stat` is not as it should be")
+        Self::parse(&text).context("could not parse `/proc/stat`")
     }
 
     /// The first line has user, nice, system, idle, iowait, irq, softirq, steal, and then guest times, which user
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_for_a_disk_is_not_work_and_guests_are_counted_once() {
+    fn iowait_counts_as_idle_and_guest_time_once() {
         let before = Processors::parse("cpu  100 0 0 0 0 0 0 0 100 0\ncpu0 1 1").unwrap();
         let after = Processors::parse("cpu  110 5 5 70 10 0 0 0 110 0\n").unwrap();
 
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_at_all_is_no_load() {
+    fn load_without_elapsed_ticks_is_zero() {
         let now = Processors::parse("cpu  1 2 3 4 5 6 7 8 9 10\n").unwrap();
 
         assert_eq!(now.busy_since(now), 0.0);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_read() {
+    fn proc_stat_of_this_machine_is_parsed() {
         assert!(Processors::read().unwrap().all > 0);
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_with_room_gets_the_rate_that_was_asked_for() {
+    fn rate_is_the_requested_one_below_the_target_load() {
         let mut pacer = Pacer::new(20.0, 0.7);
 
         pacer.adapt(0.3);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_is_too_busy_gets_fewer_and_fewer() {
+    fn rate_falls_while_the_load_is_above_the_target() {
         let mut pacer = Pacer::new(20.0, 0.7);
 
         pacer.adapt(0.75);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_comes_to_rest_where_the_machine_is_just_below_its_bound() {
+    fn rate_converges_just_below_the_target_load() {
         let mut pacer = Pacer::new(20.0, 0.7);
 
         // Each cycle takes 6 % of the machine.

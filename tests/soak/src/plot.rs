@@ -158,7 +158,7 @@ fn put(text: &mut String, element: &str) {
     let _ = writeln!(text, "{element}");
 }
 
-/// All that was seen and the whole band, with a little air; never nothing, or a flat line could not be drawn.
+/// The range of all samples and of the band, with a margin. Never empty, so that a flat line can be drawn.
 fn range(points: &[(f64, f64)], band: Option<(f64, f64)>) -> (f64, f64) {
     let values = points.iter().map(|(_, value)| *value);
     let all = values.chain(band.into_iter().flat_map(|(from, to)| [from, to]));
@@ -174,7 +174,7 @@ fn range(points: &[(f64, f64)], band: Option<(f64, f64)>) -> (f64, f64) {
     ((low - air).max(0.0), high + air)
 }
 
-/// Whole minutes, as many as can be read beside each other.
+/// Ticks at whole minutes, at most as many as fit.
 fn ticks_of_time(end: f64) -> impl Iterator<Item = f64> {
     let step = [1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0].into_iter().find(|step| end / step <= TICKS_OF_TIME);
     let step = step.unwrap_or(end / TICKS_OF_TIME);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_judged_has_a_band_and_a_colour() {
+    fn only_bounded_quantities_have_a_band_and_a_colour() {
         let (good, bad) = (drawn(|_| 1e6), drawn(|minutes| 1e6 * (1.0 + minutes)));
 
         assert_eq!(good.matches("class=\"b\"").count(), 1);
@@ -244,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_line_and_no_line_at_all_can_be_drawn() {
+    fn flat_and_empty_series_can_be_drawn() {
         assert_eq!(range(&[(0.0, 0.0), (1.0, 0.0)], Some((0.0, 0.0))), (0.0, 1.0));
         assert_eq!(range(&[], None), (0.0, 1.0));
         assert!(!drawn(|_| 0.0).contains("NaN"));
     }
 
     #[test]
-    fn minutes_are_written_where_there_is_room_for_them() {
+    fn time_ticks_are_spaced_to_be_readable() {
         assert_eq!(ticks_of_time(30.0).collect::<Vec<_>>(), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
         assert_eq!(ticks_of_time(8.0).collect::<Vec<_>>(), [0.0, 2.0, 4.0, 6.0, 8.0]);
     }

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_a_column_for_each_quantity_and_a_line_for_each_look() {
+    fn csv_has_a_column_per_quantity_and_a_line_per_sample() {
         let values = BTreeMap::from([(Quantity::ServerMemory, 4096.0), (Quantity::Busy, 61.5)]);
         let record = Record { samples: vec![Sample { minutes: 0.25, values }] };
 

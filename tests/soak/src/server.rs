@@ -58,7 +58,7 @@ impl Server {
         self.directory.path().join("data")
     }
 
-    /// When it has said where it is.
+    /// Waits for `server.json` and returns the server's address and token.
     pub(crate) async fn address(&mut self) -> Result<ServerAddress> {
         let (data, end) = (self.data(), Instant::now() + BEGINS_WITHIN);
         while !data.join("server.json").exists() {
@@ -66,10 +66,10 @@ impl Server {
             ensure!(Instant::now() < end, "the server did not begin:\n{}", self.log_tail());
             sleep(POLL_INTERVAL).await;
         }
-        let said = fs::read(data.join("server.json")).context("could not find the server")?;
-        let said: Value = serde_json::from_slice(&said).context("the server does not say where it is")?;
-        let address = said["address"].as_str().and_then(|it| it.strip_prefix("http://"));
-        let address = address.context("the server does not say where it is")?;
+        let content = fs::read(data.join("server.json")).context("could not find the server")?;
+        let content: Value = serde_json::from_slice(&content).context("`server.json` is invalid")?;
+        let address = content["address"].as_str().and_then(|it| it.strip_prefix("http://"));
+        let address = address.context("`server.json` is invalid")?;
         let token = fs::read_to_string(data.join("admin.token")).context("there is no token")?;
         Ok(ServerAddress { address: address.parse()?, token: token.trim().to_owned() })
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_is_kept_is_kept_for_a_short_time() {
+    fn every_retention_period_is_the_configured_one() {
         let settings = settings(120);
 
         assert!(settings.contains("[retention]\nrecords = \"120s\"\nhistory = \"120s\"\nkeys = \"120s\"\n"));

@@ -149,12 +149,12 @@ impl ServerResources {
     /// Mounts in each mount namespace of its processes; in the host's namespace only those below its directories.
     fn mounts(&self, ours: &BTreeSet<i32>) -> u64 {
         let view_of = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-        let everybodys = fs::read_link("/proc/self/ns/mnt").ok();
+        let host_namespace = fs::read_link("/proc/self/ns/mnt").ok();
         let mut views = BTreeMap::new();
         ours.iter().filter_map(|pid| Some((view_of(*pid)?, *pid))).for_each(|(view, pid)| {
             views.entry(view).or_insert(pid);
         });
-        let own_views = views.iter().filter(|(view, _)| Some(*view) != everybodys.as_ref());
+        let own_views = views.iter().filter(|(view, _)| Some(*view) != host_namespace.as_ref());
         let table = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
         let inside = own_views.map(|(_, pid)| table(pid).lines().count() as u64).sum::<u64>();
         inside + self.mount_points().len() as u64
@@ -245,7 +245,7 @@ fn open_files(pid: i32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no machine has so much that a figure of it would suffer")]
+#[expect(clippy::cast_precision_loss, reason = "far below the precision of a float")]
 fn float(number: u64) -> f64 {
     number as f64
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_server_begins_is_among_its_processes() {
+    fn descendants_of_the_server_are_among_its_processes() {
         let data = tempfile::tempdir().unwrap();
         let command = "sleep 60 & echo begun; read line; kill $!";
         let mut shell = Shell(
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_cannot_be_counted() {
+    fn counts_of_a_dead_server_are_an_error() {
         let data = tempfile::tempdir().unwrap();
         let mut shell = Shell(Command::new("true").spawn().unwrap());
         shell.0.wait().unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_counted_with_what_they_take_and_behind_the_link_too() {
+    fn disk_use_includes_the_runtime_directory_behind_the_link() {
         let (data, volatile) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for directory in ["linux", "store"] {
             fs::create_dir(data.path().join(directory)).unwrap();

@@ -1,10 +1,10 @@
-//! Paths and commands named in documents exist.
+//! Paths, sections and commands named in documents exist, and the map stays short.
 
 use anyhow::Result;
 use clap::CommandFactory;
 
 use super::Problem;
-use super::markdown::{code_in, links_in};
+use super::markdown::{anchors_in, code_in, headings_of, links_in};
 use super::repository::Repository;
 use crate::{Arguments, bench};
 
@@ -51,6 +51,34 @@ fn resolve(document: &str, target: &str) -> String {
         }
     }
     parts.join("/")
+}
+
+pub(super) fn every_section_linked_in_a_document_exists(repository: &Repository) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for document in repository.documents() {
+        let links = anchors_in(&document.text).into_iter().filter(|(_, target, _)| !target.contains(':'));
+        for (line, target, anchor) in links {
+            let path =
+                if target.is_empty() { document.path.clone() } else { resolve(&document.path, target) };
+            let Some(linked) = repository.file(&path) else { continue };
+            if !headings_of(&linked.text).contains(anchor) {
+                let text = format!("`{path}` has no section `{anchor}`");
+                problems.push(Problem::at_line(&document.path, line, text));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+/// Words that a newcomer reads before the first file of code. Depth belongs to `docs/design`.
+const MOST_WORDS_OF_THE_MAP: usize = 2_000;
+
+pub(super) fn the_map_of_the_code_stays_short(repository: &Repository) -> Result<Vec<Problem>> {
+    let map = repository.file("ARCHITECTURE.md").map_or("", |file| &file.text);
+    let words = map.split_whitespace().count();
+    let text = format!("has {words} words, at most {MOST_WORDS_OF_THE_MAP}: move depth to `docs/design`");
+    let is_long = words > MOST_WORDS_OF_THE_MAP;
+    Ok(is_long.then(|| Problem::in_file("ARCHITECTURE.md", text)).into_iter().collect())
 }
 
 pub(super) fn every_command_in_a_document_exists(repository: &Repository) -> Result<Vec<Problem>> {
@@ -112,6 +140,36 @@ mod tests {
                 "README.md:5: there is no `docs/lost.md`",
                 "docs/guide.md:1: there is no `docs/beside.md`",
             ]
+        );
+    }
+
+    #[test]
+    fn a_section_that_is_not_there_is_found_in_this_document_and_in_others() {
+        let readme = "# Top\n[up](#top) [down](#bottom) [all](docs/a.md#all) [one](docs/a.md#one) [web](https://x.org/#y)\n";
+        let files = [("README.md", readme), ("docs/a.md", "# A\n## All\n")];
+
+        let problems = problems_in(every_section_linked_in_a_document_exists, &files);
+
+        assert_eq!(
+            problems,
+            [
+                "README.md:2: `README.md` has no section `bottom`",
+                "README.md:2: `docs/a.md` has no section `one`"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_map_that_grew_too_long_is_found() {
+        let (fits, long) = ("word ".repeat(2_000), "word ".repeat(2_001));
+
+        assert_eq!(
+            problems_in(the_map_of_the_code_stays_short, &[("ARCHITECTURE.md", &fits)]),
+            [] as [&str; 0]
+        );
+        assert_eq!(
+            problems_in(the_map_of_the_code_stays_short, &[("ARCHITECTURE.md", &long)]),
+            ["ARCHITECTURE.md: has 2001 words, at most 2000: move depth to `docs/design`"]
         );
     }
 

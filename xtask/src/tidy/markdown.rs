@@ -1,5 +1,7 @@
 //! Picks out of a Markdown text what names things: code, in spans and fenced blocks, and the targets of links.
 
+use std::collections::BTreeSet;
+
 /// A piece of text and the line it stands on.
 pub(super) type Piece<'a> = (usize, &'a str);
 
@@ -19,6 +21,32 @@ pub(super) fn code_in(text: &str) -> Vec<Piece<'_>> {
 
 /// The target of every link and image, without its title and its anchor.
 pub(super) fn links_in(text: &str) -> Vec<Piece<'_>> {
+    let without_anchor =
+        |target: &'_ str| target.split_once('#').map_or(target.len(), |(path, _)| path.len());
+    link_targets(text).into_iter().map(|(line, target)| (line, &target[..without_anchor(target)])).collect()
+}
+
+/// Every link with an anchor: the line it stands on, the document (empty: this one) and the anchor.
+pub(super) fn anchors_in(text: &str) -> Vec<(usize, &str, &str)> {
+    let targets = link_targets(text).into_iter();
+    targets
+        .filter_map(|(line, target)| target.split_once('#').map(|(path, anchor)| (line, path, anchor)))
+        .collect()
+}
+
+/// The anchors of a document's headings, as GitHub makes them.
+pub(super) fn headings_of(text: &str) -> BTreeSet<String> {
+    let headings = lines_of(text).filter(|(_, line, is_fenced)| !is_fenced && line.starts_with('#'));
+    headings.map(|(_, line, _)| anchor_of(line.trim_start_matches('#'))).collect()
+}
+
+fn anchor_of(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// The target of every link and image, with its anchor and without its title.
+fn link_targets(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     for (number, line, is_fenced) in lines_of(text) {
         if is_fenced {
@@ -26,7 +54,7 @@ pub(super) fn links_in(text: &str) -> Vec<Piece<'_>> {
         }
         for (start, opening) in line.match_indices("](") {
             let target = &line[start + opening.len()..];
-            let end = target.find([')', ' ', '#']).unwrap_or(target.len());
+            let end = target.find([')', ' ']).unwrap_or(target.len());
             pieces.push((number, &target[..end]));
         }
     }
@@ -61,5 +89,16 @@ mod tests {
         let text = "[a](docs/a.md#top) and ![b](b.png \"title\")\n[c](#here)\n```\n[d](d)\n```\n";
 
         assert_eq!(links_in(text), [(1, "docs/a.md"), (1, "b.png"), (2, "")]);
+        assert_eq!(anchors_in(text), [(1, "docs/a.md", "top"), (2, "", "here")]);
+    }
+
+    #[test]
+    fn anchors_of_headings_are_made_as_github_makes_them() {
+        let text = "# How many are there? (2 minutes)\n```\n# no heading\n```\n## `seq` and after\n";
+
+        assert_eq!(
+            headings_of(text).into_iter().collect::<Vec<_>>(),
+            ["how-many-are-there-2-minutes", "seq-and-after"]
+        );
     }
 }

@@ -156,6 +156,21 @@ pub(super) fn comments_and_documents_name_who_acts(repository: &Repository) -> R
     Ok(per_file.iter().map(|(count, file)| Problem::in_file(&file.path, text(count))).collect())
 }
 
+/// Comments may have a few; documents, which people read in full, have none.
+pub(super) fn documents_have_no_indefinite_pronouns(repository: &Repository) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    for document in repository.documents() {
+        for (number, line) in document.lines() {
+            let line = line.to_lowercase();
+            let found = PRONOUNS.iter().filter(|pronoun| count_word(&line, pronoun) > 0);
+            problems.extend(found.map(|pronoun| {
+                Problem::at_line(&document.path, number, format!("`{pronoun}`: name who acts"))
+            }));
+        }
+    }
+    Ok(problems)
+}
+
 fn advice(old: &str, new: &str) -> String {
     format!("`{old}` is an old name: use {new}")
 }
@@ -263,6 +278,16 @@ mod tests {
         assert_eq!(problems.len(), 2);
         assert!(problems[0].starts_with("crates/a/src/lib.rs: 60 of 62 indefinite pronouns"), "{problems:?}");
         assert!(problems[1].starts_with("docs/api.md: 2 of 62 indefinite pronouns"), "{problems:?}");
+    }
+
+    #[test]
+    fn an_indefinite_pronoun_in_a_document_is_found() {
+        let document = format!("One.\n{} came.\n", PRONOUNS[1].to_uppercase());
+        let files = [("docs/api.md", document.as_str()), ("crates/a/notes.md", document.as_str())];
+
+        let problems = problems_in(documents_have_no_indefinite_pronouns, &files);
+
+        assert_eq!(problems, [format!("docs/api.md:2: `{}`: name who acts", PRONOUNS[1])]);
     }
 
     #[test]

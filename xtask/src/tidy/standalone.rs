@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_resembles_a_requirement_is_none() {
+    fn text_that_resembles_a_requirement_is_accepted() {
         let kind = REQUIREMENT_KINDS[0];
         let text = format!("a{kind}-012 {kind}-0123 {kind}-01 SHA-256 é-123 -1");
 

@@ -1,4 +1,4 @@
-//! Every known trap listed in ARCHITECTURE.md has its test, under the name given there.
+//! Every known trap listed in `docs/testing.md` has its test, under the name given there.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Problem;
 use super::repository::Repository;
 
-const DOCUMENT: &str = "ARCHITECTURE.md";
+const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- traps:begin -->";
 const END: &str = "<!-- traps:end -->";
 
@@ -69,9 +69,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                "ARCHITECTURE.md:8: there is no test `gone`",
-                "ARCHITECTURE.md:9: there is no test `no_test`",
-                "ARCHITECTURE.md:10: this trap has no test",
+                "docs/testing.md:8: there is no test `gone`",
+                "docs/testing.md:9: there is no test `no_test`",
+                "docs/testing.md:10: this trap has no test",
             ]
         );
     }

@@ -56,34 +56,34 @@ const HOUR_MS: u64 = 3_600_000;
 
 impl Loaded {
     pub(super) fn cleanup(&self) -> Result<CleanupConfig, SettingsError> {
-        let command = &self.settings.cleanup;
+        let settings = &self.settings.cleanup;
         let schedule = |field: &str, given: &str| {
             Schedule::parse(given)
                 .map_err(|error| self.invalid(&format!("cleanup.{field}"), error.to_string()))
         };
         for (field, given) in [
-            ("orphan_timeout", command.orphan_timeout),
-            ("stuck_timeout", command.stuck_timeout),
-            ("max_age", command.max_age),
-            ("overdue", command.overdue),
-            ("item_timeout", command.item_timeout),
+            ("orphan_timeout", settings.orphan_timeout),
+            ("stuck_timeout", settings.stuck_timeout),
+            ("max_age", settings.max_age),
+            ("overdue", settings.overdue),
+            ("item_timeout", settings.item_timeout),
         ] {
             self.check_range(&format!("cleanup.{field}"), given, 1_000, 30 * 24 * HOUR_MS)?;
         }
         Ok(CleanupConfig {
             rules: CleanupRules {
-                orphan_ms: command.orphan_timeout.0,
-                stuck_ms: command.stuck_timeout.0,
-                max_age_ms: command.max_age.0,
-                overdue_ms: command.overdue.0,
+                orphan_ms: settings.orphan_timeout.0,
+                stuck_ms: settings.stuck_timeout.0,
+                max_age_ms: settings.max_age.0,
+                overdue_ms: settings.overdue.0,
             },
-            scheduled: schedule("schedule", &command.schedule)?,
-            by_age: schedule("schedule_by_age", &command.schedule_by_age)?,
-            pressure: schedule("schedule_pressure", &command.schedule_pressure)?,
-            reconcile: schedule("schedule_reconcile", &command.schedule_reconcile)?,
-            batch: command.batch.get(),
-            item_ms: command.item_timeout.0,
-            threshold: self.threshold(command.pressure)?,
+            scheduled: schedule("schedule", &settings.schedule)?,
+            by_age: schedule("schedule_by_age", &settings.schedule_by_age)?,
+            pressure: schedule("schedule_pressure", &settings.schedule_pressure)?,
+            reconcile: schedule("schedule_reconcile", &settings.schedule_reconcile)?,
+            batch: settings.batch.get(),
+            item_ms: settings.item_timeout.0,
+            threshold: self.threshold(settings.pressure)?,
             ..CleanupConfig::default()
         })
     }

@@ -46,9 +46,9 @@ fn every_document_has_the_same_shape_with_a_server_and_without() {
             &["image", "ls"],
         ];
         for command in commands {
-            let asked = |more: &'static str| [&[more, "--json"], command].concat();
-            let through = fixture.pinfold(&asked("--json")[1..]);
-            let alone = fixture.pinfold(&asked("--local"));
+            let with = |more: &'static str| [&[more, "--json"], command].concat();
+            let through = fixture.pinfold(&with("--json")[1..]);
+            let alone = fixture.pinfold(&with("--local"));
             let document = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
 
             assert_eq!(through.status.code(), alone.status.code(), "{command:?}: {}", text(&through.stdout));
@@ -72,7 +72,7 @@ fn commands_use_a_live_server_and_ignore_a_dead_one() {
         let server = Server::begin(&fixture, &["--log", "debug"]);
         let before = lines_of_log(&fixture);
         fixture.document(&["stats", "--json"]);
-        assert!(lines_of_log(&fixture) > before, "the server was not asked");
+        assert!(lines_of_log(&fixture) > before, "the command did not use the server");
 
         server.end_with(Signal::KILL);
         let left = fs::read_to_string(fixture.data().join("server.json")).unwrap();
@@ -116,7 +116,7 @@ fn killed_run_ends_its_sandbox_also_through_a_server() {
         caller.wait().unwrap();
 
         until("the keeper is gone", || !is_alive(keeper));
-        until("that is proven", || {
+        until("it is proven gone", || {
             fixture.document(&["ps", "--all", "--json"])[0]["cause"] == "caller_gone" && fixture.is_clean()
         });
         drop(server);
@@ -162,7 +162,7 @@ fn wrong_or_missing_token_is_an_error_with_advice() {
     let fixture = fixtures().remove(0);
     let server = Server::begin(&fixture, &[]);
     let url = server.address();
-    let asked = |token: Option<&str>| {
+    let ps_with = |token: Option<&str>| {
         let mut command = fixture.command(&["ps", "--json"]);
         command.env("PINFOLD_URL", &url);
         if let Some(token) = token {
@@ -178,11 +178,11 @@ fn wrong_or_missing_token_is_an_error_with_advice() {
         (None, "unauthorized", "set PINFOLD_TOKEN"),
         (Some("pft_wrong"), "unauthorized", "pinfold token create"),
     ] {
-        let (exit, document) = asked(token);
+        let (exit, document) = ps_with(token);
         assert_eq!((exit, &document["error"]["code"]), (Some(1), &code.into()), "{document}");
         assert!(document["error"]["message"].as_str().unwrap().contains(advice), "{document}");
     }
-    assert_eq!(asked(Some(viewer)), (Some(0), serde_json::json!([])));
+    assert_eq!(ps_with(Some(viewer)), (Some(0), serde_json::json!([])));
     let refused =
         fixture.command(&["create"]).env("PINFOLD_URL", &url).env("PINFOLD_TOKEN", viewer).output().unwrap();
     assert!(text(&refused.stderr).contains("pinfold token create --role"), "{}", text(&refused.stderr));

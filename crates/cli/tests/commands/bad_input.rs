@@ -35,11 +35,11 @@ fn bad_option_is_refused_by_name_and_nothing_is_created() {
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
         assert!(document["error"]["message"].as_str().unwrap().contains(expected), "{document}");
     }
-    assert_eq!(fs::read_dir(fixture.data()).unwrap().count(), 0, "something was made");
+    assert_eq!(fs::read_dir(fixture.data()).unwrap().count(), 0, "a refused command created something");
 }
 
 #[test]
-fn an_image_that_is_not_there_is_refused() {
+fn unknown_image_is_refused_by_name() {
     let fixture = fixtures().pop().unwrap();
 
     let output = fixture.pinfold(&["run", "--image", "nowhere", "--", "true"]);

@@ -56,8 +56,9 @@ fn every_cleanup_layer_runs_with_and_without_a_server() {
         let id = fixture.create(&["--critical"]);
         let server = Server::begin(&fixture, &[]);
 
-        for ((layer, what), plane) in LAYERS.into_iter().flat_map(|it| [(it, &[][..]), (it, &["--local"])]) {
-            let command = [plane, &["cleanup", "--layer", layer]].concat();
+        for ((layer, what), backend) in LAYERS.into_iter().flat_map(|it| [(it, &[][..]), (it, &["--local"])])
+        {
+            let command = [backend, &["cleanup", "--layer", layer]].concat();
             let output = text(&fixture.pinfold(&[&command[..], &["--dry-run"]].concat()).stdout);
             let document = fixture.document(&[&command[..], &["--dry-run", "--json"]].concat());
             let done = fixture.document(&[&command[..], &["--json"]].concat());
@@ -73,7 +74,7 @@ fn every_cleanup_layer_runs_with_and_without_a_server() {
         let runs = fixture.document(&["cleanup", "--runs", "--json"]);
         let by_hand = runs["runs"].as_array().unwrap().iter().filter(|run| run["due_at"].is_null());
         let of = |layer: &str| by_hand.clone().filter(|run| run["layer"] == layer).count();
-        assert_eq!(LAYERS.map(|(layer, _)| of(layer)), [2; 4], "a dry run is none: {runs}");
+        assert_eq!(LAYERS.map(|(layer, _)| of(layer)), [2; 4], "a dry run is not recorded: {runs}");
         assert_eq!(fixture.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
         server.end_with(Signal::TERM);
     }

@@ -88,7 +88,7 @@ fn shell_gets_the_terminals_size_and_restores_its_settings() {
         until("the shell has the terminal", || terminal.is_raw());
 
         terminal.type_in("stty size; echo $((40 + 2))\n");
-        until("it has said its size", || terminal.shows("33 101") && terminal.shows("42"));
+        until("it has printed its size", || terminal.shows("33 101") && terminal.shows("42"));
         terminal.resize(77, 44);
         until("it is resized", || {
             terminal.type_in("stty size\n");
@@ -98,7 +98,7 @@ fn shell_gets_the_terminals_size_and_restores_its_settings() {
         terminal.type_in("echo now $((6 + 1)); sleep 100\n");
         until("it sleeps", || terminal.shows("now 7"));
         terminal.type_in("\u{3}");
-        until("the key interrupts what runs inside", || {
+        until("Ctrl-C interrupts the command inside", || {
             terminal.type_in("echo still $((2 + 3)) here\n");
             terminal.shows("still 5 here")
         });
@@ -144,7 +144,7 @@ fn tty_without_a_terminal_is_refused() {
             text(&output.stderr)
         );
         assert_eq!(document["error"]["code"], "bad_input");
-        assert!(!fixture.data().join("linux").exists(), "something was made before it was refused");
+        assert!(!fixture.data().join("linux").exists(), "a refused command created something");
     }
 }
 

@@ -42,7 +42,7 @@ fn every_demo_agent_ends_as_expected_and_nothing_is_left() {
             assert!(all_absent(&agent["receipt"]), "{agent}");
             assert!(agent["cpu_ms"].is_u64() && agent["memory_peak_bytes"].is_u64(), "{agent}");
         }
-        assert!(agents[1]["cpu_ms"].as_u64().unwrap() >= 1_900, "of the one that loops: {}", agents[1]);
+        assert!(agents[1]["cpu_ms"].as_u64().unwrap() >= 1_900, "of the looping agent: {}", agents[1]);
         assert!(is_empty(&fixture.directory("tmp")), "its directory is left");
     }
 }

@@ -37,8 +37,8 @@ fn doctor_names_an_unusable_data_directory_with_advice() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &document["can_run"]), (Some(1), &false.into()));
     let abilities = document["abilities"].as_array().unwrap();
-    let place = abilities.iter().find(|it| it["ability"] == "data directory").unwrap();
-    assert!(place["advice"].as_str().unwrap().contains("--data-dir"), "{place}");
+    let data_directory = abilities.iter().find(|it| it["ability"] == "data directory").unwrap();
+    assert!(data_directory["advice"].as_str().unwrap().contains("--data-dir"), "{data_directory}");
 }
 
 #[test]

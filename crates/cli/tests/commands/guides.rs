@@ -15,7 +15,7 @@ fn run_all_of(document: &str, fixture: &Fixture) -> Output {
     let log = fs::File::create(fixture.data().join("serve.log")).unwrap();
     let mut serve = fixture.command(&["serve", "--listen", "127.0.0.1:0", "--on-exit", "stop"]);
     let mut server = serve.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-    until("the server says where it is", || {
+    until("the server has written server.json", || {
         ServerFile::read(&fixture.data()).is_ok_and(|server_file| server_file.is_some())
     });
     let server_file = ServerFile::read(&fixture.data()).unwrap().unwrap();
@@ -27,8 +27,8 @@ fn run_all_of(document: &str, fixture: &Fixture) -> Output {
         .env("PINFOLD_TOKEN", token.trim())
         .output();
 
-    let asked = Command::new("kill").arg(server.id().to_string()).status();
-    if asked.is_err() {
+    let signalled = Command::new("kill").arg(server.id().to_string()).status();
+    if signalled.is_err() {
         server.kill().unwrap();
     }
     assert!(server.wait().unwrap().success(), "the server did not end well");

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::fixture::{Fixture, fixtures, text};
 
 #[test]
-fn a_directory_is_imported_listed_and_removed() {
+fn directory_is_imported_listed_and_removed() {
     for fixture in fixtures() {
         let source = directory();
         fs::write(source.path().join("hello"), "hello").unwrap();
@@ -120,7 +120,7 @@ fn sandbox_from_a_directory_image_sees_only_the_images_files() {
             text(&output.stderr)
         );
         assert!(text(&output.stdout).ends_with("written\n0\n/workspace\n"), "{}", text(&output.stdout));
-        assert_eq!(again.status.code(), Some(1), "what one sandbox writes is not in the image");
+        assert_eq!(again.status.code(), Some(1), "a sandbox changed its image");
     }
 }
 
@@ -168,7 +168,7 @@ fn image_in_use_cannot_be_removed() {
 }
 
 #[test]
-fn an_image_that_is_not_there_is_named() {
+fn run_with_an_unknown_image_names_it() {
     for fixture in fixtures() {
         let output = fixture.pinfold(&["run", "--image", "nowhere", "--", "true"]);
         let document = fixture.document(&["run", "--json", "--image", "nowhere", "--", "true"]);

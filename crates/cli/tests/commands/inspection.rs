@@ -27,7 +27,7 @@ fn log_escapes_control_characters_unless_raw() {
 }
 
 #[test]
-fn a_log_is_followed_until_the_sandbox_is_gone() {
+fn followed_log_ends_when_the_sandbox_is_gone() {
     for fixture in fixtures() {
         let id = fixture.create(&[]);
         let mut command = fixture.command(&["logs", "-f", "--output-only", &id]);
@@ -117,7 +117,9 @@ fn token_is_shown_once_and_rejected_when_revoked() {
         );
         assert!(!listed.contains(made["secret"].as_str().unwrap()));
         assert!(revoked[0]["revoked_at"].is_string(), "{revoked}");
-        until("it stays so", || fixture.document(&["token", "ls", "--json"])[0]["revoked_at"].is_string());
+        until("the list shows it as revoked", || {
+            fixture.document(&["token", "ls", "--json"])[0]["revoked_at"].is_string()
+        });
     }
 }
 
@@ -125,7 +127,7 @@ fn token_is_shown_once_and_rejected_when_revoked() {
 fn closed_standard_output_is_not_an_error() {
     let fixture = fixtures().pop().unwrap();
     let id = fixture.create(&[]);
-    let asked: [(&[&str], i32); 14] = [
+    let commands: [(&[&str], i32); 14] = [
         (&["ps"], 0),
         (&["ps", "--json"], 0),
         (&["inspect", &id], 0),
@@ -141,7 +143,7 @@ fn closed_standard_output_is_not_an_error() {
         (&["completions", "bash"], 0),
         (&["inspect", "--json", "unknown"], 1),
     ];
-    for (arguments, code) in asked {
+    for (arguments, code) in commands {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
 

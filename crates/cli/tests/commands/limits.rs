@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::fixture::{Fixture, all_absent, fixtures, text};
 
-/// A fixture with control groups. Without them nothing would stop these tests, so they are skipped.
+/// A fixture with control groups. Without them nothing enforces these limits, and the test is reported as skipped.
 fn fixture_with_groups(test: &str) -> Option<Fixture> {
     let found = fixtures().into_iter().find(Fixture::has_groups);
     if found.is_none() {
@@ -93,7 +93,10 @@ fn fork_bomb_ends_with_process_limit() {
     assert_eq!((code, &document["cause"]), (Some(137), &"process_limit".into()), "{document}");
     assert_eq!(document["exit_code"], 2, "of the shell itself");
     assert!(document["stderr"].as_str().unwrap().contains("Cannot fork"), "{document}");
-    assert!(document["timings"]["run_ms"].as_u64().unwrap() < 20_000, "it was not waited for: {document}");
+    assert!(
+        document["timings"]["run_ms"].as_u64().unwrap() < 20_000,
+        "the background processes were waited for: {document}"
+    );
     assert!(all_absent(&document["receipt"]) && fixture.is_clean());
 }
 

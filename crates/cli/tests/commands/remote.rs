@@ -32,7 +32,11 @@ impl<'a> RemoteUser<'a> {
 
     fn pinfold(&self, arguments: &[&str]) -> Output {
         let output = self.command(arguments).output().unwrap();
-        assert_eq!(fs::read_dir(&self.data).unwrap().count(), 0, "{arguments:?} works here");
+        assert_eq!(
+            fs::read_dir(&self.data).unwrap().count(),
+            0,
+            "{arguments:?} wrote to the local data directory"
+        );
         output
     }
 
@@ -99,7 +103,7 @@ fn directory_copied_through_a_server_is_identical() {
         let name = |byte: u8| {
             PathBuf::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(vec![byte]))
         };
-        assert!(copy.join(name(0o377)).is_file(), "a name that is no text");
+        assert!(copy.join(name(0o377)).is_file(), "a name that is not UTF-8");
         assert_eq!(fs::read_link(copy.join("nowhere")).unwrap(), name(0o376));
         assert_eq!(copied["left_out"], serde_json::json!(["in/tree/pipe"]));
     }
@@ -171,10 +175,10 @@ fn rm_doctor_and_reconcile_work_through_a_server() {
         assert_eq!(repaired["stats"], remote.document(&["stats", "--json"]));
         let output = remote.stdout_of(&["reconcile"]);
         assert!(output.contains("Reconciliation complete: 1 active, 0 provisioning"), "{output}");
-        let only_told = remote.document(&["reconcile", "--json", "--dry-run"]);
-        assert_eq!((&only_told["dry_run"], only_told.get("unsettled")), (&true.into(), None), "{only_told}");
-        let word = remote.document(&["stop", "--json", "--attest", "--reason", "I & I alone", &id]);
-        assert_eq!(word[0]["error"]["code"], "wrong_state", "{word}");
+        let dry_run = remote.document(&["reconcile", "--json", "--dry-run"]);
+        assert_eq!((&dry_run["dry_run"], dry_run.get("unsettled")), (&true.into(), None), "{dry_run}");
+        let attested = remote.document(&["stop", "--json", "--attest", "--reason", "I & I alone", &id]);
+        assert_eq!(attested[0]["error"]["code"], "wrong_state", "{attested}");
         let refused = remote.document(&["rm", "--json", "box"]);
         assert_eq!(refused["error"]["code"], "wrong_state", "{refused}");
         remote.stdout_of(&["stop", "--force", "box"]);

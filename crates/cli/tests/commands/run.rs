@@ -57,7 +57,7 @@ fn nice_value_of_the_caller_applies_in_the_sandbox() {
 }
 
 #[test]
-fn usage_is_reported_to_every_user() {
+fn cpu_memory_and_disk_usage_are_reported_also_without_root() {
     for fixture in fixtures() {
         let script =
             "head -c 20m /dev/zero | tail -c 20m > kept; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";

@@ -28,25 +28,23 @@ fn cpu_percent(screen: &str, name: &str) -> Option<u64> {
 
 /// Each fixture twice: local, and through a remote server.
 fn local_and_remote() -> impl Iterator<Item = (Fixture, bool)> {
-    [false, true]
-        .into_iter()
-        .flat_map(|is_elsewhere| fixtures().into_iter().map(move |it| (it, is_elsewhere)))
+    [false, true].into_iter().flat_map(|is_remote| fixtures().into_iter().map(move |it| (it, is_remote)))
 }
 
-/// Leaves the shell with only the address and token of a server.
+/// Gives the shell a server's address and token and no usable data directory.
 fn use_remote_server(tmux: &Tmux<'_>, server: &Server) {
     let (url, token) = (server.address(), server.token());
     tmux.type_in(&format!(
         "export PINFOLD_URL={url} PINFOLD_TOKEN={token} PINFOLD_DATA_DIR=/proc/none; clear\n"
     ));
-    until("it is elsewhere", || !tmux.shows("export"));
+    until("the variables are set", || !tmux.shows("export"));
 }
 
 #[test]
 fn top_shows_a_busy_sandbox_and_its_log_and_stops_it_by_key() {
-    for (fixture, is_elsewhere) in local_and_remote() {
+    for (fixture, is_remote) in local_and_remote() {
         let Some(tmux) = Tmux::start(&fixture, 110, 20) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        let server = is_remote.then(|| Server::begin(&fixture, &[]));
         server.iter().for_each(|server| use_remote_server(&tmux, server));
         let (id, mut child) = busy(&fixture);
         let before = tmux.settings();
@@ -117,9 +115,9 @@ fn one_frame_of_top_is_a_table() {
 
 #[test]
 fn shell_terminal_follows_resizes() {
-    for (fixture, is_elsewhere) in local_and_remote() {
+    for (fixture, is_remote) in local_and_remote() {
         let Some(tmux) = Tmux::start(&fixture, 100, 30) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        let server = is_remote.then(|| Server::begin(&fixture, &[]));
         server.iter().for_each(|server| use_remote_server(&tmux, server));
         let id = fixture.create(&[]);
         let before = tmux.settings();
@@ -148,7 +146,7 @@ fn shell_terminal_follows_resizes() {
 }
 
 #[test]
-fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
+fn ctrl_c_stops_a_run_and_shows_its_receipt() {
     for fixture in fixtures() {
         let Some(tmux) = Tmux::start(&fixture, 110, 30) else { return };
         tmux.type_in("pinfold run -- sleep 100\n");
@@ -167,9 +165,9 @@ fn ctrl_c_stops_what_runs_and_shows_the_receipt() {
 
 #[test]
 fn logs_follow_ends_with_the_sandbox_or_by_interrupt() {
-    for (fixture, is_elsewhere) in local_and_remote() {
+    for (fixture, is_remote) in local_and_remote() {
         let Some(tmux) = Tmux::start(&fixture, 110, 30) else { return };
-        let server = is_elsewhere.then(|| Server::begin(&fixture, &[]));
+        let server = is_remote.then(|| Server::begin(&fixture, &[]));
         server.iter().for_each(|server| use_remote_server(&tmux, server));
         let id = fixture.create(&[]);
         let script = "echo first line; while [ ! -e go ]; do sleep 0.05; done; echo second line; sleep 100";
@@ -177,10 +175,10 @@ fn logs_follow_ends_with_the_sandbox_or_by_interrupt() {
         let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
 
         tmux.type_in(&format!("pinfold logs -f --output-only {id}\n"));
-        until("what was written is shown", || tmux.shows("first line"));
+        until("earlier output is shown", || tmux.shows("first line"));
         assert!(!tmux.shows("second line"));
         fixture.pinfold(&["exec", &id, "--", "touch", "/workspace/go"]);
-        until("what is written is shown", || tmux.shows("second line"));
+        until("new output is shown", || tmux.shows("second line"));
         tmux.press("C-c");
         until("it has ended", || tmux.running().is_none());
         tmux.type_in("echo code $?.\n");

@@ -35,7 +35,7 @@ impl Server {
             ServerFile::read(&fixture.data())
                 .is_ok_and(|server_file| server_file.is_some() && server_file != before)
         };
-        until("the server says where it is", is_new);
+        until("the server has written server.json", is_new);
         let server_file = ServerFile::read(&fixture.data()).unwrap().unwrap();
         assert_eq!(server_file.pid, child.id());
         let token = fs::read_to_string(fixture.data().join("admin.token")).unwrap();
@@ -65,7 +65,7 @@ impl Server {
         self.ask(async |client| client.create(&Default::default()).await.unwrap().id)
     }
 
-    fn says(&self, sandbox: &str, script: &str) -> String {
+    fn output_of(&self, sandbox: &str, script: &str) -> String {
         self.ask(async |client| {
             let mut events = client.exec_streamed(sandbox, &request(script)).await.unwrap();
             let mut output = String::new();
@@ -118,14 +118,14 @@ fn server_shuts_down_cleanly_and_the_next_adopts_its_sandboxes() {
     for fixture in fixtures() {
         let server = Server::begin(&fixture, &[]);
         let id = server.create();
-        assert_eq!(server.says(&id, "echo kept > /workspace/note; echo one"), "one\n");
+        assert_eq!(server.output_of(&id, "echo kept > /workspace/note; echo one"), "one\n");
 
         let code = server.end_with(rustix::process::Signal::TERM);
 
         assert_eq!(code, Some(0), "{}", fs::read_to_string(fixture.data().join("serve.log")).unwrap());
         assert!(ServerFile::read(&fixture.data()).unwrap().is_none());
         let next = Server::begin(&fixture, &["--log-format", "json"]);
-        assert_eq!(next.says(&id, "cat /workspace/note"), "kept\n");
+        assert_eq!(next.output_of(&id, "cat /workspace/note"), "kept\n");
         let first = fs::read_to_string(fixture.data().join("serve.log")).unwrap();
         let first: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
         assert!(first["level"].is_string(), "{first}");

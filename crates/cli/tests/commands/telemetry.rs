@@ -85,11 +85,11 @@ fn telemetry_is_sent_with_the_configured_headers() {
         write(&fixture, &collector.settings("headers = { authorization = \"Bearer hunter2\" }\n"));
         let server = Server::begin(&fixture, &[]);
 
-        let figures = wait_for_request(&collector, "/v1/metrics");
+        let metrics = wait_for_request(&collector, "/v1/metrics");
         server.create();
         let traces = wait_for_request(&collector, "/v1/traces");
 
-        for head in [figures, traces] {
+        for head in [metrics, traces] {
             assert!(head.contains("authorization: bearer hunter2\r\n"), "{head}");
             assert!(head.contains("content-type: application/x-protobuf\r\n"), "{head}");
         }

@@ -109,7 +109,7 @@ fn a_stop_during_an_execution_ends_it_with_its_cause() {
 }
 
 #[test]
-fn a_stop_during_a_stop_and_a_stop_afterwards_give_the_same_receipt() {
+fn concurrent_and_repeated_stops_return_the_same_receipt() {
     for fixture in fixtures() {
         let (one, other) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
         let id = one.create();

@@ -94,7 +94,7 @@ async fn stuck_sandboxes_are_ended_and_busy_ones_kept_however_old() {
     fixture.pass_ms(31 * MINUTE).await;
     assert_eq!(fixture.state(unhealthy).await, State::Unhealthy);
 
-    let said = cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::DryRun).await.unwrap();
+    let dry_run = cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::DryRun).await.unwrap();
     let report = cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::Act).await.unwrap();
     let again = cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::Act).await.unwrap();
 
@@ -105,8 +105,8 @@ async fn stuck_sandboxes_are_ended_and_busy_ones_kept_however_old() {
         (silent, "silent"),
     ]);
     assert_eq!(found(&report), expected);
-    assert_eq!((&said.found, &said.kept, said.scanned), (&report.found, &report.kept, 7));
-    assert_eq!((said.ended, said.failed), (vec![], vec![]), "a dry run ends nothing");
+    assert_eq!((&dry_run.found, &dry_run.kept, dry_run.scanned), (&report.found, &report.kept, 7));
+    assert_eq!((dry_run.ended, dry_run.failed), (vec![], vec![]), "a dry run ends nothing");
     let expected = BTreeMap::from([
         (unhealthy, Cause::ProbeFailed),
         (overdue, Cause::MaxLife),
@@ -297,14 +297,14 @@ async fn a_dry_run_counts_what_a_real_run_prunes() {
         // Past retention, and not yet deleted by the retention loop.
         fixture.pass_ms(41 * MINUTE).await;
 
-        let said = cleaner.clean_up(layer, CleanupMode::DryRun).await.unwrap();
+        let dry_run = cleaner.clean_up(layer, CleanupMode::DryRun).await.unwrap();
         let is_still_there = fixture.store.load(old).await.unwrap().is_some();
         let done = cleaner.clean_up(layer, CleanupMode::Act).await.unwrap();
         let again = cleaner.clean_up(layer, CleanupMode::DryRun).await.unwrap();
 
         let expected = if layer == CleanupLayer::Pressure { (3, 200) } else { (1, 0) };
         let pruned = |report: &CleanupReport| (report.pruned, report.pruned_bytes);
-        assert_eq!((pruned(&said), pruned(&done)), (expected, expected), "{layer:?}");
+        assert_eq!((pruned(&dry_run), pruned(&done)), (expected, expected), "{layer:?}");
         assert!(is_still_there && fixture.store.load(old).await.unwrap().is_none());
         assert_eq!(pruned(&again), (0, 0));
     }
@@ -328,13 +328,13 @@ async fn under_pressure_the_oldest_idle_sandboxes_end_until_enough_is_free() {
     fixture.pass_ms(2 * MINUTE).await;
     let another = fixture.ready(&engine, patient()).await;
 
-    let said = cleaner.clean_up(CleanupLayer::Pressure, CleanupMode::DryRun).await.unwrap();
+    let dry_run = cleaner.clean_up(CleanupLayer::Pressure, CleanupMode::DryRun).await.unwrap();
     let report = cleaner.clean_up(CleanupLayer::Pressure, CleanupMode::Act).await.unwrap();
     let enough = cleaner.clean_up(CleanupLayer::Pressure, CleanupMode::Act).await.unwrap();
 
     assert_eq!(early.ended, [], "all of them were used a moment ago");
     assert_eq!(found(&report), BTreeMap::from([(idle[0], "idle"), (idle[1], "idle")]));
-    assert_eq!(said.found, report.found);
+    assert_eq!(dry_run.found, report.found);
     assert_eq!(
         causes(&report),
         BTreeMap::from([(idle[0], Cause::EvictedEmergency), (idle[1], Cause::EvictedEmergency)])
@@ -343,7 +343,7 @@ async fn under_pressure_the_oldest_idle_sandboxes_end_until_enough_is_free() {
         let level = report.levels.iter().find(|level| level.resource == Resource::Sandboxes).unwrap();
         (level.taken, level.of)
     };
-    assert_eq!((level(&said), level(&report)), ((9, 10), (7, 10)));
+    assert_eq!((level(&dry_run), level(&report)), ((9, 10), (7, 10)));
     assert_eq!(enough.found, []);
     for id in [kept, busy, another] {
         assert!(!fixture.sandbox(id).await.is_settled());
@@ -363,11 +363,11 @@ async fn emergency_cleanup_ends_every_sandbox_that_is_not_critical_and_reports_t
     fixture.request_stop(&engine, ending).await;
     fixture.pass_ms(2 * SECOND).await;
 
-    let said = cleaner.clean_up(CleanupLayer::Emergency, CleanupMode::DryRun).await.unwrap();
+    let dry_run = cleaner.clean_up(CleanupLayer::Emergency, CleanupMode::DryRun).await.unwrap();
     let alive = fixture.sandbox(young).await.executions.len();
     let report = cleaner.clean_up(CleanupLayer::Emergency, CleanupMode::Act).await.unwrap();
 
-    assert_eq!((found(&said), alive), (BTreeMap::from([(young, "emergency")]), 1));
+    assert_eq!((found(&dry_run), alive), (BTreeMap::from([(young, "emergency")]), 1));
     assert_eq!(causes(&report), BTreeMap::from([(young, Cause::EvictedEmergency)]));
     let kept: BTreeMap<_, _> = report.kept.iter().map(|kept| (kept.id, kept.why.word())).collect();
     assert_eq!((kept.get(&critical), kept.get(&ending)), (Some(&"critical"), Some(&"ending")));

@@ -16,21 +16,21 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 #[derive(Default)]
-struct Notes {
+struct RecordedCalls {
     /// Each run, and whether it succeeded.
     runs: Mutex<Vec<(CleanupLayer, bool)>>,
     lost: Mutex<Vec<CleanupLayer>>,
     forgotten: AtomicU64,
 }
 
-impl Notes {
+impl RecordedCalls {
     fn runs_of(&self, layer: CleanupLayer) -> Vec<bool> {
         let runs = self.runs.lock().unwrap();
         runs.iter().filter(|(of, _)| *of == layer).map(|(_, done)| *done).collect()
     }
 }
 
-impl CleanupObserver for Notes {
+impl CleanupObserver for RecordedCalls {
     fn ran(&self, layer: CleanupLayer, _took_ms: u64, outcome: &RunOutcome) {
         self.runs.lock().unwrap().push((layer, matches!(outcome, RunOutcome::Done(_))));
     }
@@ -55,12 +55,12 @@ fn patient() -> Config {
 }
 
 /// No faults, until `discover` is made to panic.
-struct Lightning {
+struct PanicInDiscover {
     no_faults: Arc<TestFaults>,
-    strikes: AtomicBool,
+    panics: AtomicBool,
 }
 
-impl FaultPlan for Lightning {
+impl FaultPlan for PanicInDiscover {
     fn now(&self) -> Timestamp {
         self.no_faults.now()
     }
@@ -70,7 +70,7 @@ impl FaultPlan for Lightning {
     }
 
     fn plan_call(&self, call: Call) -> CallPlan {
-        assert!(call != Call::Discover || !self.strikes.load(Ordering::Relaxed), "injected panic");
+        assert!(call != Call::Discover || !self.panics.load(Ordering::Relaxed), "injected panic");
         self.no_faults.plan_call(call)
     }
 }
@@ -78,20 +78,21 @@ impl FaultPlan for Lightning {
 #[tokio::test(start_paused = true)]
 async fn a_panicked_cleanup_run_is_reported_as_failed() {
     let fixture = Fixture::new();
-    let faults = Arc::new(Lightning { no_faults: fixture.faults.clone(), strikes: AtomicBool::new(false) });
+    let faults =
+        Arc::new(PanicInDiscover { no_faults: fixture.faults.clone(), panics: AtomicBool::new(false) });
     let provider = FakeProvider::new(fixture.world.clone(), faults.clone(), Guards::default());
     let engine = fixture.start_engine_over(provider, patient()).await;
-    let notes = Arc::new(Notes::default());
-    engine.start_cleanup(fixture.store.clone(), Some(notes.clone()));
+    let recorded = Arc::new(RecordedCalls::default());
+    engine.start_cleanup(fixture.store.clone(), Some(recorded.clone()));
     fixture.pass_ms(SECOND).await;
 
-    faults.strikes.store(true, Ordering::Relaxed);
+    faults.panics.store(true, Ordering::Relaxed);
     fixture.pass_ms(HOUR).await;
-    faults.strikes.store(false, Ordering::Relaxed);
+    faults.panics.store(false, Ordering::Relaxed);
     fixture.pass_ms(HOUR).await;
 
-    assert_eq!(notes.runs_of(CleanupLayer::Reconcile), [false, true]);
-    assert!(notes.runs_of(CleanupLayer::Pressure).iter().all(|done| *done));
+    assert_eq!(recorded.runs_of(CleanupLayer::Reconcile), [false, true]);
+    assert!(recorded.runs_of(CleanupLayer::Pressure).iter().all(|done| *done));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,12 +110,12 @@ async fn a_cleanup_run_of_a_dead_engine_is_reported_as_lost() {
     fixture.faults.clear();
 
     let second = fixture.start_engine_with(patient()).await;
-    let notes = Arc::new(Notes::default());
-    second.start_cleanup(fixture.store.clone(), Some(notes.clone()));
+    let recorded = Arc::new(RecordedCalls::default());
+    second.start_cleanup(fixture.store.clone(), Some(recorded.clone()));
     fixture.pass_ms(4 * MINUTE).await;
 
-    assert_eq!(*notes.lost.lock().unwrap(), [CleanupLayer::Reconcile]);
-    assert_eq!(notes.runs_of(CleanupLayer::Reconcile), [true]);
+    assert_eq!(*recorded.lost.lock().unwrap(), [CleanupLayer::Reconcile]);
+    assert_eq!(recorded.runs_of(CleanupLayer::Reconcile), [true]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,12 +132,12 @@ async fn every_deleted_record_is_reported_once() {
     };
 
     forgotten().await;
-    let notes = Arc::new(Notes::default());
-    let cleaner = engine.start_cleanup(fixture.store.clone(), Some(notes.clone()));
-    let before = notes.forgotten.load(Ordering::Relaxed);
+    let recorded = Arc::new(RecordedCalls::default());
+    let cleaner = engine.start_cleanup(fixture.store.clone(), Some(recorded.clone()));
+    let before = recorded.forgotten.load(Ordering::Relaxed);
     forgotten().await;
     let report = cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::Act).await.unwrap();
 
     assert_eq!((before, report.pruned), (1, 0), "deletions before the observer was set are reported to it");
-    assert_eq!(notes.forgotten.load(Ordering::Relaxed), 2);
+    assert_eq!(recorded.forgotten.load(Ordering::Relaxed), 2);
 }

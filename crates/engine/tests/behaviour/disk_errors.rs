@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, MINUTE, SECOND};
 
 impl Fixture {
     /// Every write fails this way for the given time.
-    fn corrupt_disk(&self, how: WriteFault, for_ms: u64) {
+    fn fail_writes_for(&self, how: WriteFault, for_ms: u64) {
         let (clock, until) = (self.clock.clone(), self.clock.now().after_ms(for_ms));
         self.store.fail_writes(move || (clock.now() < until).then_some(how));
     }
@@ -26,7 +26,7 @@ async fn a_result_arriving_while_the_disk_is_full_is_committed_afterwards() {
     fixture.faults.next(Call::Stop, answered_after(SECOND));
     fixture.request_stop(&engine, id).await;
 
-    fixture.corrupt_disk(WriteFault::DiskFull, 20 * SECOND);
+    fixture.fail_writes_for(WriteFault::DiskFull, 20 * SECOND);
     fixture.pass_ms(10 * SECOND).await;
     let meanwhile = fixture.state(id).await;
     let stop = fixture.stop(&engine, id).await;
@@ -46,7 +46,7 @@ async fn the_outcome_of_an_execution_that_ends_while_the_disk_is_full_is_kept() 
     let execution = fixture.run(&engine, id, "work 5000 9").await;
     fixture.pass_ms(SECOND).await;
 
-    fixture.corrupt_disk(WriteFault::DiskFull, 10 * SECOND);
+    fixture.fail_writes_for(WriteFault::DiskFull, 10 * SECOND);
     let outcome = fixture.outcome(&engine, id, execution).await;
 
     assert_eq!(outcome, Outcome::exited(9));
@@ -59,7 +59,7 @@ async fn a_request_on_a_full_disk_fails_with_the_reason_and_changes_nothing() {
     let engine = fixture.start_engine().await;
     let id = fixture.ready(&engine, Policy::default()).await;
     let before = fixture.sandbox(id).await;
-    fixture.corrupt_disk(WriteFault::DiskFull, SECOND);
+    fixture.fail_writes_for(WriteFault::DiskFull, SECOND);
 
     let created = engine.create(CreateRequest::default()).await;
     let stopped = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await;
@@ -77,7 +77,7 @@ async fn a_deadline_due_while_the_disk_is_full_is_enforced_afterwards() {
     let short_lived = Policy { max_life_ms: 10 * SECOND, ..Policy::default() };
     let id = fixture.ready(&engine, short_lived).await;
 
-    fixture.corrupt_disk(WriteFault::DiskFull, 15 * SECOND);
+    fixture.fail_writes_for(WriteFault::DiskFull, 15 * SECOND);
     let ended = fixture.until(id, 20 * SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!(ended.generation(), Generation(1));
@@ -85,11 +85,11 @@ async fn a_deadline_due_while_the_disk_is_full_is_enforced_afterwards() {
     fixture.assert_nothing_is_left().await;
 }
 
-const UNCLEAR: [WriteFault; 2] = [WriteFault::UnknownWritten, WriteFault::UnknownNotWritten];
+const UNKNOWN_OUTCOMES: [WriteFault; 2] = [WriteFault::UnknownWritten, WriteFault::UnknownNotWritten];
 
 #[tokio::test(start_paused = true)]
 async fn a_create_with_unknown_outcome_is_launched_at_most_once() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         fixture.pass_ms(SECOND).await;
@@ -106,7 +106,7 @@ async fn a_create_with_unknown_outcome_is_launched_at_most_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_execution_with_unknown_commit_outcome_runs_once() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let id = fixture.ready(&engine, Policy::default()).await;
@@ -125,7 +125,7 @@ async fn an_execution_with_unknown_commit_outcome_runs_once() {
 
 #[tokio::test(start_paused = true)]
 async fn stop_with_unknown_commit_outcome_is_carried_out() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let id = fixture.ready(&engine, Policy::default()).await;
@@ -143,7 +143,7 @@ async fn stop_with_unknown_commit_outcome_is_carried_out() {
 #[tokio::test(start_paused = true)]
 async fn every_commit_of_a_launch_may_have_an_unknown_outcome() {
     for writes in 1..6 {
-        for unclear in UNCLEAR {
+        for unclear in UNKNOWN_OUTCOMES {
             let fixture = Fixture::new();
             let engine = fixture.start_engine().await;
             fixture.pass_ms(SECOND).await;
@@ -161,7 +161,7 @@ async fn every_commit_of_a_launch_may_have_an_unknown_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn restart_with_unknown_commit_outcome_is_carried_out() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let id = fixture.ready(&engine, Policy::default()).await;
@@ -183,7 +183,7 @@ async fn restart_with_unknown_commit_outcome_is_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn cancel_with_unknown_commit_outcome_is_carried_out() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let one_slot = Policy { max_concurrent: 1, ..Policy::default() };
@@ -201,7 +201,7 @@ async fn cancel_with_unknown_commit_outcome_is_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn attestation_with_unknown_commit_outcome_is_carried_out() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let id = fixture.ready(&engine, Policy { stop_attempts: 1, ..Policy::default() }).await;
@@ -218,7 +218,7 @@ async fn attestation_with_unknown_commit_outcome_is_carried_out() {
 
 #[tokio::test(start_paused = true)]
 async fn forget_with_unknown_commit_outcome_is_carried_out() {
-    for unclear in UNCLEAR {
+    for unclear in UNKNOWN_OUTCOMES {
         let fixture = Fixture::new();
         let engine = fixture.start_engine().await;
         let id = fixture.ready(&engine, Policy::default()).await;

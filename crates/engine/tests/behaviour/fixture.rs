@@ -178,15 +178,15 @@ impl Fixture {
         &self,
         id: SandboxId,
         within_ms: u64,
-        like_this: impl Fn(&Sandbox) -> bool,
+        condition: impl Fn(&Sandbox) -> bool,
     ) -> Sandbox {
         let deadline = self.now() + within_ms;
         loop {
             let sandbox = self.sandbox(id).await;
-            if like_this(&sandbox) {
+            if condition(&sandbox) {
                 return sandbox;
             }
-            assert!(self.now() < deadline, "condition not expect_met after {within_ms} ms: {sandbox:?}");
+            assert!(self.now() < deadline, "condition not met after {within_ms} ms: {sandbox:?}");
             self.pass_ms(100).await;
         }
     }
@@ -204,9 +204,9 @@ impl Fixture {
     }
 
     /// The times at which matching facts were recorded.
-    pub(crate) async fn times(&self, id: SandboxId, like_this: impl Fn(&Fact) -> bool) -> Vec<u64> {
+    pub(crate) async fn times(&self, id: SandboxId, condition: impl Fn(&Fact) -> bool) -> Vec<u64> {
         let history = self.history(id).await.into_iter();
-        history.filter(|(_, fact)| like_this(fact)).map(|(at, _)| at).collect()
+        history.filter(|(_, fact)| condition(fact)).map(|(at, _)| at).collect()
     }
 
     pub(crate) fn instances(&self) -> Vec<PhysicalInstance> {

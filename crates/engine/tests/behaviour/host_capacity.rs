@@ -30,7 +30,7 @@ fn key(key: &str) -> IdempotencyKey {
     IdempotencyKey { key: key.into(), request: "r".into(), expires_at: Timestamp(i64::MAX) }
 }
 
-async fn engine_with_reserve(fixture: &Fixture) -> Engine {
+async fn keeping(fixture: &Fixture) -> Engine {
     fixture.start_engine_with(Config { keep: KEEP, ..Config::default() }).await
 }
 
@@ -43,15 +43,15 @@ async fn refusal(fixture: &Fixture, engine: &Engine) -> HostShortage {
     }
 }
 
-/// Stale data of this size on disk.
-struct Old {
+/// Stale data whose removal frees this much disk space.
+struct FakeStaleData {
     world: Arc<FakeWorld>,
     frees_mb: u64,
     requested: AtomicU64,
 }
 
 #[async_trait]
-impl StaleData for Old {
+impl StaleData for FakeStaleData {
     async fn clear_stale(&self, how: CleanupMode) -> StaleDataCleanup {
         assert_eq!(how, CleanupMode::Act);
         self.requested.fetch_add(1, Ordering::Relaxed);
@@ -60,8 +60,9 @@ impl StaleData for Old {
     }
 }
 
-fn old(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<Old> {
-    let old = Arc::new(Old { world: fixture.world.clone(), frees_mb, requested: AtomicU64::default() });
+fn set_stale_data(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<FakeStaleData> {
+    let old =
+        Arc::new(FakeStaleData { world: fixture.world.clone(), frees_mb, requested: AtomicU64::default() });
     engine.set_stale_data(old.clone());
     old
 }
@@ -69,8 +70,8 @@ fn old(fixture: &Fixture, engine: &Engine, frees_mb: u64) -> Arc<Old> {
 #[tokio::test(start_paused = true)]
 async fn low_disk_refuses_creates_with_numbers_and_ends_no_sandbox() {
     let fixture = Fixture::new();
-    let engine = engine_with_reserve(&fixture).await;
-    let old = old(&fixture, &engine, 0);
+    let engine = keeping(&fixture).await;
+    let old = set_stale_data(&fixture, &engine, 0);
     let living = fixture.ready(&engine, Policy::default()).await;
     fixture.world.set_capacity(Ok(left(50)));
 
@@ -91,8 +92,8 @@ async fn low_disk_refuses_creates_with_numbers_and_ends_no_sandbox() {
 #[tokio::test(start_paused = true)]
 async fn stale_data_is_removed_and_the_request_is_admitted() {
     let fixture = Fixture::new();
-    let engine = engine_with_reserve(&fixture).await;
-    let old = old(&fixture, &engine, 60);
+    let engine = keeping(&fixture).await;
+    let old = set_stale_data(&fixture, &engine, 60);
     fixture.world.set_capacity(Ok(left(50)));
 
     let admitted = engine.create(CreateRequest::default()).await;
@@ -104,7 +105,7 @@ async fn stale_data_is_removed_and_the_request_is_admitted() {
 #[tokio::test(start_paused = true)]
 async fn unmeasurable_capacity_refuses_creates() {
     let fixture = Fixture::new();
-    let engine = engine_with_reserve(&fixture).await;
+    let engine = keeping(&fixture).await;
     let (what, why) = ("the disk".to_owned(), "no answer".to_owned());
     let failed = Err(DiscoverError::ObserveFailed { what, why });
     let nothing = Ok(Capacity { disk_mb_left: None, ..left(0) });
@@ -119,8 +120,8 @@ async fn unmeasurable_capacity_refuses_creates() {
 #[tokio::test(start_paused = true)]
 async fn an_unusable_filesystem_ends_no_sandbox() {
     let fixture = Fixture::new();
-    let engine = engine_with_reserve(&fixture).await;
-    let old = old(&fixture, &engine, 60);
+    let engine = keeping(&fixture).await;
+    let old = set_stale_data(&fixture, &engine, 60);
     let living = fixture.ready(&engine, Policy::default()).await;
     fixture
         .world
@@ -136,7 +137,7 @@ async fn an_unusable_filesystem_ends_no_sandbox() {
 #[tokio::test(start_paused = true)]
 async fn memory_and_process_reserves_of_the_host_hold_too() {
     let fixture = Fixture::new();
-    let engine = engine_with_reserve(&fixture).await;
+    let engine = keeping(&fixture).await;
 
     fixture.world.set_capacity(Ok(Capacity { memory_mb_left: Some(9), ..left(500) }));
     assert_eq!(refusal(&fixture, &engine).await, HostShortage::LowMemory { available_mb: 9, needed_mb: 10 });
@@ -148,7 +149,7 @@ async fn memory_and_process_reserves_of_the_host_hold_too() {
 async fn a_repeated_request_gets_its_sandbox_although_there_is_no_room() {
     let fixture = Fixture::new();
     fixture.world.set_capacity(Ok(left(1_000)));
-    let engine = engine_with_reserve(&fixture).await;
+    let engine = keeping(&fixture).await;
     let ask = || CreateRequest { key: Some(key("same")), ..CreateRequest::default() };
     let given = engine.create(ask()).await.unwrap();
     fixture.world.set_capacity(Ok(left(50)));

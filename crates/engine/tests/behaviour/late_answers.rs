@@ -144,7 +144,10 @@ async fn a_launch_read_while_running_is_not_repeated_after_the_proof_of_absence(
     let proven_at = fixture.now();
     fixture.pass_ms(SECOND).await;
 
-    assert!((next_sweep_ms..next_sweep_ms + 600).contains(&proven_at), "not while it was read: {proven_at}");
+    assert!(
+        (next_sweep_ms..next_sweep_ms + 600).contains(&proven_at),
+        "proven gone while the launch was being read: {proven_at}"
+    );
     assert_eq!(fixture.faults.calls(Call::Start), 1);
     fixture.assert_nothing_is_left().await;
 }

@@ -1,5 +1,5 @@
 //! Behaviour of the engine, by example: the real engine over a store in memory, a fake provider and a virtual clock,
-//! which advances only while every task waits. `fixture.rs` builds an engine; every other file is one theme.
+//! which advances only while every task waits. `fixture.rs` builds an engine; every other file tests one subject.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

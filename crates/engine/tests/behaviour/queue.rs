@@ -19,26 +19,26 @@ fn slots(sandboxes: u64) -> Config {
     }
 }
 
-fn queued(fixture: &Fixture, place: u128, for_ms: u64) -> CreateRequest {
+fn queued(fixture: &Fixture, queue_id: u128, for_ms: u64) -> CreateRequest {
     let until = pinfold_engine::Clock::now(&fixture.clock).after_ms(for_ms);
-    CreateRequest { queue: Some(QueueRequest { id: QueueId(place), until }), ..CreateRequest::default() }
+    CreateRequest { queue: Some(QueueRequest { id: QueueId(queue_id), until }), ..CreateRequest::default() }
 }
 
 type QueueGuard = JoinHandle<Result<SandboxId, AdmitError>>;
 
-/// Starts a request that waits from now on.
-async fn waits(fixture: &Fixture, engine: &Arc<Engine>, place: u128, for_ms: u64) -> QueueGuard {
-    let (engine, ask) = (engine.clone(), queued(fixture, place, for_ms));
-    let waiting = tokio::spawn(async move { engine.create(ask).await });
-    while fixture.store.queue_entry(QueueId(place)).await.unwrap().is_none() {
+/// Spawns a create request, and returns when it waits in the queue.
+async fn spawn_queued(fixture: &Fixture, engine: &Arc<Engine>, queue_id: u128, for_ms: u64) -> QueueGuard {
+    let (engine, request) = (engine.clone(), queued(fixture, queue_id, for_ms));
+    let waiting = tokio::spawn(async move { engine.create(request).await });
+    while fixture.store.queue_entry(QueueId(queue_id)).await.unwrap().is_none() {
         assert!(!waiting.is_finished(), "it was not queued");
         fixture.pass_ms(1).await;
     }
     waiting
 }
 
-async fn end_of(fixture: &Fixture, place: u128) -> Option<QueueOutcome> {
-    fixture.store.queue_entry(QueueId(place)).await.unwrap().unwrap().outcome.map(|(_, end)| end)
+async fn end_of(fixture: &Fixture, queue_id: u128) -> Option<QueueOutcome> {
+    fixture.store.queue_entry(QueueId(queue_id)).await.unwrap().unwrap().outcome.map(|(_, end)| end)
 }
 
 async fn positions(engine: &Engine) -> Vec<u128> {
@@ -51,8 +51,8 @@ async fn queued_requests_are_admitted_in_order_across_engines() {
     let one = Arc::new(fixture.start_engine_with(slots(1)).await);
     let other = Arc::new(fixture.start_engine_with(slots(1)).await);
     let there = fixture.ready(&one, Policy::default()).await;
-    let first = waits(&fixture, &other, 1, MINUTE).await;
-    let second = waits(&fixture, &one, 2, MINUTE).await;
+    let first = spawn_queued(&fixture, &other, 1, MINUTE).await;
+    let second = spawn_queued(&fixture, &one, 2, MINUTE).await;
     assert_eq!(positions(&one).await, [1, 2]);
 
     fixture.stop(&one, there).await;
@@ -71,7 +71,7 @@ async fn a_request_without_queue_is_refused_while_another_waits_for_the_same_roo
     let fixture = Fixture::new();
     let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
     let now = pinfold_engine::Clock::now(&fixture.clock);
-    // A request that is slow to take its turn.
+    // A queue entry whose owner does not use it before its deadline.
     let slow = NewQueueEntry {
         id: QueueId(1),
         owner_node: engine.node(),
@@ -85,7 +85,7 @@ async fn a_request_without_queue_is_refused_while_another_waits_for_the_same_roo
     fixture.store.enqueue(slow, slots(1).admission).await.unwrap();
 
     let newcomer = engine.create(CreateRequest::default()).await;
-    let behind = waits(&fixture, &engine, 2, MINUTE).await;
+    let behind = spawn_queued(&fixture, &engine, 2, MINUTE).await;
 
     let kept = AdmissionRefusal::Queue { ahead: 1 };
     assert!(
@@ -94,7 +94,7 @@ async fn a_request_without_queue_is_refused_while_another_waits_for_the_same_roo
     assert!(behind.await.unwrap().is_ok());
     assert!(
         (5 * SECOND..6 * SECOND).contains(&fixture.now()),
-        "until the other's time was up: {}",
+        "it waited for the deadline of the entry ahead: {}",
         fixture.now()
     );
 }
@@ -104,10 +104,10 @@ async fn an_expired_queue_entry_is_refused_with_its_last_position() {
     let fixture = Fixture::new();
     let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
     fixture.ready(&engine, Policy::default()).await;
-    let first = waits(&fixture, &engine, 1, MINUTE).await;
+    let first = spawn_queued(&fixture, &engine, 1, MINUTE).await;
     let began = fixture.now();
 
-    let second = waits(&fixture, &engine, 2, 5 * SECOND).await.await.unwrap();
+    let second = spawn_queued(&fixture, &engine, 2, 5 * SECOND).await.await.unwrap();
 
     let Err(AdmitError::Waited(QueueWaitEnded { end, waited_ms, position, why })) = second else {
         panic!("{second:?}");
@@ -127,8 +127,8 @@ async fn a_dropped_request_leaves_the_queue() {
     let fixture = Fixture::new();
     let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
     let there = fixture.ready(&engine, Policy::default()).await;
-    let first = waits(&fixture, &engine, 1, MINUTE).await;
-    let second = waits(&fixture, &engine, 2, MINUTE).await;
+    let first = spawn_queued(&fixture, &engine, 1, MINUTE).await;
+    let second = spawn_queued(&fixture, &engine, 2, MINUTE).await;
 
     first.abort();
     fixture.pass_ms(SECOND).await;
@@ -152,8 +152,8 @@ async fn queue_entries_of_a_dead_engine_expire_with_its_heartbeat() {
     let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
     let there = fixture.ready(&engine, Policy::default()).await;
     let dying = Arc::new(fixture.start_engine_with(slots(1)).await);
-    let first = waits(&fixture, &dying, 1, 10 * MINUTE).await;
-    let second = waits(&fixture, &engine, 2, 10 * MINUTE).await;
+    let first = spawn_queued(&fixture, &dying, 1, 10 * MINUTE).await;
+    let second = spawn_queued(&fixture, &engine, 2, 10 * MINUTE).await;
 
     // No process is left to cancel the entry.
     let node = dying.node();
@@ -190,10 +190,10 @@ async fn many_queued_requests_pass_few_slots_without_exceeding_the_limit() {
         Arc::new(fixture.start_engine_with(slots(3)).await),
     ];
 
-    let crowd = (0..40_u128).map(|place| {
-        let (fixture, engine) = (fixture.clone(), engines[place as usize % 2].clone());
+    let crowd = (0..40_u128).map(|queue_id| {
+        let (fixture, engine) = (fixture.clone(), engines[queue_id as usize % 2].clone());
         tokio::spawn(async move {
-            let id = engine.create(queued(&fixture, place, 20 * MINUTE)).await.unwrap();
+            let id = engine.create(queued(&fixture, queue_id, 20 * MINUTE)).await.unwrap();
             assert!(fixture.store.totals().await.unwrap().present() <= 3);
             fixture.pass_ms(SECOND).await;
             fixture.stop(&engine, id).await;
@@ -214,7 +214,7 @@ async fn an_expired_queue_entry_that_cannot_be_written_is_retried_with_a_bounded
     let fixture = Fixture::new();
     let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
     fixture.ready(&engine, Policy::default()).await;
-    let waiting = waits(&fixture, &engine, 1, SECOND).await;
+    let waiting = spawn_queued(&fixture, &engine, 1, SECOND).await;
     let tried = Arc::new(AtomicUsize::new(0));
     let counted = tried.clone();
     // Bounded, so that a busy loop is detected instead of waited for.
@@ -223,11 +223,11 @@ async fn an_expired_queue_entry_that_cannot_be_written_is_retried_with_a_bounded
     });
 
     fixture.pass_ms(5 * SECOND).await;
-    let in_vain = tried.load(Ordering::Relaxed);
+    let failed_writes = tried.load(Ordering::Relaxed);
     fixture.store.fail_writes(|| None);
     let reported = waiting.await.unwrap();
 
-    assert!(in_vain < 200, "{in_vain} writes in four seconds");
+    assert!(failed_writes < 200, "{failed_writes} writes in four seconds");
     let expired = |it: &QueueWaitEnded| it.end == QueueOutcome::Expired;
     assert!(matches!(&reported, Err(AdmitError::Waited(not)) if expired(not)), "{reported:?}");
 }

@@ -17,22 +17,25 @@ use pinfold_store::Store;
 use crate::fakes::fault;
 use crate::fixture::{Fixture, MINUTE, SECOND, instance_of};
 
-const NOBODY: SandboxId = SandboxId(77);
+const UNRECORDED: SandboxId = SandboxId(77);
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_without_a_record_is_stopped_and_counted() {
     let fixture = Fixture::new();
     let engine = fixture.start_engine().await;
     fixture.pass_ms(SECOND).await;
-    let orphan = fixture.start_orphan(NOBODY, 3).await;
+    let orphan = fixture.start_orphan(UNRECORDED, 3).await;
 
     let report = engine.reconcile(ReconcileMode::Repair).await.unwrap();
-    fixture.until(NOBODY, SECOND, |sandbox| sandbox.is_settled()).await;
+    fixture.until(UNRECORDED, SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert_eq!(report.instances_without_record, [orphan]);
     let totals = fixture.store.totals().await.unwrap();
     assert_eq!((totals.created, totals.destroyed), (1, 1));
-    assert_eq!(fixture.times(NOBODY, |fact| *fact == Fact::Ended { cause: Cause::Orphan }).await.len(), 1);
+    assert_eq!(
+        fixture.times(UNRECORDED, |fact| *fact == Fact::Ended { cause: Cause::Orphan }).await.len(),
+        1
+    );
     fixture.assert_nothing_is_left().await;
 }
 
@@ -42,7 +45,7 @@ async fn a_dry_run_reports_the_same_as_a_repair_and_changes_nothing() {
     let engine = fixture.start_engine().await;
     let (live, lost) =
         (fixture.ready(&engine, Policy::default()).await, fixture.ready(&engine, Policy::default()).await);
-    fixture.start_orphan(NOBODY, 1).await;
+    fixture.start_orphan(UNRECORDED, 1).await;
     fixture.world.kill_instance(instance_of(&fixture.sandbox(lost).await), false);
     let before = (fixture.instances(), fixture.sandbox(live).await, fixture.sandbox(lost).await);
 
@@ -97,9 +100,9 @@ async fn reconciling_twice_is_idempotent() {
     let fixture = Fixture::new();
     let engine = fixture.start_engine().await;
     let id = fixture.ready(&engine, Policy::default()).await;
-    fixture.start_orphan(NOBODY, 1).await;
+    fixture.start_orphan(UNRECORDED, 1).await;
     engine.reconcile(ReconcileMode::Repair).await.unwrap();
-    fixture.until(NOBODY, SECOND, |sandbox| sandbox.is_settled()).await;
+    fixture.until(UNRECORDED, SECOND, |sandbox| sandbox.is_settled()).await;
     let (before, totals) = (fixture.history(id).await, fixture.store.totals().await.unwrap());
 
     let again = engine.reconcile(ReconcileMode::Repair).await.unwrap();
@@ -133,20 +136,20 @@ async fn an_instance_found_after_the_end_of_its_sandbox_is_stopped_and_counted_s
 async fn a_marker_without_an_instance_is_cleaned_up() {
     let fixture = Fixture::new();
     let engine = fixture.start_engine().await;
-    let mark = fixture.start_orphan(NOBODY, 1).await;
-    fixture.world.kill_instance(mark, true);
+    let orphan = fixture.start_orphan(UNRECORDED, 1).await;
+    fixture.world.kill_instance(orphan, true);
 
     let report = engine.reconcile(ReconcileMode::Repair).await.unwrap();
-    fixture.until(NOBODY, SECOND, |sandbox| sandbox.is_settled()).await;
+    fixture.until(UNRECORDED, SECOND, |sandbox| sandbox.is_settled()).await;
 
-    assert_eq!(report.instances_without_record, [mark]);
+    assert_eq!(report.instances_without_record, [orphan]);
     fixture.assert_nothing_is_left().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_are_found_at_start_and_every_minute() {
     let fixture = Fixture::new();
-    fixture.start_orphan(NOBODY, 1).await;
+    fixture.start_orphan(UNRECORDED, 1).await;
 
     let _engine = fixture.start_engine().await;
     fixture.pass_ms(SECOND).await;
@@ -202,7 +205,7 @@ async fn a_discovery_that_fails_changes_nothing() {
     let fixture = Fixture::new();
     let engine = fixture.start_engine().await;
     let id = fixture.ready(&engine, Policy::default()).await;
-    fixture.start_orphan(NOBODY, 1).await;
+    fixture.start_orphan(UNRECORDED, 1).await;
     fixture.faults.next(Call::Discover, fault(Fault::ObserveFails));
     let before = (fixture.instances(), fixture.sandbox(id).await);
 
@@ -217,7 +220,7 @@ async fn an_orphan_that_cannot_be_observed_is_left_for_the_next_reconciliation()
     let fixture = Fixture::new();
     let engine = fixture.start_engine().await;
     fixture.pass_ms(SECOND).await;
-    fixture.start_orphan(NOBODY, 1).await;
+    fixture.start_orphan(UNRECORDED, 1).await;
     fixture.faults.next(Call::Observe, fault(Fault::ObserveFails));
 
     let blind = engine.reconcile(ReconcileMode::Repair).await.unwrap();
@@ -231,7 +234,7 @@ async fn an_orphan_that_cannot_be_observed_is_left_for_the_next_reconciliation()
 #[tokio::test(start_paused = true)]
 async fn an_unparsable_instance_name_is_reported_and_left_alone() {
     let fixture = Fixture::new();
-    let provider = Scribbled(fixture.provider(&fixture.faults));
+    let provider = UnparsableName(fixture.provider(&fixture.faults));
     let engine = fixture.start_engine_over(provider, Config::default()).await;
     let id = fixture.ready(&engine, Policy::default()).await;
 
@@ -261,13 +264,13 @@ async fn an_unreadable_record_is_reported_and_its_instance_is_not_an_orphan() {
     assert_eq!(fixture.instances().len(), 1);
 }
 
-/// A host with a name that looks like ours and cannot be parsed.
-struct Scribbled(FakeProvider);
+/// A provider that also discovers an instance name that cannot be parsed.
+struct UnparsableName(FakeProvider);
 
 #[async_trait]
-impl Provider for Scribbled {
+impl Provider for UnparsableName {
     fn name(&self) -> &'static str {
-        "scribbled"
+        "unparsable-name"
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -8,14 +8,14 @@ use crate::fakes::slow;
 use crate::fixture::{Fixture, MINUTE, SECOND};
 
 /// An engine that does not poll.
-fn blind() -> Config {
+fn without_polling() -> Config {
     Config { poll_ms: 60 * MINUTE, heartbeat_ms: 60 * MINUTE, ..Config::default() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_on_a_row_changed_by_another_engine_is_granted_on_the_current_row() {
     let fixture = Fixture::new();
-    let (engine, other) = (fixture.start_engine_with(blind()).await, fixture.start_engine().await);
+    let (engine, other) = (fixture.start_engine_with(without_polling()).await, fixture.start_engine().await);
     let id = fixture.ready(&engine, Policy::default()).await;
     let first = fixture.run(&other, id, "sleep 5").await;
 
@@ -30,7 +30,7 @@ async fn a_request_on_a_row_changed_by_another_engine_is_granted_on_the_current_
 #[tokio::test(start_paused = true)]
 async fn a_request_after_another_engine_ended_the_sandbox_is_refused() {
     let fixture = Fixture::new();
-    let (engine, other) = (fixture.start_engine_with(blind()).await, fixture.start_engine().await);
+    let (engine, other) = (fixture.start_engine_with(without_polling()).await, fixture.start_engine().await);
     let id = fixture.ready(&engine, Policy::default()).await;
     fixture.stop(&other, id).await;
 
@@ -43,7 +43,7 @@ async fn a_request_after_another_engine_ended_the_sandbox_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_never_based_on_a_row_changed_by_another_engine() {
     let fixture = Fixture::new();
-    let (engine, other) = (fixture.start_engine_with(blind()).await, fixture.start_engine().await);
+    let (engine, other) = (fixture.start_engine_with(without_polling()).await, fixture.start_engine().await);
     let policy = Policy { max_concurrent: 1, queue_length: 0, ..Policy::default() };
     let id = fixture.ready(&engine, policy).await;
     let first = fixture.run(&engine, id, "sleep 5").await;
@@ -59,7 +59,7 @@ async fn a_refusal_is_never_based_on_a_row_changed_by_another_engine() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_by_another_engine_during_a_launch_is_not_overtaken_by_it() {
     let fixture = Fixture::new();
-    let (engine, other) = (fixture.start_engine_with(blind()).await, fixture.start_engine().await);
+    let (engine, other) = (fixture.start_engine_with(without_polling()).await, fixture.start_engine().await);
     fixture.faults.next(Call::Start, slow(3 * SECOND));
     let id = fixture.create(&engine, Policy::default()).await;
     fixture.pass_ms(SECOND).await;

@@ -12,7 +12,7 @@ use pinfold_store_sqlite::SqliteStore;
 use crate::parent::Acknowledged;
 use crate::worker::{FaultLevel, start_engine};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(directory: &Path, reported: &Acknowledged) {
     println!(
@@ -72,12 +72,12 @@ async fn nothing_acknowledged_is_lost(directory: &Path, reported: &Acknowledged)
 /// between, reconciliation leases the leftover marker to remove it.
 fn stays_gone(row: &StoredSandbox) -> bool {
     let sandbox = &row.sandbox;
-    let clears_a_mark = sandbox.strays > 0 && matches!(sandbox.life, Life::Ended { .. });
-    sandbox.is_settled() || clears_a_mark
+    let clears_a_marker = sandbox.strays > 0 && matches!(sandbox.life, Life::Ended { .. });
+    sandbox.is_settled() || clears_a_marker
 }
 
 async fn everything_is_adopted(engine: &Engine, store: &SqliteStore) {
-    until("every dead node is forgotten", async || {
+    until("every dead node is removed", async || {
         let others: Vec<NodeId> = store.nodes().await.unwrap().into_iter().map(|seen| seen.node.id).collect();
         others == [engine.node()]
     })
@@ -111,9 +111,9 @@ async fn rows(store: &SqliteStore, filter: SandboxFilter) -> Vec<StoredSandbox> 
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
-async fn until(what: &str, expect_met: impl AsyncFn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !expect_met().await {
+async fn until(what: &str, met: impl AsyncFn() -> bool) {
+    let end = Instant::now() + TIMEOUT;
+    while !met().await {
         assert!(Instant::now() < end, "timeout waiting until {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

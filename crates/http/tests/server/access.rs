@@ -118,15 +118,15 @@ async fn every_operation_is_refused_to_lower_roles() {
 async fn token_is_shown_once_and_stays_revoked() {
     with_server(|fixture| async move {
         let (id, secret) = fixture.token("viewer").await;
-        let look = async || {
+        let get_stats = async || {
             fixture.request_as(Some(&secret), "GET".parse().unwrap(), "/api/sandbox/stats", None).await
         };
-        assert_eq!(look().await.status, 200);
+        assert_eq!(get_stats().await.status, 200);
 
         let revoked = fixture.delete(&format!("/api/tokens/{id}")).await;
 
         assert_eq!((revoked.status, revoked.json()["revoked_at"].is_string()), (200, true));
-        assert_eq!(look().await.status, 401);
+        assert_eq!(get_stats().await.status, 401);
         let list = fixture.get("/api/tokens").await;
         let is_it = |token: &&Value| token["id"] == id;
         assert_eq!(list.json().as_array().unwrap().iter().find(is_it).unwrap()["role"], "viewer");
@@ -197,7 +197,7 @@ async fn openapi_description_is_complete_and_served() {
             for (method, operation) in item.as_object().unwrap() {
                 assert!(
                     names.insert(operation["operationId"].to_string()),
-                    "{method} {path} has another's name"
+                    "{method} {path}: duplicate operationId"
                 );
                 for (status, response) in operation["responses"].as_object().unwrap() {
                     assert_ne!(response["description"], json!(""), "{method} {path} {status}");

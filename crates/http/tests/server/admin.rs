@@ -47,14 +47,14 @@ async fn sandbox_can_be_examined_alive_and_ended() {
         assert_eq!((&living["id"], &living["troubles"]), (&json!(id), &json!([])), "{living}");
         assert_eq!(
             (&ended["verdict"], &ended["probes"]),
-            (&json!("it has ended with stopped_by_user"), &json!([]))
+            (&json!("it has ended: stopped_by_user"), &json!([]))
         );
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn audit_compares_records_with_instances() {
+async fn audit_and_reconcile_of_a_consistent_server_find_nothing() {
     with_server(|fixture| async move {
         fixture.sandbox().await;
 
@@ -117,7 +117,7 @@ async fn status_contradicting_a_probe_is_reported_and_repaired() {
         let audit = fixture.post("/api/sandbox/audit", json!({})).await.json();
         fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
         let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then_some(());
-        fixture.until("it is known to be unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
+        fixture.until("its state is unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
 
         let found = &audit["status_disagreements"];
         assert_eq!(found.as_array().map(Vec::len), Some(1), "{audit}, beside {sound}");
@@ -135,10 +135,10 @@ fn lose_a_mount(fixture: &Fixture, id: &str) {
     assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
 }
 
-async fn is_found_unhealthy(fixture: &Fixture, id: &str) {
+async fn wait_until_unhealthy(fixture: &Fixture, id: &str) {
     let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then(|| seen.clone());
     let path = format!("/api/sandbox/{id}");
-    let seen = fixture.until("it is known to be unhealthy", &path, is_unhealthy).await;
+    let seen = fixture.until("its state is unhealthy", &path, is_unhealthy).await;
     assert!(seen["status"]["message"].as_str().unwrap().contains("/dev/shm"), "{seen}");
 }
 
@@ -153,7 +153,7 @@ async fn lost_mount_is_found_by_routine_probes() {
 
         lose_a_mount(&fixture, &broken);
 
-        is_found_unhealthy(&fixture, &broken).await;
+        wait_until_unhealthy(&fixture, &broken).await;
     })
     .await;
 }
@@ -167,7 +167,7 @@ async fn failed_requested_probe_shows_in_the_status() {
         let probed = fixture.post(&format!("/api/sandbox/{broken}/probe"), json!({})).await.json();
 
         assert_eq!(probed["result"], json!("failed"), "{probed}");
-        is_found_unhealthy(&fixture, &broken).await;
+        wait_until_unhealthy(&fixture, &broken).await;
     })
     .await;
 }
@@ -189,7 +189,7 @@ async fn scheduled_comparison_finds_a_status_contradicting_a_probe() {
                 (&json!(broken), &json!("status_disagrees"))
             );
         }
-        is_found_unhealthy(&fixture, &broken).await;
+        wait_until_unhealthy(&fixture, &broken).await;
     })
     .await;
 }
@@ -246,23 +246,23 @@ async fn attestation_is_refused_for_an_observable_sandbox() {
 async fn audit_log_names_requester_and_request() {
     with_server(|fixture| async move {
         let (token, secret) = fixture.token("operator").await;
-        let ask = async |method: &str, path: &str| {
+        let send = async |method: &str, path: &str| {
             let body = (method == "POST").then(|| json!({ "limits": { "memory_mb": 64 } }));
             fixture.request_as(Some(&secret), method.parse().unwrap(), path, body).await
         };
-        let id = ask("POST", "/api/sandbox").await.json()["id"].as_str().unwrap().to_owned();
-        ask("GET", "/api/sandbox/list").await;
-        ask("DELETE", "/api/sandbox/nonsense").await;
-        let stopped = ask("DELETE", &format!("/api/sandbox/{id}")).await;
-        assert_eq!(ask("POST", "/api/tokens").await.status, 403);
+        let id = send("POST", "/api/sandbox").await.json()["id"].as_str().unwrap().to_owned();
+        send("GET", "/api/sandbox/list").await;
+        send("DELETE", "/api/sandbox/nonsense").await;
+        let stopped = send("DELETE", &format!("/api/sandbox/{id}")).await;
+        assert_eq!(send("POST", "/api/tokens").await.status, 403);
 
-        // A log line may come shortly after the answer.
+        // An audit entry may be written shortly after the answer.
         let of_token = |page: &Value| {
             let entries = page["entries"].as_array().unwrap().clone();
             let own: Vec<_> = entries.into_iter().filter(|entry| entry["token_id"] == token).collect();
             (own.len() >= 3).then_some(own)
         };
-        let noted = fixture.until("all are noted", "/api/audit", of_token).await;
+        let noted = fixture.until("all requests are in the audit log", "/api/audit", of_token).await;
 
         let reported: Vec<_> =
             noted.iter().map(|it| (it["method"].as_str().unwrap(), it["status"].as_u64().unwrap())).collect();

@@ -86,13 +86,13 @@ async fn agent_run_is_retried_with_its_files_when_its_sandbox_dies() {
         assert_eq!(ended["artifacts"][0]["state"], "kept");
         let execution = fixture.get(ended["links"]["execution"].as_str().unwrap()).await.json();
         assert_eq!(execution["attempts"].as_array().unwrap().len(), 2);
-        the_log_has_both_tries_in_order(&fixture, &ended).await;
+        assert_log_has_both_attempts_in_order(&fixture, &ended).await;
     })
     .await;
 }
 
-/// Also when read in small pages.
-async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
+/// Checks the log, read in small pages.
+async fn assert_log_has_both_attempts_in_order(fixture: &Fixture, run: &Value) {
     let (path, mut after, mut texts) = (run["links"]["logs"].as_str().unwrap(), String::new(), Vec::new());
     loop {
         let page = fixture.get(&format!("{path}?limit=2{after}")).await.json();
@@ -103,7 +103,7 @@ async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
         texts.extend(entries.iter().map(|entry| entry["text"].as_str().unwrap().to_owned()));
         after = format!("&after={}", page["next"].as_str().unwrap());
     }
-    let interesting = ["fresh", "begun", "done", "another one is to be tried", " started", "exited"];
+    let interesting = ["fresh", "begun", "done", "another attempt follows", " started", "exited"];
     let in_it =
         |text: &String| interesting.into_iter().filter(|word| text.contains(word)).collect::<Vec<_>>();
     let order: Vec<_> = texts.iter().flat_map(in_it).collect();
@@ -111,7 +111,7 @@ async fn the_log_has_both_tries_in_order(fixture: &Fixture, run: &Value) {
         " started",
         "fresh",
         "begun",
-        "another one is to be tried",
+        "another attempt follows",
         " started",
         "fresh",
         "begun",

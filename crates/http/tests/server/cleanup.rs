@@ -25,7 +25,7 @@ async fn cleanup_leaves_busy_sandboxes_alone_and_records_its_run() {
         assert_eq!((&dry["scanned"], &dry["found"], &dry["kept"]), (&json!(1), &json!([]), &json!([])));
         assert_eq!((real.scanned, real.found.len(), real.dry_run), (1, 0, false));
         let runs = runs.json();
-        assert_eq!(runs.as_array().unwrap().len(), 1, "a dry run is none: {runs}");
+        assert_eq!(runs.as_array().unwrap().len(), 1, "a dry run is not recorded: {runs}");
         let reported = |name: &str| runs[0][name].clone();
         assert_eq!((reported("layer"), reported("outcome")), (json!("scheduled"), json!("done")));
         assert_eq!(
@@ -63,7 +63,11 @@ async fn emergency_cleanup_returns_receipts_and_lists_kept_sandboxes() {
         let metrics = fixture.get("/api/sandbox/metrics").await.json()["cleanup"].clone();
         assert_eq!(metrics["evicted"], json!(1), "{metrics}");
         let ill = (&metrics["stuck_terminated"], &metrics["orphaned_terminated"]);
-        assert_eq!(ill, (&json!(0), &json!(0)), "nothing was wrong with it: {metrics}");
+        assert_eq!(
+            ill,
+            (&json!(0), &json!(0)),
+            "an evicted sandbox is neither stuck nor orphaned: {metrics}"
+        );
     })
     .await;
 }

@@ -27,7 +27,9 @@ async fn stop_completes_and_is_logged_after_its_caller_disconnects() {
         let script = "trap '' TERM; echo deaf; while :; do sleep 1; done";
         let execution = fixture.sh_in_background(&id, sh(script)).await;
         let output = format!("/api/executions/{execution}/output");
-        fixture.until("it is deaf", &output, |it| it["events"][0]["text"].is_string().then_some(())).await;
+        fixture
+            .until("it ignores SIGTERM", &output, |it| it["events"][0]["text"].is_string().then_some(()))
+            .await;
         let path = format!("/api/sandbox/{id}");
 
         let caller = send_request(&fixture, &secret, &format!("DELETE {path}?wait=30")).await;
@@ -39,7 +41,7 @@ async fn stop_completes_and_is_logged_after_its_caller_disconnects() {
             let entries = page["entries"].as_array().unwrap();
             entries.iter().find(|entry| entry["token_id"] == token).cloned()
         };
-        let noted = fixture.until("it is noted", "/api/audit", of_token).await;
+        let noted = fixture.until("the request is in the audit log", "/api/audit", of_token).await;
         let (what, of) = (json!([noted["method"], noted["path"], noted["status"]]), &noted["sandbox_id"]);
         assert_eq!((what, of), (json!(["DELETE", path, 499]), &json!(id)));
         let lines = reported.lines(&format!("token_id=\"{token}\""));

@@ -113,7 +113,7 @@ where
     with_fixture(Fixture::on(service, data, ServerConfig::default()).await, test).await;
 }
 
-/// Rechecks long-lived connections so often that a test can wait for it.
+/// Like [`with_server`], with short intervals between the authorisation checks of open connections.
 pub(crate) async fn with_fast_rechecks<F, Fut>(config: ServerConfig, test: F)
 where
     F: FnOnce(Arc<Fixture>) -> Fut,
@@ -125,7 +125,7 @@ where
     with_fixture(Fixture::listen(endpoint, service, data, config).await, test).await;
 }
 
-/// Uses another engine configuration and the test's own data directory.
+/// Like [`with_server`], with another engine configuration and data directory.
 pub(crate) async fn with_engine<F, Fut>(data: tempfile::TempDir, engine: Config, test: F)
 where
     F: FnOnce(Arc<Fixture>) -> Fut,
@@ -261,7 +261,8 @@ impl Fixture {
         }
     }
 
-    /// Also fails for orphans that the server found and removed during the test: another server would have left them.
+    /// Stops instances that are left and fails. Also fails for instances without a record that the server found and
+    /// removed during the test, unless the test created them.
     async fn assert_nothing_left(&self) {
         let host = self.service.host();
         let left = host.provider.discover().await.unwrap().found;

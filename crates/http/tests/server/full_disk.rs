@@ -33,7 +33,7 @@ impl SmallDisk {
         std::fs::create_dir(&at).unwrap();
         let size = format!("size={DISK_MB}m,mode=755");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).status();
-        assert!(mounted.unwrap().success(), "could not mount a filesystem of the test's own");
+        assert!(mounted.unwrap().success(), "could not mount the test's file system");
         Self { at, _below: below }
     }
 }
@@ -49,7 +49,7 @@ fn left_mb(path: &Path) -> u64 {
     (found.f_bavail * found.f_frsize) >> 20
 }
 
-/// Writes until `leave_mb` is left.
+/// Writes until at most `leave_mb` is left; with 0, until a write fails.
 pub(crate) fn fill(file: &Path, leave_mb: u64) {
     let mut open = File::options().create(true).append(true).open(file).unwrap();
     let block = vec![7_u8; 64 << 10];
@@ -60,7 +60,7 @@ pub(crate) fn fill(file: &Path, leave_mb: u64) {
     }
 }
 
-/// Counts of answers under load.
+/// Creates that succeeded and that were refused under load, and whether the load must stop.
 #[derive(Default)]
 struct Tally {
     made: AtomicU64,
@@ -68,7 +68,7 @@ struct Tally {
     over: AtomicBool,
 }
 
-/// Creates, uses and stops sandboxes until the tally is closed.
+/// Creates, uses and stops sandboxes until `over` is set.
 async fn load(fixture: Arc<Fixture>, tally: Arc<Tally>) {
     while !tally.over.load(Ordering::Relaxed) {
         let made = fixture.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
@@ -128,14 +128,14 @@ async fn full_disk_refuses_only_creates_and_service_resumes() {
         let old = fixture.sandbox().await;
         let job = fixture.sh_in_background(&old, sh("while :; do echo tick; sleep 0.2; done")).await;
         let tally = Arc::new(Tally::default());
-        let crowd: Vec<_> = (0..3).map(|_| tokio::spawn(load(fixture.clone(), tally.clone()))).collect();
+        let load_tasks: Vec<_> = (0..3).map(|_| tokio::spawn(load(fixture.clone(), tally.clone()))).collect();
         fixture
-            .until("some were made", "/api/sandbox/stats", |stats| {
+            .until("some sandboxes were created", "/api/sandbox/stats", |stats| {
                 (stats["total_created"].as_u64() > Some(4)).then_some(())
             })
             .await;
 
-        // Short: creates are refused with the measurements, and running executions continue.
+        // Below the reserve: creates are refused with the measurements, and running executions continue.
         fill(&ballast, KEEP_MB / 2);
         until_create(&fixture, "a refusal with the measurements", is_short_of_disk).await;
         let before = ticks(&fixture, &job).await;
@@ -143,15 +143,15 @@ async fn full_disk_refuses_only_creates_and_service_resumes() {
         assert_eq!((&ran["exit_code"], &ran["stdout"]), (&json!(0), &json!("still here\n")));
         assert!(tally.refused.load(Ordering::Relaxed) > 0 || tally.made.load(Ordering::Relaxed) > 4);
 
-        // Completely full: refused in the same way.
+        // Completely full: creates are refused in the same way.
         fill(&ballast, 0);
         until_create(&fixture, "a refusal on a full disk", is_short_of_disk).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
 
-        // Space again: service resumes without intervention.
+        // Space is free again: service resumes without intervention.
         std::fs::remove_file(&ballast).unwrap();
         let made_so_far = tally.made.load(Ordering::Relaxed);
-        let new = until_create(&fixture, "one is let in again", |status, _| status == 201).await;
+        let new = until_create(&fixture, "a create is admitted again", |status, _| status == 201).await;
         let new = new["id"].as_str().unwrap();
         assert_eq!(fixture.sh(new, "echo hello > x && cat x").await["stdout"], "hello\n");
         assert_eq!(fixture.sh(&old, "echo still here").await["exit_code"], 0);
@@ -162,11 +162,11 @@ async fn full_disk_refuses_only_creates_and_service_resumes() {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(more(), "those who kept asking get in again");
-        assert!(ticks(&fixture, &job).await > before, "what ran all the time has gone on");
+        assert!(more(), "the load creates sandboxes again");
+        assert!(ticks(&fixture, &job).await > before, "the execution that ran throughout has continued");
 
         tally.over.store(true, Ordering::Relaxed);
-        for one in crowd {
+        for one in load_tasks {
             one.await.unwrap();
         }
         for id in [old.as_str(), new] {

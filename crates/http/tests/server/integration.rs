@@ -113,7 +113,7 @@ async fn until<T, Met>(what: &str, met: impl Fn() -> Met) -> T
 where
     Met: Future<Output = Option<T>>,
 {
-    let look = async {
+    let poll = async {
         loop {
             if let Some(found) = met().await {
                 return found;
@@ -121,5 +121,5 @@ where
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("never: {what}"))
+    tokio::time::timeout(Duration::from_secs(30), poll).await.unwrap_or_else(|_| panic!("never: {what}"))
 }

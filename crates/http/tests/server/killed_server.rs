@@ -94,8 +94,8 @@ async fn run_that_ends_without_a_server_is_reported_by_the_next() {
 fn contains_bytes(directory: &Path, what: &[u8]) -> bool {
     std::fs::read_dir(directory).unwrap().any(|entry| {
         let path = entry.unwrap().path();
-        let is_said = |text: Vec<u8>| text.windows(what.len()).any(|piece| piece == what);
-        if path.is_dir() { contains_bytes(&path, what) } else { std::fs::read(path).is_ok_and(is_said) }
+        let contains = |text: Vec<u8>| text.windows(what.len()).any(|piece| piece == what);
+        if path.is_dir() { contains_bytes(&path, what) } else { std::fs::read(path).is_ok_and(contains) }
     })
 }
 

@@ -43,8 +43,8 @@ async fn sandbox_is_created_used_and_proven_gone() {
         assert_eq!((&shown["status"]["state"], &shown["receipt"]), (&json!("terminated"), &receipt));
         let execution = result["execution_id"].as_str().unwrap();
         let output = fixture.get(&format!("/api/executions/{execution}/output")).await.json();
-        let is_said = |event: &Value| event["event"] == "stdout" && event["text"] == "out\n";
-        assert!(output["events"].as_array().unwrap().iter().any(is_said), "{output}");
+        let is_stdout = |event: &Value| event["event"] == "stdout" && event["text"] == "out\n";
+        assert!(output["events"].as_array().unwrap().iter().any(is_stdout), "{output}");
         assert_eq!(output["ended"], true);
     })
     .await;
@@ -108,19 +108,19 @@ async fn same_idempotency_key_and_token_return_the_same_sandbox() {
         let first = create(&fixture.admin, "k1", spec.clone()).await;
 
         let again = create(&fixture.admin, "k1", spec.clone()).await;
-        let another_wish = create(&fixture.admin, "k1", json!({ "name": "changed" })).await;
+        let other_body = create(&fixture.admin, "k1", json!({ "name": "changed" })).await;
         let another_token = create(&other, "k1", spec).await;
 
         assert_eq!((first.status, again.status, another_token.status), (201, 201, 201));
         assert_eq!(first.json()["id"], again.json()["id"]);
-        assert_eq!((another_wish.status, another_wish.code()), (422, ErrorCode::KeyReused));
+        assert_eq!((other_body.status, other_body.code()), (422, ErrorCode::KeyReused));
         assert_ne!(another_token.json()["id"], first.json()["id"]);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn busy_loop_and_idle_sandbox_differ_in_usage() {
+async fn busy_sandbox_uses_more_cpu_than_an_idle_one() {
     with_server(|fixture| async move {
         let (busy, idle) = (fixture.sandbox().await, fixture.sandbox().await);
         fixture.sh_in_background(&busy, sh("while :; do :; done")).await;

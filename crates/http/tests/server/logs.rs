@@ -14,7 +14,7 @@ fn texts(page: &Value) -> Vec<String> {
     entries.iter().map(|entry| entry["text"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn place_of(texts: &[String], word: &str) -> usize {
+fn position_of(texts: &[String], word: &str) -> usize {
     texts.iter().position(|text| text.contains(word)).unwrap_or_else(|| panic!("no {word} in {texts:#?}"))
 }
 
@@ -50,13 +50,13 @@ async fn log_has_control_entries_and_output_in_order_also_after_stop() {
         // Stdout and stderr have no order between them.
         for written in ["one", "two"] {
             let order =
-                ["sandbox created", "ready", " started", written, "exited"].map(|it| place_of(&said, it));
+                ["sandbox created", "ready", " started", written, "exited"].map(|it| position_of(&said, it));
             assert!(order.is_sorted(), "{said:#?}");
         }
         assert!(live["last_activity"].is_string() && live["over"] == false);
         let rest = texts(&after);
         assert!(!rest.contains(&"one\n".to_owned()) && after["over"] == true, "{rest:#?}");
-        assert!(place_of(&rest, "sandbox ended") == rest.len() - 1, "{rest:#?}");
+        assert!(position_of(&rest, "sandbox ended") == rest.len() - 1, "{rest:#?}");
     })
     .await;
 }

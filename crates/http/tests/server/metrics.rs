@@ -118,7 +118,7 @@ async fn json_metrics_match_and_unknown_values_are_null() {
         assert_eq!(
             reported["by_agent_type"]["HASTY"]["average_cpu_seconds"],
             Value::Null,
-            "it has not ended"
+            "its sandbox has not ended"
         );
         assert_eq!(
             (&reported["rates"]["stop_success"], &reported["rates"]["inactivity"]),
@@ -157,7 +157,7 @@ async fn metrics_survive_a_restart_and_are_shared_by_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn concurrent_counters_count_each_event_once() {
+async fn concurrent_scrapes_count_each_event_once() {
     with_server(|fixture| async move {
         run_sample_workload(&fixture).await;
         let asking: Vec<_> = (0..16)
@@ -183,7 +183,7 @@ async fn metrics_history_is_served_for_known_metrics_only() {
     with_server(|fixture| async move {
         let other = run_sample_workload(&fixture).await;
         let path = "/api/sandbox/metrics/history?metric=active";
-        let seen = fixture.until("a minute was audit at", path, |it| {
+        let seen = fixture.until("a gauge was sampled", path, |it| {
             let points = it["points"].as_array().unwrap();
             points.iter().find(|point| point["value"].is_f64()).cloned()
         });

@@ -22,13 +22,13 @@ async fn ended_sandbox_is_reported_by_error_code() {
         let reported = client.examine(id).await;
 
         assert_eq!((&alive["stdout"], &alive["exit_code"]), (&json!("410 Gone\n"), &json!(1)));
-        assert_eq!(still.status.state, State::Ready, "whatever it says about itself");
+        assert_eq!(still.status.state, State::Ready, "its output does not change its state");
         assert_eq!((gone.status, gone.code()), (410, ErrorCode::SandboxGone));
         assert!(reported.is_ok(), "an ended sandbox can be examined: {reported:?}");
         let unknown = client.sandbox("sbx_01m7h9849weh0tapx1maw3q2yb").await;
         assert!(
             matches!(&unknown, Err(ClientError::Refused { detail, .. }) if detail.code == ErrorCode::UnknownSandbox),
-            "what never was is not gone: {unknown:?}"
+            "a sandbox that never existed is not gone: {unknown:?}"
         );
     })
     .await;

@@ -26,9 +26,9 @@ fn spawn_request(fixture: &Arc<Fixture>, path: &str, body: Value) -> tokio::task
     tokio::spawn(async move { fixture.post(&path, body).await })
 }
 
-async fn until_state(fixture: &Fixture, place: &str, state: &str) -> Value {
-    let path = format!("/api/sandbox/queue/{place}");
-    fixture.until(state, &path, |place| (place["state"] == state).then(|| place.clone())).await
+async fn until_state(fixture: &Fixture, entry: &str, state: &str) -> Value {
+    let path = format!("/api/sandbox/queue/{entry}");
+    fixture.until(state, &path, |entry| (entry["state"] == state).then(|| entry.clone())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

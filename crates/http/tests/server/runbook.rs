@@ -51,7 +51,7 @@ impl Operator {
 
     /// Repeats a step until its output meets the condition, which takes longer on a busy machine.
     async fn until(&self, step: &str, sandbox: &str, met: impl Fn(&Value) -> bool) -> Value {
-        let look = async {
+        let poll = async {
             loop {
                 let seen = self.run_step(step, sandbox).await;
                 if met(&seen) {
@@ -59,9 +59,9 @@ impl Operator {
                 }
             }
         };
-        match tokio::time::timeout(std::time::Duration::from_secs(40), look).await {
+        match tokio::time::timeout(std::time::Duration::from_secs(40), poll).await {
             Ok(seen) => seen,
-            Err(_) => panic!("{step} never showed it: {:#}", self.run_step(step, sandbox).await),
+            Err(_) => panic!("{step} did not meet the condition: {:#}", self.run_step(step, sandbox).await),
         }
     }
 }
@@ -114,19 +114,19 @@ async fn every_runbook_step_works_as_written() {
         let after = operator.run_step("stats", "").await;
         assert_eq!((&after["active"], &after["total_destroyed"]), (&json!(0), &json!(4)), "{after}");
         assert_eq!(operator.run_step("list", "").await, json!([]));
-        it_is_over(&operator).await;
+        assert_nothing_is_left(&operator).await;
         let ended = operator.run_step("verify", &busy).await;
         assert_eq!(ended["status"]["state"], "terminated");
         let left: Vec<_> = {
             let taken = operator.taken.lock().unwrap();
             operator.steps.keys().filter(|step| !taken.contains(*step)).cloned().collect()
         };
-        assert!(left.is_empty(), "no test takes {left:?}");
+        assert!(left.is_empty(), "no test runs the steps {left:?}");
     })
     .await;
 }
 
-async fn it_is_over(operator: &Operator) {
+async fn assert_nothing_is_left(operator: &Operator) {
     assert_eq!(operator.run_step("old", "").await, json!([]));
     let compared = operator.run_step("audit", "").await;
     let repaired = operator.run_step("reconcile", "").await;

@@ -11,7 +11,7 @@ fn request(script: &str) -> RunRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_run_ends_when_its_caller_disconnects() {
+async fn silent_or_printing_run_ends_when_its_caller_disconnects() {
     with_server(|fixture| async move {
         for script in ["echo here; exec sleep 1000", "while echo here; do sleep 0.01; done"] {
             let client = fixture.client();

@@ -21,7 +21,7 @@ use collector::{Receiver, attributes};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-async fn ask_traced(fixture: &Fixture, sampled: &str, method: Method, path: &str, body: Value) -> Answer {
+async fn send_traced(fixture: &Fixture, sampled: &str, method: Method, path: &str, body: Value) -> Answer {
     let request = Request::builder()
         .method(method)
         .uri(fixture.url(path))
@@ -50,13 +50,13 @@ async fn request_continues_the_callers_trace() {
     let receiver = Receiver::start().await;
     with_server_config(receiver.config_for_traces(), |fixture| async move {
         let spec = json!({ "limits": { "memory_mb": 64 }, "env": { "KEY": "hunter2" } });
-        let made = ask_traced(&fixture, "01", Method::POST, "/api/sandbox", spec).await.json();
+        let made = send_traced(&fixture, "01", Method::POST, "/api/sandbox", spec).await.json();
         let id = made["id"].as_str().unwrap();
         let at = |rest: &str| format!("/api/sandbox/{id}{rest}");
         let exec_request = json!({ "command": ["sh", "-c", "echo swordfish; exit 3"] });
-        ask_traced(&fixture, "01", Method::POST, &at("/exec"), exec_request).await;
-        ask_traced(&fixture, "01", Method::POST, &at("/probe"), json!({})).await;
-        ask_traced(&fixture, "01", Method::DELETE, &at(""), json!({})).await;
+        send_traced(&fixture, "01", Method::POST, &at("/exec"), exec_request).await;
+        send_traced(&fixture, "01", Method::POST, &at("/probe"), json!({})).await;
+        send_traced(&fixture, "01", Method::DELETE, &at(""), json!({})).await;
 
         let request_span = receiver.span("POST /api/sandbox", &[("pinfold.sandbox.id", id)]).await;
         assert_eq!(
@@ -87,7 +87,7 @@ async fn request_continues_the_callers_trace() {
 
         let request_span = receiver.span("POST /api/sandbox/{id}/probe", &[]).await;
         receiver
-            .until("a probe of its own", |it| {
+            .until("a probe of the request", |it| {
                 it.spans().into_iter().find(|span| is_child_of(span, &request_span))
             })
             .await;
@@ -137,7 +137,7 @@ async fn requested_maintenance_joins_the_request_trace_and_scheduled_has_its_own
         let cleanup = receiver.span("cleanup", &[("pinfold.cleanup.layer", "scheduled")]).await;
         assert_eq!(attributes(&cleanup.attributes)["pinfold.cleanup.failed"], "0");
         let alone = |it: &Receiver| it.spans().into_iter().find(|span| span.parent_span_id.is_empty());
-        receiver.until("a trace of its own", alone).await;
+        receiver.until("a scheduled trace", alone).await;
     })
     .await;
 }
@@ -162,11 +162,11 @@ async fn failed_span_has_error_status_and_cause() {
 async fn unsampled_request_is_not_traced_and_a_bad_header_starts_a_new_trace() {
     let receiver = Receiver::start().await;
     with_server_config(receiver.config_for_traces(), |fixture| async move {
-        ask_traced(&fixture, "00", Method::GET, "/api/sandbox/stats", json!({})).await;
+        send_traced(&fixture, "00", Method::GET, "/api/sandbox/stats", json!({})).await;
         let nonsense = Request::get(fixture.url("/nothing/here")).header("traceparent", "00-nonsense-01-01");
         fixture.send(nonsense.body(Full::default()).unwrap()).await;
 
-        // Spans arrive in order of their end, so an earlier one would be there.
+        // Spans arrive in the order of their ends: a span of the unsampled request would already be there.
         let unknown = receiver.span("GET", &[("http.response.status_code", "401")]).await;
         assert!(unknown.parent_span_id.is_empty() && unknown.trace_id.len() == 16);
         assert!(receiver.spans().iter().all(|span| hex(&span.trace_id) != TRACE), "{:#?}", receiver.spans());

@@ -104,7 +104,7 @@ fn pieces_of_no_length_are_passed_over() {
 }
 
 #[test]
-fn whatever_was_written_comes_back_byte_by_byte() {
+fn random_output_is_read_back_unchanged() {
     fastrand::seed(5);
     for _ in 0..50 {
         let mut written = Written::new();

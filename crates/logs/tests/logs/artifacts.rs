@@ -1,4 +1,4 @@
-//! Artifacts of runs: whole or not at all, within their bounds, under any name that is one.
+//! Artifacts of runs: stored whole or not at all, limited in size and number, under any valid name.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -10,12 +10,12 @@ use pinfold_logs::{
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const RUN: &str = "run_1";
 
-struct Shelf {
+struct ArtifactFixture {
     artifacts: Artifacts,
     directory: tempfile::TempDir,
 }
 
-impl Shelf {
+impl ArtifactFixture {
     fn new(limits: ArtifactLimits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let objects = ObjectStorage::local(&directory.path().join("objects")).unwrap();
@@ -36,7 +36,7 @@ impl Shelf {
         Some((artifact, parts.concat()))
     }
 
-    /// Files of the run, those that are only begun too.
+    /// The number of files of the run, incomplete uploads included.
     fn files(&self) -> usize {
         let run = self.directory.path().join("objects/artifacts").join(RUN);
         std::fs::read_dir(run).map_or(0, Iterator::count)
@@ -44,58 +44,58 @@ impl Shelf {
 }
 
 #[tokio::test]
-async fn an_artifact_comes_back_as_it_was_put_with_what_describes_it() {
-    let shelf = Shelf::new(ArtifactLimits::default());
+async fn artifact_is_read_back_unchanged_with_its_description() {
+    let fixture = ArtifactFixture::new(ArtifactLimits::default());
     let large = vec![7; 12_000_000];
 
-    let made = shelf.put("reports/größe 1.txt", &[b"hello ", b"world"]).await.unwrap();
-    shelf.put("large", &[&large, &large]).await.unwrap();
-    shelf.put("empty", &[]).await.unwrap();
+    let made = fixture.put("reports/größe 1.txt", &[b"hello ", b"world"]).await.unwrap();
+    fixture.put("large", &[&large, &large]).await.unwrap();
+    fixture.put("empty", &[]).await.unwrap();
 
     let sha256 = "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9";
     assert_eq!((made.size, made.sha256.as_str(), made.created_at), (11, sha256, NOW));
-    assert_eq!(shelf.get("reports/größe 1.txt").await.unwrap(), (made, b"hello world".to_vec()));
-    assert_eq!(shelf.get("large").await.unwrap().1.len(), 24_000_000);
-    assert_eq!(shelf.get("empty").await.unwrap().1, b"");
-    assert!(shelf.get("reports").await.is_none());
-    let names: Vec<_> = shelf.artifacts.list(RUN).await.unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(fixture.get("reports/größe 1.txt").await.unwrap(), (made, b"hello world".to_vec()));
+    assert_eq!(fixture.get("large").await.unwrap().1.len(), 24_000_000);
+    assert_eq!(fixture.get("empty").await.unwrap().1, b"");
+    assert!(fixture.get("reports").await.is_none());
+    let names: Vec<_> = fixture.artifacts.list(RUN).await.unwrap().into_iter().map(|it| it.name).collect();
     assert_eq!(names, ["empty", "large", "reports/größe 1.txt"]);
-    assert_eq!(shelf.artifacts.list("run_2").await.unwrap(), []);
+    assert_eq!(fixture.artifacts.list("run_2").await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn the_same_name_again_replaces_it() {
-    let shelf = Shelf::new(ArtifactLimits { artifacts: 1, ..ArtifactLimits::default() });
-    shelf.put("a", &[b"one"]).await.unwrap();
-    let (_, begun) = shelf.artifacts.get(RUN, "a").await.unwrap();
+async fn put_under_the_same_name_replaces_the_artifact() {
+    let fixture = ArtifactFixture::new(ArtifactLimits { artifacts: 1, ..ArtifactLimits::default() });
+    fixture.put("a", &[b"one"]).await.unwrap();
+    let (_, begun) = fixture.artifacts.get(RUN, "a").await.unwrap();
 
-    shelf.put("a", &[b"two"]).await.unwrap();
+    fixture.put("a", &[b"two"]).await.unwrap();
 
-    assert_eq!(shelf.get("a").await.unwrap().1, b"two");
-    assert_eq!(shelf.artifacts.list(RUN).await.unwrap().len(), 1);
-    assert_eq!(shelf.files(), 2);
+    assert_eq!(fixture.get("a").await.unwrap().1, b"two");
+    assert_eq!(fixture.artifacts.list(RUN).await.unwrap().len(), 1);
+    assert_eq!(fixture.files(), 2);
     drop(begun);
-    assert!(matches!(shelf.put("b", &[b"x"]).await, Err(ArtifactError::TooMany { limit: 1 })));
+    assert!(matches!(fixture.put("b", &[b"x"]).await, Err(ArtifactError::TooMany { limit: 1 })));
 }
 
 #[tokio::test]
-async fn what_is_too_long_or_fails_leaves_nothing() {
-    let shelf = Shelf::new(ArtifactLimits { bytes: 10, ..ArtifactLimits::default() });
+async fn put_that_is_too_large_or_fails_leaves_nothing() {
+    let fixture = ArtifactFixture::new(ArtifactLimits { bytes: 10, ..ArtifactLimits::default() });
     let failing = stream::iter([Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("cut"))]);
 
-    let too_long = shelf.put("a", &[b"12345", b"678901"]).await;
-    let failed = shelf.artifacts.put(RUN, "a", "text/plain", failing, NOW).await;
+    let too_long = fixture.put("a", &[b"12345", b"678901"]).await;
+    let failed = fixture.artifacts.put(RUN, "a", "text/plain", failing, NOW).await;
 
     assert!(matches!(too_long, Err(ArtifactError::TooLarge { limit: 10 })));
     assert!(matches!(failed, Err(ArtifactError::Content { .. })));
-    assert!(shelf.get("a").await.is_none());
-    assert_eq!(shelf.files(), 0);
-    assert!(shelf.put("a", &[b"1234567890"]).await.is_ok());
+    assert!(fixture.get("a").await.is_none());
+    assert_eq!(fixture.files(), 0);
+    assert!(fixture.put("a", &[b"1234567890"]).await.is_ok());
 }
 
 #[tokio::test]
-async fn names_that_are_none_are_refused() {
-    let shelf = Shelf::new(ArtifactLimits::default());
+async fn invalid_names_and_content_types_are_refused() {
+    let fixture = ArtifactFixture::new(ArtifactLimits::default());
     let nothing = || stream::iter(Vec::new());
 
     for (run, name, content_type) in [
@@ -105,32 +105,38 @@ async fn names_that_are_none_are_refused() {
         (RUN, "a", "text/plain\r\nX: y"),
         (RUN, "a", ""),
     ] {
-        assert!(shelf.artifacts.put(run, name, content_type, nothing(), NOW).await.is_err());
+        assert!(fixture.artifacts.put(run, name, content_type, nothing(), NOW).await.is_err());
     }
-    assert!(matches!(shelf.artifacts.get(RUN, "..").await, Err(ArtifactError::Name(_))));
-    assert!(matches!(shelf.artifacts.list("a/b").await, Err(ArtifactError::Name(_))));
+    assert!(matches!(fixture.artifacts.get(RUN, "..").await, Err(ArtifactError::Name(_))));
+    assert!(matches!(fixture.artifacts.list("a/b").await, Err(ArtifactError::Name(_))));
 }
 
 #[tokio::test]
-async fn artifacts_go_when_they_are_old() {
-    let shelf = Shelf::new(ArtifactLimits::default());
-    shelf.put("a", &[b"x"]).await.unwrap();
-    let orphan = shelf.directory.path().join("objects/artifacts").join(RUN).join("0123.upload");
-    std::fs::write(&orphan, "nobody described it").unwrap();
+async fn artifacts_and_abandoned_uploads_are_deleted_after_their_retention() {
+    let fixture = ArtifactFixture::new(ArtifactLimits::default());
+    fixture.put("a", &[b"x"]).await.unwrap();
+    let orphan = fixture.directory.path().join("objects/artifacts").join(RUN).join("0123.upload");
+    std::fs::write(&orphan, "an upload without a description").unwrap();
     let written = std::fs::metadata(&orphan).unwrap().modified().unwrap();
     let now = i64::try_from(written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap();
     let days = |days: i64| Timestamp(now + days * 24 * 3_600_000);
 
-    assert_eq!(shelf.artifacts.expire(RetentionPeriods::default(), days(2)).await.unwrap(), 0);
+    assert_eq!(fixture.artifacts.expire(RetentionPeriods::default(), days(2)).await.unwrap(), 0);
     assert!(!orphan.exists());
-    let foretold =
-        shelf.artifacts.clear_stale(RetentionPeriods::default(), days(8), RemovalMode::DryRun).await.unwrap();
-    assert_eq!(shelf.get("a").await.unwrap().1, b"x");
-    let gone =
-        shelf.artifacts.clear_stale(RetentionPeriods::default(), days(8), RemovalMode::Remove).await.unwrap();
+    let planned = fixture
+        .artifacts
+        .clear_stale(RetentionPeriods::default(), days(8), RemovalMode::DryRun)
+        .await
+        .unwrap();
+    assert_eq!(fixture.get("a").await.unwrap().1, b"x");
+    let gone = fixture
+        .artifacts
+        .clear_stale(RetentionPeriods::default(), days(8), RemovalMode::Remove)
+        .await
+        .unwrap();
 
-    assert_eq!((foretold, foretold.count), (gone, 1));
-    assert!(gone.bytes > 1, "what describes it takes room too");
-    assert!(shelf.get("a").await.is_none());
-    assert_eq!(shelf.files(), 0);
+    assert_eq!((planned, planned.count), (gone, 1));
+    assert!(gone.bytes > 1, "the description counts too");
+    assert!(fixture.get("a").await.is_none());
+    assert_eq!(fixture.files(), 0);
 }

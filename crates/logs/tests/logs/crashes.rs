@@ -1,5 +1,5 @@
-//! The mover killed at each of its calls to the kernel that change anything: the log stays readable, and whoever comes
-//! next finishes the move.
+//! The mover is killed at each of its modifying system calls: the log stays readable, and the next mover finishes the
+//! move.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::fixture::{Fixture, ID};
 
 const DIRECTORY: &str = "PINFOLD_TEST_MOVE_IN";
 
-/// Not a test by itself: the other one starts it as a process of its own.
+/// Not a test by itself: the other test starts it as a separate process.
 #[test]
-fn the_child_moves_when_it_is_told_where() {
+fn helper_process_moves_all_logs() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Calls are counted by thread: let there be one.
+    // strace counts calls per thread, so all of them must be on one.
     let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let fixture = Fixture::over(Path::new(&directory));
@@ -25,13 +25,13 @@ fn the_child_moves_when_it_is_told_where() {
     });
 }
 
-/// Says whether it came to its end.
+/// Returns whether the mover finished before it reached that call.
 fn move_killed_at(directory: &Path, call: &str, time: u32) -> bool {
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={time}"));
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
     strace.arg(std::env::current_exe().unwrap());
-    strace.args(["crashes::the_child_moves_when_it_is_told_where", "--exact", "--test-threads=1"]);
+    strace.args(["crashes::helper_process_moves_all_logs", "--exact", "--test-threads=1"]);
     strace.env(DIRECTORY, directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     strace.status().unwrap().success()
 }
@@ -54,14 +54,14 @@ async fn read(directory: &Path) -> Vec<LogEntry> {
 }
 
 #[tokio::test]
-async fn a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_finishes() {
-    const TEST: &str = "a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_finishes";
+async fn mover_killed_at_any_call_leaves_the_log_readable_and_the_next_finishes() {
+    const TEST: &str = "mover_killed_at_any_call_leaves_the_log_readable_and_the_next_finishes";
     if skip_without_strace(TEST) {
         return;
     }
-    let scene = tempfile::tempdir().unwrap();
+    let original = tempfile::tempdir().unwrap();
     {
-        let mut fixture = Fixture::ready_in(scene.path()).await;
+        let mut fixture = Fixture::ready_in(original.path()).await;
         for execution in [7, 8] {
             fixture.start(execution).await;
             fixture.write(execution, "z".repeat(700_000).as_str());
@@ -69,12 +69,12 @@ async fn a_mover_killed_at_any_call_leaves_the_log_readable_and_the_next_one_fin
         fixture.finish(7).await;
         fixture.end().await;
     }
-    let whole = read(scene.path()).await;
+    let whole = read(original.path()).await;
     let mut killed = 0;
     for call in ["fsync", "rename", "mkdir", "unlinkat", "write"] {
         for time in 1.. {
             let copied = tempfile::tempdir().unwrap();
-            copy(scene.path(), copied.path());
+            copy(original.path(), copied.path());
 
             let is_done = move_killed_at(copied.path(), call, time);
 

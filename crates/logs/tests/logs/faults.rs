@@ -1,4 +1,4 @@
-//! An object store that fails at any of its calls, before or after it has done what was asked.
+//! An object store that fails at any of its calls, before or after the call took effect.
 
 use std::fmt;
 use std::fs;
@@ -26,25 +26,25 @@ struct Faulty {
     inner: LocalFileSystem,
     calls: AtomicUsize,
     fails_at: usize,
-    when: Fails,
+    when: FaultTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fails {
+enum FaultTime {
     Before,
     After,
 }
 
 impl Faulty {
     /// Whether this call fails, and when.
-    fn fault(&self) -> Option<Fails> {
+    fn fault(&self) -> Option<FaultTime> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         (call == self.fails_at).then_some(self.when)
     }
 }
 
 fn broken() -> object_store::Error {
-    object_store::Error::Generic { store: "faulty", source: "the wire was cut".into() }
+    object_store::Error::Generic { store: "faulty", source: "injected failure".into() }
 }
 
 impl fmt::Display for Faulty {
@@ -57,7 +57,7 @@ impl fmt::Display for Faulty {
 impl ObjectStore for Faulty {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let fault = self.fault();
-        if fault == Some(Fails::Before) {
+        if fault == Some(FaultTime::Before) {
             return Err(broken());
         }
         let done = self.inner.put_opts(location, payload, options).await;
@@ -104,8 +104,8 @@ impl ObjectStore for Faulty {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
-    for when in [Fails::Before, Fails::After] {
+async fn move_that_fails_at_any_call_succeeds_when_retried() {
+    for when in [FaultTime::Before, FaultTime::After] {
         let mut failed = 0;
         for fails_at in 0.. {
             let mut fixture = Fixture::ready().await;
@@ -137,7 +137,7 @@ async fn a_store_that_fails_anywhere_costs_nothing_but_another_try() {
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
+async fn log_that_cannot_be_deleted_does_not_keep_others_from_being_deleted() {
     let fixture = Fixture::ready().await;
     let logs = fixture.directory.join("objects/logs");
     for id in [SandboxId(8), SandboxId(9)] {
@@ -145,12 +145,12 @@ async fn a_log_that_cannot_be_removed_keeps_no_other_from_going() {
         fs::write(logs.join(id.to_string()).join("manifest.json"), "{}").unwrap();
     }
     let inner = LocalFileSystem::new_with_prefix(fixture.directory.join("objects")).unwrap();
-    let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: Fails::Before };
+    let faulty = Faulty { inner, calls: AtomicUsize::new(0), fails_at: 0, when: FaultTime::Before };
     let fragile = Fixture::with_objects(&fixture.directory, ObjectStorage::of(Arc::new(faulty), "").unwrap());
 
-    let told = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
+    let expired = fragile.logs.expire(RetentionPeriods::default(), Timestamp(i64::MAX / 2)).await;
 
-    assert!(told.is_err());
+    assert!(expired.is_err());
     let left = |id: SandboxId| logs.join(id.to_string()).join("manifest.json").exists();
     assert_eq!([SandboxId(8), SandboxId(9)].map(left), [true, false]);
 }

@@ -1,4 +1,4 @@
-//! A sandbox that is driven through its real lifecycle, whose executions write with the keeper's own writer.
+//! One sandbox, driven through its real lifecycle. Its executions write with the keeper's log writer.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ pub(crate) const SANDBOX: u128 = 1;
 pub(crate) const ID: SandboxId = SandboxId(SANDBOX);
 
 pub(crate) struct Fixture {
-    pub(crate) world: StoreFixture,
+    pub(crate) driver: StoreFixture,
     pub(crate) logs: Logs,
     pub(crate) directory: PathBuf,
     writers: BTreeMap<u128, LogWriter>,
@@ -32,7 +32,7 @@ pub(crate) fn entries(count: usize) -> PageLimit {
 }
 
 impl Fixture {
-    /// With a sandbox that is ready.
+    /// A fixture with a sandbox that is ready.
     pub(crate) async fn ready() -> Self {
         let own = tempfile::tempdir().unwrap();
         let fixture = Self::ready_in(own.path()).await;
@@ -41,12 +41,12 @@ impl Fixture {
 
     pub(crate) async fn ready_in(directory: &Path) -> Self {
         let fixture = Self::over(directory);
-        fixture.world.create_ready(SANDBOX).await;
+        fixture.driver.create_ready(SANDBOX).await;
         fs::create_dir_all(fixture.outputs()).unwrap();
         fixture
     }
 
-    /// On the existing content of the directory.
+    /// A fixture on an existing directory.
     pub(crate) fn over(directory: &Path) -> Self {
         let objects = ObjectStorage::local(&directory.join("objects")).unwrap();
         Self::with_objects(directory, objects)
@@ -56,8 +56,8 @@ impl Fixture {
         let store = Arc::new(SqliteStore::open(&directory.join("store")).unwrap());
         let logs = Logs::new(store.clone(), &directory.join("logs"), objects);
         let policy = Policy { max_concurrent: 16, ..Policy::default() };
-        let world = StoreFixture { store, now: NOON, node: NODE, policy };
-        Self { world, logs, directory: directory.to_owned(), writers: BTreeMap::new(), _own: None }
+        let driver = StoreFixture { store, now: NOON, node: NODE, policy };
+        Self { driver, logs, directory: directory.to_owned(), writers: BTreeMap::new(), _own: None }
     }
 
     pub(crate) fn outputs(&self) -> PathBuf {
@@ -66,13 +66,13 @@ impl Fixture {
 
     /// Starts an execution, which has written nothing yet.
     pub(crate) async fn start(&mut self, execution: u128) {
-        self.request(execution).await;
+        self.request_execution(execution).await;
         self.record_start(execution).await;
     }
 
-    /// Requests an execution. Whether it runs is not known yet.
-    pub(crate) async fn request(&mut self, execution: u128) {
-        self.world.execute(SANDBOX, execution).await;
+    /// Requests an execution without recording its start.
+    pub(crate) async fn request_execution(&mut self, execution: u128) {
+        self.driver.execute(SANDBOX, execution).await;
         self.begin_output(execution, RingSize::DEFAULT);
     }
 
@@ -87,36 +87,36 @@ impl Fixture {
     pub(crate) async fn record_start(&self, execution: u128) {
         let fence = self.fence(execution).await;
         let execution = ExecutionId(execution);
-        self.world.step(SANDBOX, Event::ExecutionStarted { fence: fence, execution }).await;
+        self.driver.step(SANDBOX, Event::ExecutionStarted { fence, execution }).await;
     }
 
     pub(crate) fn write(&mut self, execution: u128, bytes: impl AsRef<[u8]>) {
         self.write_to(execution, Stream::Stdout, bytes);
     }
 
-    /// Each piece is written one millisecond after the one before.
+    /// Each write is dated a millisecond after the one before.
     pub(crate) fn write_to(&mut self, execution: u128, stream: Stream, bytes: impl AsRef<[u8]>) {
-        self.world.advance_ms(1);
+        self.driver.advance_ms(1);
         let writer = self.writers.get_mut(&execution).unwrap();
-        writer.append(stream, self.world.now.0, bytes.as_ref()).unwrap();
+        writer.append(stream, self.driver.now.0, bytes.as_ref()).unwrap();
     }
 
     pub(crate) async fn finish(&self, execution: u128) {
         let fence = self.fence(execution).await;
         let (execution, outcome) = (ExecutionId(execution), Outcome::exited(0));
-        self.world.step(SANDBOX, Event::ExecutionEnded { fence: fence, execution, outcome }).await;
+        self.driver.step(SANDBOX, Event::ExecutionEnded { fence, execution, outcome }).await;
     }
 
     /// Ends the sandbox and proves it gone.
     pub(crate) async fn end(&self) {
-        self.world.end(SANDBOX).await;
+        self.driver.end(SANDBOX).await;
     }
 
     async fn fence(&self, execution: u128) -> Fence {
-        let sandbox = self.world.sandbox(SANDBOX).await;
+        let sandbox = self.driver.sandbox(SANDBOX).await;
         let execution = sandbox.executions.iter().find(|known| known.id.0 == execution).unwrap();
         match &execution.state {
-            ExecutionState::Starting { pending: duty } => duty.fence,
+            ExecutionState::Starting { pending } => pending.fence,
             ExecutionState::Running { watch, .. } => watch.fence,
             other => panic!("{other:?}"),
         }
@@ -135,7 +135,7 @@ pub(crate) fn text(entry: &LogEntry) -> String {
     entry.text().unwrap()
 }
 
-/// The output of an execution according to the entries.
+/// The output of an execution in these entries.
 pub(crate) fn written(entries: &[LogEntry], execution: u128) -> String {
     let own = entries
         .iter()
@@ -143,8 +143,8 @@ pub(crate) fn written(entries: &[LogEntry], execution: u128) -> String {
     own.map(text).collect()
 }
 
-/// Entries without their cursors, which differ between readers.
-pub(crate) fn without_cursors(
+/// Entries without their cursors, which differ from reader to reader.
+pub(crate) fn without_positions(
     entries: &[LogEntry],
 ) -> Vec<(Timestamp, Source, Option<ExecutionId>, EntryContent)> {
     entries.iter().map(|it| (it.at, it.source, it.execution, it.content.clone())).collect()

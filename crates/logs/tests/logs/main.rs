@@ -1,14 +1,14 @@
-//! The log of a sandbox over the real store and the keeper's own writer. `fixture.rs` drives the sandbox; every other
-//! file covers one subject.
+//! Logs of sandboxes, with the real store and the keeper's log writer: `fixture.rs` drives a sandbox, every other file
+//! tests one subject.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod artifacts;
+mod concurrency;
 mod crashes;
 mod faults;
 mod fixture;
 mod moving;
-mod racing;
 mod reading;
 mod retention;
 mod stale_logs;

@@ -1,4 +1,4 @@
-//! The log of what is gone, in the object store: nobody who reads it can tell.
+//! Logs moved to the object store: every reader reads the same entries as before.
 
 use std::fs;
 
@@ -6,26 +6,26 @@ use pinfold_lifecycle::{ExecutionId, Generation, Request, Timestamp};
 use pinfold_logs::{Cursor, GapReason, MoveOutcome, ReadError};
 use pinfold_store::Retention;
 
-use crate::fixture::{Fixture, ID, SANDBOX, all, entries, text, without_cursors, written};
+use crate::fixture::{Fixture, ID, SANDBOX, all, entries, text, without_positions, written};
 
-/// Some executions side by side, and one that fills several segments.
-async fn play(fixture: &mut Fixture) -> Vec<Cursor> {
+/// Runs concurrent executions, one of which fills several segments. Returns cursors taken on the way.
+async fn run_executions(fixture: &mut Fixture) -> Vec<Cursor> {
     let mut cursors = vec![Cursor::default()];
     for execution in [7, 8] {
         fixture.start(execution).await;
     }
-    for turn in 0..10 {
-        fixture.write(8, format!("eight {turn}\n"));
+    for round in 0..10 {
+        fixture.write(8, format!("eight {round}\n"));
         cursors.push(live_cursor(fixture).await);
-        fixture.write(7, &format!("seven {turn} 🦀").as_bytes()[..10]);
+        fixture.write(7, &format!("seven {round} 🦀").as_bytes()[..10]);
     }
-    // Between half a character and the end that tells that it stays half.
-    fixture.world.advance_ms(1);
+    // A record between an incomplete character and the end of its execution.
+    fixture.driver.advance_ms(1);
     fixture.start(9).await;
     fixture.finish(7).await;
     cursors.push(live_cursor(fixture).await);
-    for turn in 0..45 {
-        fixture.write(8, format!("{turn:>50000}\n"));
+    for round in 0..45 {
+        fixture.write(8, format!("{round:>50000}\n"));
     }
     cursors.push(live_cursor(fixture).await);
     fixture.finish(8).await;
@@ -33,17 +33,17 @@ async fn play(fixture: &mut Fixture) -> Vec<Cursor> {
     cursors
 }
 
-/// Of a reader that comes now for a part of what is there.
+/// The cursor of a reader that has read the first entries.
 async fn live_cursor(fixture: &Fixture) -> Cursor {
     fixture.logs.read(ID, &Cursor::default(), entries(12)).await.unwrap().next
 }
 
 #[tokio::test]
-async fn from_every_place_the_same_is_read_before_and_after_the_move() {
+async fn every_cursor_reads_the_same_before_and_after_the_move() {
     let mut fixture = Fixture::ready().await;
-    let mut cursors = play(&mut fixture).await;
+    let mut cursors = run_executions(&mut fixture).await;
     let whole = fixture.read_all().await;
-    // All of the many small entries, and some of those that fill segments.
+    // Every small entry, and every thirtieth large one.
     let (small, large) = whole.split_at(40);
     cursors.extend(small.iter().chain(large.iter().step_by(30)).map(|entry| entry.seq.clone()));
     let (some, mut before) = (|| entries(30), Vec::new());
@@ -67,15 +67,15 @@ async fn from_every_place_the_same_is_read_before_and_after_the_move() {
 }
 
 #[tokio::test]
-async fn a_reader_that_saw_another_order_misses_nothing_and_sees_nothing_twice() {
+async fn reader_that_saw_another_order_misses_and_repeats_nothing() {
     let mut fixture = Fixture::ready().await;
     for execution in [7, 8] {
         fixture.start(execution).await;
     }
     fixture.write(8, "b1");
-    // The other has written before that, but it is seen after.
+    // The other execution's output has an earlier time, but is written after the first read.
     let seen = fixture.read_all().await;
-    fixture.world.now = Timestamp(fixture.world.now.0 - 5);
+    fixture.driver.now = Timestamp(fixture.driver.now.0 - 5);
     fixture.write(7, "a1");
     fixture.finish(7).await;
     fixture.end().await;
@@ -85,16 +85,16 @@ async fn a_reader_that_saw_another_order_misses_nothing_and_sees_nothing_twice()
     fixture.logs.move_one(ID).await.unwrap();
 
     let after = fixture.read_after(&seen.last().unwrap().seq).await;
-    assert_ne!(without_cursors(&[seen.clone(), before.clone()].concat()), without_cursors(&canonical));
+    assert_ne!(without_positions(&[seen.clone(), before.clone()].concat()), without_positions(&canonical));
     assert_eq!(after, before);
     assert_eq!(written(&after, 7), "a1");
     assert_eq!(written(&after, 8), "");
 }
 
 #[tokio::test]
-async fn what_an_execution_wrote_unheard_of_is_moved_to_its_place() {
+async fn output_of_an_execution_without_a_start_record_is_moved_in_order() {
     let mut fixture = Fixture::ready().await;
-    fixture.request(7).await;
+    fixture.request_execution(7).await;
     fixture.write(7, "early");
     fixture.end().await;
     let whole = fixture.read_all().await;
@@ -108,16 +108,16 @@ async fn what_an_execution_wrote_unheard_of_is_moved_to_its_place() {
 }
 
 #[tokio::test]
-async fn only_what_is_proven_gone_is_moved() {
+async fn log_is_moved_only_when_the_instance_is_proven_gone() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "alive");
 
     assert_eq!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::NotGone);
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    fixture.world.request(SANDBOX, Request::Stop { cause, forced }).await;
+    fixture.driver.request(SANDBOX, Request::Stop { cause, forced }).await;
     assert_eq!(fixture.logs.move_all().await.unwrap().moved, []);
-    fixture.world.stop_succeeds(SANDBOX).await;
+    fixture.driver.stop_succeeds(SANDBOX).await;
 
     assert_eq!(fixture.logs.move_all().await.unwrap().moved, [ID]);
     assert_eq!(fixture.logs.move_all().await.unwrap().moved, []);
@@ -126,27 +126,27 @@ async fn only_what_is_proven_gone_is_moved() {
 }
 
 #[tokio::test]
-async fn a_log_needs_neither_record_nor_history_once_it_is_moved() {
+async fn moved_log_is_readable_without_record_and_history() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "kept");
     fixture.finish(7).await;
     fixture.end().await;
     let whole = fixture.read_all().await;
-    let later = fixture.world.now.after_ms(1);
+    let later = fixture.driver.now.after_ms(1);
     let records = Retention { records_before: later, history_before: Timestamp(0), now: later };
-    fixture.world.store.prune(records, 10).await.unwrap();
-    assert!(fixture.world.store.load(ID).await.unwrap().is_none());
+    fixture.driver.store.prune(records, 10).await.unwrap();
+    assert!(fixture.driver.store.load(ID).await.unwrap().is_none());
 
     assert!(matches!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::Moved { .. }));
-    fixture.world.store.prune(Retention { history_before: later, ..records }, 10).await.unwrap();
+    fixture.driver.store.prune(Retention { history_before: later, ..records }, 10).await.unwrap();
 
     assert_eq!(fixture.read_all().await, whole);
     assert_eq!(fixture.read_after(&whole[3].seq).await, whole[4..]);
 }
 
 #[tokio::test]
-async fn what_is_recorded_after_the_move_is_read_after_it_and_moved_too() {
+async fn records_after_a_move_are_read_and_moved_too() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "x");
@@ -155,21 +155,21 @@ async fn what_is_recorded_after_the_move_is_read_after_it_and_moved_too() {
     fixture.logs.move_one(ID).await.unwrap();
     let whole = fixture.read_all().await;
 
-    // A launch that slept through it all makes its directory, and a body of it is found.
+    // A delayed launch creates its output directory, and its instance is found as an orphan.
     fs::create_dir(fixture.outputs()).unwrap();
-    fixture.world.request(SANDBOX, Request::LeaseStray { generation: Generation(2) }).await;
-    fixture.world.stop_succeeds(SANDBOX).await;
+    fixture.driver.request(SANDBOX, Request::LeaseStray { generation: Generation(2) }).await;
+    fixture.driver.stop_succeeds(SANDBOX).await;
     let later = fixture.read_all().await;
     let moved = fixture.logs.move_one(ID).await.unwrap();
 
-    assert_eq!(without_cursors(&later[..whole.len()]), without_cursors(&whole));
+    assert_eq!(without_positions(&later[..whole.len()]), without_positions(&whole));
     assert!(text(&later[whole.len()]).starts_with("orphaned sandbox"));
     assert_eq!(moved, MoveOutcome::Moved { entries: (later.len() - whole.len()) as u64 });
     assert_eq!(fixture.read_all().await, later);
 }
 
 #[tokio::test]
-async fn a_damaged_segment_is_told() {
+async fn damaged_segment_is_an_error() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "x");
@@ -186,7 +186,7 @@ async fn a_damaged_segment_is_told() {
 }
 
 #[tokio::test]
-async fn output_that_lies_nowhere_is_told_as_a_gap() {
+async fn missing_output_is_a_gap() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "x");

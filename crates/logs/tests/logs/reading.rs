@@ -1,4 +1,4 @@
-//! One order, bounded pages, and whatever sandboxes write.
+//! Reading a log: one order, bounded pages, gaps, and hostile output.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use pinfold_keeper::log::{RingSize, Stream};
 use pinfold_lifecycle::{Generation, SandboxId};
 use pinfold_logs::{Cursor, EntryContent, Gap, GapReason, PageLimit, ReadError, Source};
 
-use crate::fixture::{Fixture, ID, all, entries, text, without_cursors, written};
+use crate::fixture::{Fixture, ID, all, entries, text, without_positions, written};
 
 #[tokio::test]
 async fn output_and_control_lines_come_in_one_order_with_their_times() {
@@ -20,7 +20,7 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
 
     let page = fixture.logs.read(ID, &Cursor::default(), all()).await.unwrap();
 
-    let told: Vec<_> = page.entries.iter().map(|entry| (entry.source, text(entry))).collect();
+    let lines: Vec<_> = page.entries.iter().map(|entry| (entry.source, text(entry))).collect();
     let execution = pinfold_lifecycle::ExecutionId(7);
     let control = |line: &str| (Source::Control, line.replace("exe", &execution.to_string()));
     let expected = [
@@ -34,37 +34,37 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
         (Source::Stderr, "err\n".into()),
         (Source::Stdout, "out again\n".into()),
         control("exe exited with code 0"),
-        control("stopped_by_user: the sandbox is to end"),
+        control("stopped_by_user: stopping the sandbox"),
         control("stop of instance 1 began (attempt 1)"),
         control("instance 1 is gone"),
         control("sandbox ended: stopped_by_user"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
     assert!(page.entries.is_sorted_by_key(|entry| entry.at));
     assert!(page.entries[1..].iter().all(|entry| entry.generation == Generation(1)));
-    assert_eq!(page.last_activity, Some(fixture.world.now));
+    assert_eq!(page.last_activity, Some(fixture.driver.now));
     assert!(page.finished && !page.more);
 }
 
 #[tokio::test]
-async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
+async fn pages_are_bounded_and_every_page_size_reads_the_same_log() {
     let mut fixture = Fixture::ready().await;
     for execution in [7, 8, 9] {
         fixture.start(execution).await;
     }
-    for turn in 0..20 {
-        fixture.write(7 + turn % 3, format!("{turn}\n"));
+    for round in 0..20 {
+        fixture.write(7 + round % 3, format!("{round}\n"));
     }
     fixture.finish(8).await;
     let whole = fixture.read_all().await;
-    assert!(whole.is_sorted_by_key(|entry| entry.at), "also what several executions wrote");
+    assert!(whole.is_sorted_by_key(|entry| entry.at), "output of several executions is sorted by time");
 
     for size in [1, 2, 3, 7, 100] {
         let (mut cursor, mut collected) = (Cursor::default(), Vec::new());
         loop {
             let page = fixture.logs.read(ID, &cursor, entries(size)).await.unwrap();
             assert!(page.entries.len() <= size);
-            // As a client would give it back.
+            // Clients pass cursors as text.
             cursor = page.next.to_string().parse().unwrap();
             collected.extend(page.entries);
             if !page.more {
@@ -78,7 +78,7 @@ async fn a_page_is_bounded_and_any_size_gives_the_same_log() {
 }
 
 #[tokio::test]
-async fn from_every_entry_the_rest_is_read_and_nothing_else() {
+async fn every_entry_is_a_cursor_to_exactly_the_rest() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "a");
@@ -95,20 +95,20 @@ async fn from_every_entry_the_rest_is_read_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
+async fn output_of_an_execution_without_a_start_record_is_read_before_its_end() {
     let mut fixture = Fixture::ready().await;
-    fixture.request(7).await;
+    fixture.request_execution(7).await;
     fixture.write(7, "early");
     let before = fixture.read_all().await;
     assert_eq!(written(&before, 7), "");
     fixture
-        .world
+        .driver
         .request(
             1,
             pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, forced: true },
         )
         .await;
-    fixture.world.stop_succeeds(1).await;
+    fixture.driver.stop_succeeds(1).await;
 
     let whole = fixture.read_all().await;
 
@@ -119,9 +119,9 @@ async fn what_an_execution_wrote_unheard_of_is_read_before_its_end() {
 }
 
 #[tokio::test]
-async fn what_made_room_is_a_gap_of_so_many_bytes_also_to_who_comes_back() {
+async fn rotated_output_is_a_gap_with_its_bytes_also_for_a_returning_reader() {
     let mut fixture = Fixture::ready().await;
-    fixture.world.execute(1, 7).await;
+    fixture.driver.execute(1, 7).await;
     fixture.begin_output(7, RingSize { segments: 2, segment_bytes: 100 });
     fixture.record_start(7).await;
     fixture.write(7, "first");
@@ -143,7 +143,7 @@ async fn what_made_room_is_a_gap_of_so_many_bytes_also_to_who_comes_back() {
 }
 
 #[tokio::test]
-async fn hostile_output_is_kept_as_it_is_and_shown_harmless() {
+async fn hostile_output_is_stored_unchanged_and_shown_escaped() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     let hostile = "\x1b]0;owned\x07\x1b[2J";
@@ -165,7 +165,7 @@ async fn hostile_output_is_kept_as_it_is_and_shown_harmless() {
 }
 
 #[tokio::test]
-async fn damaged_output_is_told_and_the_rest_is_read() {
+async fn damaged_output_is_a_gap_and_the_rest_is_read() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "good");
@@ -182,14 +182,14 @@ async fn damaged_output_is_told_and_the_rest_is_read() {
     assert!(text(whole.last().unwrap()).contains("exited"));
     for (index, entry) in whole.iter().enumerate() {
         assert_eq!(
-            without_cursors(&fixture.read_after(&entry.seq).await),
-            without_cursors(&whole[index + 1..])
+            without_positions(&fixture.read_after(&entry.seq).await),
+            without_positions(&whole[index + 1..])
         );
     }
 }
 
 #[tokio::test]
-async fn what_nobody_knows_has_no_log() {
+async fn unknown_sandbox_has_no_log() {
     let fixture = Fixture::ready().await;
 
     let read = fixture.logs.read(SandboxId(9), &Cursor::default(), all()).await;
@@ -199,7 +199,7 @@ async fn what_nobody_knows_has_no_log() {
 }
 
 #[tokio::test]
-async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_sandbox() {
+async fn follower_waits_for_entries_until_its_timeout_and_ends_with_the_sandbox() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     let mut follow = fixture.logs.follow(ID, Cursor::default(), all());
@@ -231,7 +231,7 @@ async fn a_follower_waits_for_what_comes_until_its_deadline_and_stops_with_the_s
 }
 
 #[tokio::test]
-async fn the_last_activity_is_that_of_output_after_the_last_record_too() {
+async fn last_activity_includes_output_after_the_last_record() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     let recorded = fixture.logs.last_activity(ID).await.unwrap();
@@ -241,6 +241,6 @@ async fn the_last_activity_is_that_of_output_after_the_last_record_too() {
 
     let written = fixture.logs.last_activity(ID).await.unwrap();
 
-    assert_eq!(recorded, Some(fixture.world.now));
+    assert_eq!(recorded, Some(fixture.driver.now));
     assert_eq!(written.unwrap().0, 1_900_000_000_000);
 }

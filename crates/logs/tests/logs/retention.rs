@@ -1,4 +1,4 @@
-//! Retention of logs on the host and in the archive.
+//! Retention of logs: local and moved ones are deleted after it, and not before.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ async fn ended() -> Fixture {
 }
 
 #[tokio::test]
-async fn an_archived_log_is_removed_after_seven_days_and_its_records_stay() {
+async fn moved_log_is_deleted_after_seven_days_and_its_record_stays() {
     let fixture = ended().await;
     fixture.logs.move_one(ID).await.unwrap();
 
@@ -40,15 +40,15 @@ async fn an_archived_log_is_removed_after_seven_days_and_its_records_stay() {
     assert_eq!((late, again), (1, 0));
     assert!(!fixture.directory.join("objects/logs").join(ID.to_string()).exists());
     assert_eq!(fs::read_dir(fixture.directory.join("logs/moved")).unwrap().count(), 0);
-    assert!(fixture.world.store.load(ID).await.unwrap().is_some());
-    assert_ne!(fixture.world.store.history(Some(ID), Seq(0), 9).await.unwrap(), []);
-    // The records are still shown, with a gap in place of the output.
+    assert!(fixture.driver.store.load(ID).await.unwrap().is_some());
+    assert_ne!(fixture.driver.store.history(Some(ID), Seq(0), 9).await.unwrap(), []);
+    // The records are still read, with a gap where the output was.
     let page = fixture.logs.read(ID, &Cursor::default(), all()).await.unwrap();
     assert!(page.entries.iter().any(|it| it.gap().is_some_and(|gap| gap.reason == GapReason::NotKept)));
 }
 
 #[tokio::test]
-async fn output_that_could_not_be_archived_is_removed_unless_its_sandbox_lives() {
+async fn unmoved_output_is_deleted_unless_its_sandbox_is_live() {
     let fixture = ended().await;
     assert_eq!(fixture.logs.expire(RetentionPeriods::default(), days_from_now(6)).await.unwrap(), 0);
     assert!(fixture.outputs().exists());
@@ -64,22 +64,22 @@ async fn output_that_could_not_be_archived_is_removed_unless_its_sandbox_lives()
 }
 
 #[tokio::test]
-async fn segments_without_a_manifest_are_removed_after_a_day() {
+async fn segments_without_a_manifest_are_deleted_after_a_day() {
     let fixture = ended().await;
-    let place = fixture.directory.join("objects/logs").join(ID.to_string());
-    fs::create_dir_all(&place).unwrap();
-    fs::write(place.join("000000.jsonl"), "half a log").unwrap();
+    let segments = fixture.directory.join("objects/logs").join(ID.to_string());
+    fs::create_dir_all(&segments).unwrap();
+    fs::write(segments.join("000000.jsonl"), "half a log").unwrap();
 
     fixture.logs.expire(RetentionPeriods::default(), days_from_now(0)).await.unwrap();
-    assert!(place.exists());
+    assert!(segments.exists());
     fixture.logs.expire(RetentionPeriods::default(), days_from_now(2)).await.unwrap();
 
-    assert!(!place.exists());
+    assert!(!segments.exists());
     assert_eq!(written(&fixture.read_all().await, 7), "text");
 }
 
 #[tokio::test]
-async fn archived_metrics_are_never_removed() {
+async fn archived_metrics_are_never_deleted() {
     let fixture = ended().await;
     fixture.logs.move_one(ID).await.unwrap();
     let objects = ObjectStorage::local(&fixture.directory.join("objects")).unwrap();

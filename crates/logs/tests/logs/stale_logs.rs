@@ -1,5 +1,5 @@
-//! Removal of stale logs under disk pressure: only old logs of sandboxes that are proven gone, and none if the sandboxes
-//! cannot be listed.
+//! Deletion of old logs when disk space is needed: only logs of sandboxes that are proven gone, and none if they cannot
+//! all be listed.
 
 use std::fs;
 
@@ -16,14 +16,14 @@ fn hours_from_now(hours: u64) -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap()).after_ms(hours * HOUR_MS)
 }
 
-/// Numbers of removed and of skipped logs.
-async fn remove_stale(fixture: &Fixture, age_ms: u64, now: Timestamp) -> (u64, u64) {
+/// Deletes stale logs; returns the numbers of deleted and skipped ones.
+async fn clear(fixture: &Fixture, age_ms: u64, now: Timestamp) -> (u64, u64) {
     let StaleDataCleanup { cleaned, skipped, .. } =
         fixture.logs.clear_stale(age_ms, now, RemovalMode::Remove).await;
     (cleaned, skipped)
 }
 
-async fn written_to() -> Fixture {
+async fn with_output() -> Fixture {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "text");
@@ -32,34 +32,34 @@ async fn written_to() -> Fixture {
 }
 
 #[tokio::test]
-async fn an_old_log_is_removed_from_the_host_and_from_the_archive() {
+async fn stale_log_is_deleted_whether_moved_or_local() {
     for is_moved in [true, false] {
-        let fixture = written_to().await;
+        let fixture = with_output().await;
         fixture.end().await;
         if is_moved {
             fixture.logs.move_one(ID).await.unwrap();
         }
 
-        let early = remove_stale(&fixture, 2 * HOUR_MS, hours_from_now(1)).await;
+        let early = clear(&fixture, 2 * HOUR_MS, hours_from_now(1)).await;
         assert_eq!((early, written(&fixture.read_all().await, 7)), ((0, 1), "text".into()));
-        let late = remove_stale(&fixture, 2 * HOUR_MS, hours_from_now(3)).await;
+        let late = clear(&fixture, 2 * HOUR_MS, hours_from_now(3)).await;
 
         assert_eq!(late, (1, 0));
-        assert_eq!(remove_stale(&fixture, 0, hours_from_now(3)).await, (0, 0));
+        assert_eq!(clear(&fixture, 0, hours_from_now(3)).await, (0, 0));
     }
 }
 
 #[tokio::test]
-async fn a_dry_run_reports_logs_with_their_bytes_and_removes_none() {
+async fn dry_run_reports_the_bytes_and_deletes_nothing() {
     for is_moved in [true, false] {
-        let fixture = written_to().await;
+        let fixture = with_output().await;
         fixture.end().await;
         if is_moved {
             fixture.logs.move_one(ID).await.unwrap();
         }
 
         let early = fixture.logs.clear_stale(2 * HOUR_MS, hours_from_now(1), RemovalMode::DryRun).await;
-        let foretold = fixture.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), RemovalMode::DryRun).await;
+        let planned = fixture.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), RemovalMode::DryRun).await;
         let kept = written(&fixture.read_all().await, 7);
         let done = fixture.logs.clear_stale(2 * HOUR_MS, hours_from_now(3), RemovalMode::Remove).await;
 
@@ -67,30 +67,30 @@ async fn a_dry_run_reports_logs_with_their_bytes_and_removes_none() {
             (early, kept),
             (StaleDataCleanup { skipped: 1, ..StaleDataCleanup::default() }, "text".into())
         );
-        assert_eq!((foretold, foretold.cleaned), (done, 1));
+        assert_eq!((planned, planned.cleaned), (done, 1));
         assert!(done.bytes >= "text".len() as u64, "{done:?}");
     }
 }
 
 #[tokio::test]
-async fn the_log_of_a_live_sandbox_is_kept_at_any_age() {
-    let fixture = written_to().await;
+async fn log_of_a_live_sandbox_is_kept_at_any_age() {
+    let fixture = with_output().await;
 
-    assert_eq!(remove_stale(&fixture, 0, hours_from_now(1_000)).await, (0, 1));
+    assert_eq!(clear(&fixture, 0, hours_from_now(1_000)).await, (0, 1));
 
     assert_eq!(written(&fixture.read_all().await, 7), "text");
 }
 
 #[tokio::test]
-async fn if_sandboxes_cannot_be_listed_all_logs_are_skipped() {
-    let fixture = written_to().await;
+async fn logs_that_cannot_be_listed_are_skipped_and_none_is_deleted() {
+    let fixture = with_output().await;
     fixture.end().await;
     fixture.logs.move_one(ID).await.unwrap();
     let (logs, aside) = (fixture.directory.join("logs"), fixture.directory.join("aside"));
     fs::rename(&logs, &aside).unwrap();
     fs::write(&logs, "no directory").unwrap();
 
-    assert_eq!(remove_stale(&fixture, 0, hours_from_now(1_000)).await, (0, 1));
+    assert_eq!(clear(&fixture, 0, hours_from_now(1_000)).await, (0, 1));
 
     fs::remove_file(&logs).unwrap();
     fs::rename(&aside, &logs).unwrap();

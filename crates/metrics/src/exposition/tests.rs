@@ -16,9 +16,9 @@ fn ended(number: u128) -> Record {
     Record { at: Timestamp(1_000), by: NodeId(1), fact }
 }
 
-fn told_of(counters: Counters, standing: Gauges) -> String {
+fn exposition_text(counters: Counters, gauges: Gauges) -> String {
     let agent_types = AgentTypes::known(["VALIDATION"]);
-    Exposition { counters: counters, agent_types, gauges: standing }.text(&ProcessMetrics::default()).unwrap()
+    Exposition { counters, agent_types, gauges }.text(&ProcessMetrics::default()).unwrap()
 }
 
 /// Names with their label names, without values.
@@ -29,19 +29,19 @@ fn names(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn text_ends_with_eof_and_every_metric_has_type_and_help() {
-    let text = told_of(Counters::default(), Gauges::default());
+    let text = exposition_text(Counters::default(), Gauges::default());
 
     assert!(text.ends_with("# EOF\n"), "{text}");
     for line in text.lines().filter(|line| line.starts_with("# HELP")) {
-        let says_whose =
+        let has_scope =
             line.contains("(of all servers on the store)") || line.contains("pinfold_http_request");
-        assert!(says_whose || line.contains("(of this process)"), "{line}");
+        assert!(has_scope || line.contains("(of this process)"), "{line}");
     }
 }
 
 #[test]
 fn unknown_values_are_omitted() {
-    let text = told_of(Counters::default(), Gauges::default());
+    let text = exposition_text(Counters::default(), Gauges::default());
 
     assert!(!text.contains("pinfold_memory_free_bytes"), "{text}");
     assert!(!text.contains("pinfold_memory_limit_bytes"));
@@ -49,7 +49,7 @@ fn unknown_values_are_omitted() {
     assert!(!text.contains("pinfold_store_bytes"));
     assert!(!text.contains("pinfold_cleanup_last_run"));
     let known = Gauges { memory_mb_left: Some(2), ..Gauges::default() };
-    assert!(told_of(Counters::default(), known).contains("pinfold_memory_free_bytes 2097152"));
+    assert!(exposition_text(Counters::default(), known).contains("pinfold_memory_free_bytes 2097152"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn ten_thousand_unknown_agent_types_are_one_series() {
                 &HistoryEntry { record: &record, earlier: &[], agent_type: &agent_type, used: None },
             );
         }
-        told_of(counters, Gauges::default()).lines().count()
+        exposition_text(counters, Gauges::default()).lines().count()
     };
 
     let none = executions(&mut std::iter::empty());
@@ -77,7 +77,7 @@ fn ten_thousand_unknown_agent_types_are_one_series() {
 
 #[test]
 fn counters_are_shown_before_their_first_event() {
-    let text = told_of(Counters::default(), Gauges::default());
+    let text = exposition_text(Counters::default(), Gauges::default());
 
     for line in [
         "pinfold_executions_total{agent_type=\"VALIDATION\",cause=\"time_limit\"} 0.0",
@@ -103,9 +103,9 @@ fn counters_gauges_and_histograms_are_shown_with_their_values() {
     counters.add(CPU, &["VALIDATION"], 1_500);
     counters.record(Latency::Stop, &[], 4);
     counters.record(Latency::Execution, &["VALIDATION"], 90_000);
-    let standing = Gauges { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Gauges::default() };
+    let gauges = Gauges { active: 3, by_age: [2, 0, 0, 0, 0, 1], ..Gauges::default() };
 
-    let text = told_of(counters, standing);
+    let text = exposition_text(counters, gauges);
 
     for line in [
         "# TYPE pinfold_sandbox_cpu_seconds counter",
@@ -131,7 +131,7 @@ fn histograms_without_a_layer_label_are_omitted() {
     counters.record(Latency::Cleanup, &[], 4);
     counters.record(Latency::Cleanup, &["reconcile"], 4);
 
-    let text = told_of(counters, Gauges::default());
+    let text = exposition_text(counters, Gauges::default());
 
     let entry: Vec<_> =
         text.lines().filter(|line| line.starts_with("pinfold_cleanup_seconds_count")).collect();
@@ -182,7 +182,7 @@ fn every_metric_of_the_catalogue_and_no_other_is_shown() {
         counters.add(metric.name, metric.labels, 1);
     }
     counters.record(Latency::Execution, &["none"], 3);
-    let mut standing = Gauges {
+    let mut gauges = Gauges {
         memory_mb_left: Some(1),
         disk_mb_left: Some(1),
         processes_left: Some(1),
@@ -193,14 +193,14 @@ fn every_metric_of_the_catalogue_and_no_other_is_shown() {
         nodes: Some(1),
         ..Gauges::default()
     };
-    standing.limits.sandboxes = Some(1);
-    standing.limits.memory_mb = Some(1);
-    standing.limits.disk_mb = Some(1);
-    standing.limits.processes = Some(1);
-    standing.count(pinfold_lifecycle::State::Ready);
+    gauges.limits.sandboxes = Some(1);
+    gauges.limits.memory_mb = Some(1);
+    gauges.limits.disk_mb = Some(1);
+    gauges.limits.processes = Some(1);
+    gauges.count(pinfold_lifecycle::State::Ready);
 
     let agent_types = AgentTypes::default();
-    let text = Exposition { counters: counters, agent_types, gauges: standing }.text(&meter).unwrap();
+    let text = Exposition { counters, agent_types, gauges }.text(&meter).unwrap();
 
     let expected: BTreeSet<_> = CATALOGUE
         .iter()

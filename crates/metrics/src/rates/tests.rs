@@ -125,7 +125,7 @@ fn cleanup_runs_add_up_and_the_last_time_is_shown() {
     for (succeeded, at_s) in [(true, 100), (true, 400), (true, 700), (false, 1_000)] {
         counters.count_cleanup(&run(succeeded, at_s));
     }
-    counters.forgot(4);
+    counters.count_deleted_records(4);
 
     let cleanup = counters.cleanup().unwrap();
 

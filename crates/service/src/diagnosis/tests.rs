@@ -26,6 +26,7 @@ fn healthy() -> Sandbox {
 const AT_WORK: Signs = Signs {
     executions: 1,
     cpu_percent: Some(20.0),
+    is_runnable: false,
     cpu_limit_percent: None,
     memory_mb: Some(20.0),
     memory_growth_mb: 0.0,

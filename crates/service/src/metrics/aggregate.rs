@@ -93,8 +93,8 @@ impl Service {
     /// Samples the gauges once a minute, by whichever server is first.
     pub(crate) async fn sample(&self) -> Result<(), StoreError> {
         let now = self.now();
-        let standing = self.standing().await?;
-        self.host.store.record_gauges(now, standing.by_name()).await.map(drop)
+        let gauges = self.gauges().await?;
+        self.host.store.record_gauges(now, gauges.by_name()).await.map(drop)
     }
 
     async fn count_page(

@@ -18,13 +18,13 @@ const ROWS: usize = 500;
 const CAPACITY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Service {
-    pub(crate) async fn standing(&self) -> Result<Gauges, StoreError> {
+    pub(crate) async fn gauges(&self) -> Result<Gauges, StoreError> {
         let now = self.now();
         let store = &self.host.store;
         let capacity =
             timeout(CAPACITY_TIMEOUT, self.host.provider.capacity()).await.ok().and_then(Result::ok);
         let host = capacity.unwrap_or_default();
-        let mut standing = Gauges {
+        let mut gauges = Gauges {
             totals: store.totals().await?,
             limits: *self.host.engine.admission(),
             memory_mb_left: host.memory_mb_left,
@@ -43,17 +43,17 @@ impl Service {
             for row in &rows {
                 match row {
                     Row::Readable(stored) => {
-                        standing.count(status(&stored.sandbox, now, &stored.policy).state);
-                        standing.count_age(now.ms_since(stored.sandbox.created_at));
-                        standing.stuck += u64::from(is_stuck(&stored.sandbox, now));
-                        standing.orphaned += u64::from(is_orphaned(&stored.sandbox));
+                        gauges.count(status(&stored.sandbox, now, &stored.policy).state);
+                        gauges.count_age(now.ms_since(stored.sandbox.created_at));
+                        gauges.stuck += u64::from(is_stuck(&stored.sandbox, now));
+                        gauges.orphaned += u64::from(is_orphaned(&stored.sandbox));
                     }
-                    Row::Unreadable(_) => standing.count(State::Unknown),
+                    Row::Unreadable(_) => gauges.count(State::Unknown),
                 }
             }
             after = rows.last().map(Row::id);
             if rows.len() < ROWS {
-                return Ok(standing);
+                return Ok(gauges);
             }
         }
     }

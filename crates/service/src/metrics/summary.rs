@@ -35,24 +35,24 @@ pub struct MetricsSummary {
 }
 
 impl MetricsSummary {
-    pub(super) fn of(at: Timestamp, window: Duration, standing: &Gauges, sums: &Counters) -> Self {
+    pub(super) fn of(at: Timestamp, window: Duration, gauges: &Gauges, sums: &Counters) -> Self {
         let rates = sums.rates();
         Self {
             at,
             window,
-            active: standing.active,
-            stuck: standing.stuck,
-            orphaned: standing.orphaned,
+            active: gauges.active,
+            stuck: gauges.stuck,
+            orphaned: gauges.orphaned,
             executions: sums.executions(),
             failure_rate: rates.failure,
             timeout_rate: rates.timeout,
             inactivity_rate: rates.inactivity,
             stop_failure_rate: rates.stop_success.map(|success| 1.0 - success),
             health_failure_rate: rates.health_check_failure,
-            sandboxes_share: standing.sandboxes_share(),
-            memory_share: standing.memory_share(),
-            disk_share: standing.disk_share(),
-            processes_share: standing.processes_share(),
+            sandboxes_share: gauges.sandboxes_share(),
+            memory_share: gauges.memory_share(),
+            disk_share: gauges.disk_share(),
+            processes_share: gauges.processes_share(),
             cleanup: sums.cleanup(),
         }
     }
@@ -62,9 +62,9 @@ impl Service {
     /// The metrics of the window up to now. The window starts at a full minute.
     pub async fn metrics_summary(&self, window: Duration) -> Result<MetricsSummary, Failure> {
         self.catch_up().await?;
-        let standing = self.standing().await?;
+        let gauges = self.gauges().await?;
         let sums = self.sums_of(window).await?;
-        Ok(MetricsSummary::of(self.now(), window, &standing, &sums))
+        Ok(MetricsSummary::of(self.now(), window, &gauges, &sums))
     }
 
     pub(crate) async fn sums_of(&self, window: Duration) -> Result<Counters, StoreError> {

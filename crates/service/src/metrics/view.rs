@@ -32,13 +32,13 @@ impl Service {
             return Err(Failure::bad_input("window", "must be between one minute and seven days"));
         }
         self.catch_up().await?;
-        let standing = self.standing().await?;
+        let gauges = self.gauges().await?;
         let (sums, ever) = (self.sums_of(window).await?, Counters(self.host.store.metric_totals().await?));
-        let summary = MetricsSummary::of(self.now(), window, &standing, &sums);
+        let summary = MetricsSummary::of(self.now(), window, &gauges, &sums);
         Ok(Metrics {
             at: rfc3339(summary.at),
             window_seconds: window.as_secs(),
-            overview: overview(&summary, &standing, &sums, &ever),
+            overview: overview(&summary, &gauges, &sums, &ever),
             by_agent_type: sums.by_agent_type().into_iter().map(|(name, it)| (name, agents(it))).collect(),
             utilisation: utilisation(&summary, &sums),
             health: health(&summary),
@@ -54,7 +54,7 @@ impl Service {
                 execution: percentiles(&sums, Latency::Execution),
             },
             rates: rates(&sums),
-            ages: ages(&standing),
+            ages: ages(&gauges),
         })
     }
 
@@ -71,17 +71,12 @@ impl Service {
     async fn exposition_data(&self) -> Result<Exposition, Failure> {
         self.catch_up().await?;
         let sums = Counters(self.host.store.metric_totals().await?);
-        let standing = self.standing().await?;
-        Ok(Exposition { counters: sums, agent_types: self.aggregator.agent_types.clone(), gauges: standing })
+        let gauges = self.gauges().await?;
+        Ok(Exposition { counters: sums, agent_types: self.aggregator.agent_types.clone(), gauges })
     }
 }
 
-fn overview(
-    summary: &MetricsSummary,
-    standing: &Gauges,
-    sums: &Counters,
-    ever: &Counters,
-) -> MetricsOverview {
+fn overview(summary: &MetricsSummary, gauges: &Gauges, sums: &Counters, ever: &Counters) -> MetricsOverview {
     let ended_as = |state: State| {
         let of_cause = |(cause, number): (&str, u64)| {
             let cause: Cause = serde_json::from_value(cause.into()).ok()?;
@@ -91,7 +86,7 @@ fn overview(
     };
     MetricsOverview {
         active: summary.active,
-        total: standing.totals.created,
+        total: gauges.totals.created,
         completed: ended_as(State::Completed),
         failed: ended_as(State::Failed),
         average_lifetime_seconds: sums.histogram(Latency::Lifetime, &[]).mean(),
@@ -190,9 +185,9 @@ fn rates(sums: &Counters) -> RateMetrics {
     }
 }
 
-fn ages(standing: &Gauges) -> AgeMetrics {
+fn ages(gauges: &Gauges) -> AgeMetrics {
     let [under_1_minute, under_5_minutes, under_10_minutes, under_30_minutes, under_60_minutes, older] =
-        standing.by_age;
+        gauges.by_age;
     AgeMetrics {
         under_1_minute,
         under_5_minutes,
@@ -210,9 +205,9 @@ mod tests {
     use super::*;
 
     fn indicated(stuck: u64, orphaned: u64, failure_rate: Option<f64>) -> Indicator {
-        let standing = Gauges { stuck, orphaned, ..Gauges::default() };
+        let gauges = Gauges { stuck, orphaned, ..Gauges::default() };
         let summary =
-            MetricsSummary::of(Timestamp(0), Duration::from_secs(60), &standing, &Counters::default());
+            MetricsSummary::of(Timestamp(0), Duration::from_secs(60), &gauges, &Counters::default());
         health(&MetricsSummary { failure_rate, ..summary }).indicator
     }
 

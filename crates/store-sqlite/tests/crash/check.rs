@@ -1,4 +1,4 @@
-//! Checks of a store whose writer was killed: no acknowledged commit is missing, and no transaction is partly visible.
+//! Checks a store after its writer was killed: no acknowledged commit is missing, and no transaction is half written.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use pinfold_store_sqlite::SqliteStore;
 
 use crate::run::{Ack, Acks};
 
-/// Also records commits that a killed writer made and did not acknowledge.
+/// Replaces `acks` with what the store holds, so that commits whose acknowledgement was not read count from then on.
 pub(crate) fn check(directory: &Path, acks: &mut Acks) {
     let store = SqliteStore::open(directory).unwrap();
     assert_eq!(store.inconsistencies().unwrap(), [] as [String; 0]);

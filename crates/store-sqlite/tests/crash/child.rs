@@ -1,5 +1,5 @@
-//! The program that is killed: it drives sandboxes through their lives and says, with one write each, what the store
-//! has acknowledged. It decides from what it loads, so it also goes on where another one was killed.
+//! The process that is killed. It drives sandboxes through their lifecycle and prints each acknowledgement of the store
+//! with one write. It decides from the rows it loads, so it continues where an earlier process was killed.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,57 +13,57 @@ use pinfold_store::conformance::fixture::{NODE, NOON, StoreFixture, change, rece
 use pinfold_store::{Change, CommitError, CreateError, Row, StoreError, StoredSandbox, Version};
 use pinfold_store_sqlite::SqliteStore;
 
-/// How much it writes.
+/// The amount of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
-    /// The number of the first task. Two processes do not work on the same sandboxes.
+    /// The number of the first task. Processes with distinct tasks work on distinct sandboxes.
     pub(crate) first: u128,
     pub(crate) tasks: u128,
     /// Transitions of each task.
-    pub(crate) turns: u32,
+    pub(crate) transitions: u32,
 }
 
 const EXECUTIONS: usize = 2;
 
 pub(crate) fn run(directory: &Path, work: Work) {
-    // It is killed with its parent, the test or strace.
+    // It must not outlive its parent, which is the test or strace.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let store = match SqliteStore::open(directory) {
         Ok(store) => Arc::new(store),
-        Err(error) => return say(&format!("unopened {error}")),
+        Err(error) => return print_line(&format!("unopened {error}")),
     };
-    say("opened");
+    print_line("opened");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let tasks: Vec<_> = (work.first..work.first + work.tasks)
-            .map(|task| tokio::spawn(drive(store.clone(), task, work.turns)))
+            .map(|task| tokio::spawn(drive(store.clone(), task, work.transitions)))
             .collect();
         for task in tasks {
             task.await.unwrap();
         }
     });
     drop(store);
-    say("done");
+    print_line("done");
 }
 
-/// One write, so that it is there whole or not at all.
-fn say(line: &str) {
+/// Prints a line with one write, so that a kill cannot cut it.
+fn print_line(line: &str) {
     let line = format!("\n{line}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-async fn drive(store: Arc<SqliteStore>, task: u128, turns: u32) {
+async fn drive(store: Arc<SqliteStore>, task: u128, transitions: u32) {
     let fixture = StoreFixture { store, now: NOON, node: NODE, policy: pinfold_lifecycle::Policy::default() };
     let mut current = task << 32;
     let mut token = 0;
-    for _ in 0..turns {
+    for _ in 0..transitions {
         token += 1;
-        current = take_turn(&fixture, current, &format!("token-{task}-{token}-")).await;
+        current = next_transition(&fixture, current, &format!("token-{task}-{token}-")).await;
     }
 }
 
-/// Returns the next sandbox.
-async fn take_turn(fixture: &StoreFixture, id: u128, token: &str) -> u128 {
+/// Makes one transition of a sandbox, and returns the id of the sandbox for the next one.
+async fn next_transition(fixture: &StoreFixture, id: u128, token: &str) -> u128 {
     let row = match fixture.store.load(SandboxId(id)).await {
         Ok(row) => row,
         Err(error) => panic!("a read failed: {error:?}"),
@@ -83,7 +83,7 @@ async fn create(fixture: &StoreFixture, id: u128, token: &str) {
     match fixture.store.create(new, Default::default()).await {
         Ok(pinfold_store::Created::New(version)) => acknowledged(id, version, false, token),
         Ok(known) => panic!("{known:?} without a key"),
-        Err(CreateError::Store(error)) => verify_error(fixture, id, None, error).await,
+        Err(CreateError::Store(error)) => check_not_written(fixture, id, None, error).await,
         Err(error) => panic!("{error:?}"),
     }
 }
@@ -91,21 +91,21 @@ async fn create(fixture: &StoreFixture, id: u128, token: &str) {
 async fn commit(fixture: &StoreFixture, id: u128, stored: StoredSandbox, token: &str) {
     let version = stored.version;
     let change = next(fixture, stored, token).await;
-    let forgotten_next = change.transition.sandbox.forget;
+    let may_be_deleted = change.transition.sandbox.forget;
     let token = if change.commands.is_empty() { "-" } else { token };
     match fixture.store.commit(change).await {
-        Ok(version) => acknowledged(id, version, forgotten_next, token),
-        Err(CommitError::Store(error)) => verify_error(fixture, id, Some(version), error).await,
+        Ok(version) => acknowledged(id, version, may_be_deleted, token),
+        Err(CommitError::Store(error)) => check_not_written(fixture, id, Some(version), error).await,
         Err(error) => panic!("{error:?}"),
     }
 }
 
 fn acknowledged(id: u128, version: Version, may_be_gone: bool, token: &str) {
-    say(&format!("ack {id} {} {may_be_gone} {token}", version.0));
+    print_line(&format!("ack {id} {} {may_be_gone} {token}", version.0));
 }
 
-/// Checks an error that reports that nothing was written.
-async fn verify_error(fixture: &StoreFixture, id: u128, before: Option<Version>, error: StoreError) {
+/// Checks that nothing was written, unless the error leaves the outcome unknown.
+async fn check_not_written(fixture: &StoreFixture, id: u128, before: Option<Version>, error: StoreError) {
     let now = match fixture.store.load(SandboxId(id)).await.unwrap() {
         Some(Row::Readable(stored)) => Some(stored.version),
         Some(Row::Unreadable(row)) => panic!("unreadable: {row:?}"),
@@ -115,50 +115,52 @@ async fn verify_error(fixture: &StoreFixture, id: u128, before: Option<Version>,
         StoreError::DiskFull { .. } => "full",
         StoreError::Busy { .. } => "busy",
         StoreError::Failed { .. } => "failed",
-        StoreError::OutcomeUnknown { .. } => return say(&format!("refused unclear {error}")),
+        StoreError::OutcomeUnknown { .. } => return print_line(&format!("refused unknown {error}")),
         StoreError::Closed => panic!("closed"),
     };
-    assert_eq!(now, before, "{error:?} says that nothing was written");
-    say(&format!("refused {kind} {error}"));
+    assert_eq!(now, before, "{error:?} means that nothing was written");
+    print_line(&format!("refused {kind} {error}"));
 }
 
 async fn next(fixture: &StoreFixture, stored: StoredSandbox, token: &str) -> Change {
     let StoredSandbox { sandbox, version, .. } = stored;
     let fence = sandbox.last_fence;
-    let fact = |event| change(step(&sandbox, event, fixture.ctx()), version);
-    let wish = |wish| change(request(&sandbox, wish, fixture.ctx()).unwrap(), version);
+    let observed = |event| change(step(&sandbox, event, fixture.ctx()), version);
+    let requested = |wanted| change(request(&sandbox, wanted, fixture.ctx()).unwrap(), version);
     match (&sandbox.life, &sandbox.lease) {
         (_, Lease::Starting { step, .. }) => match step {
-            pinfold_lifecycle::StartStep::Launch => fact(Event::Launched { fence: fence }),
-            _ => fact(Event::Probed { fence: fence, result: ProbeResult::Passed }),
+            pinfold_lifecycle::StartStep::Launch => observed(Event::Launched { fence }),
+            _ => observed(Event::Probed { fence, result: ProbeResult::Passed }),
         },
         (Life::Wanted, Lease::Live(_)) => match running(&sandbox, fence) {
-            Some(event) => fact(event),
+            Some(event) => observed(event),
             None if fixture.store.executions(sandbox.id).await.unwrap().len() < EXECUTIONS => {
                 execute(fixture, &sandbox, version, token)
             }
-            // Every other sandbox is forgotten at its end.
-            None if sandbox.id.0 % 2 == 1 => wish(Request::Forget),
-            None => wish(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false }),
+            // The record of every other sandbox is deleted at its end.
+            None if sandbox.id.0 % 2 == 1 => requested(Request::Forget),
+            None => {
+                requested(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false })
+            }
         },
-        (_, Lease::Stopping { .. }) => fact(Event::Stopped {
-            fence: fence,
+        (_, Lease::Stopping { .. }) => observed(Event::Stopped {
+            fence,
             outcome: StopOutcome::Gone(Box::new(receipt(&sandbox, fixture.now))),
         }),
-        other => panic!("it does not come to this: {other:?}"),
+        other => panic!("unexpected state: {other:?}"),
     }
 }
 
 fn running(sandbox: &Sandbox, fence: pinfold_lifecycle::Fence) -> Option<Event> {
     let execution = sandbox.executions.first()?;
     Some(match execution.state {
-        ExecutionState::Starting { .. } => Event::ExecutionStarted { fence: fence, execution: execution.id },
-        _ => Event::ExecutionEnded { fence: fence, execution: execution.id, outcome: Outcome::exited(0) },
+        ExecutionState::Starting { .. } => Event::ExecutionStarted { fence, execution: execution.id },
+        _ => Event::ExecutionEnded { fence, execution: execution.id, outcome: Outcome::exited(0) },
     })
 }
 
 fn execute(fixture: &StoreFixture, sandbox: &Sandbox, version: Version, token: &str) -> Change {
-    // Unique, since the version of the row is.
+    // Unique, because row versions are never reused.
     let id = (sandbox.id.0 << 64) | u128::from(version.0.unsigned_abs());
     let mut change = fixture.execution(sandbox, id, version);
     let command = pinfold_lifecycle::Command { argv: vec![token.into()], ..Default::default() };

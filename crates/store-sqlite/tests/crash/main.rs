@@ -1,7 +1,7 @@
-//! Kills a writing process at each of its durable calls and at random moments, injects errors into its calls, and checks
-//! the store: no acknowledged commit is missing and no transaction is partly visible.
+//! Kills a writing process at each of its durable system calls and at random moments, makes its calls fail, and checks
+//! the store: no acknowledged commit is missing, and no half transaction is visible.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which say what they have seen")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which print what they covered")]
 
 mod check;
 mod child;
@@ -17,101 +17,101 @@ use child::Work;
 use pinfold_test_support::skip_without_strace;
 use run::{Acks, ChildOutput, Running};
 
-/// Little, since it is run once for every call that it makes.
-const SHORT: Work = Work { first: 1, tasks: 3, turns: 9 };
+/// Short, since it is run once for each of its calls.
+const SHORT: Work = Work { first: 1, tasks: 3, transitions: 9 };
 
-const ENDLESS: Work = Work { first: 1, tasks: 6, turns: 100_000 };
+const ENDLESS: Work = Work { first: 1, tasks: 6, transitions: 100_000 };
 
-/// Not a test by itself: the others start it as a process of its own.
+/// Not a test by itself: the other tests start it as a separate process.
 #[test]
-fn child_writes_to_the_given_directory() {
+fn helper_process_writes_until_done_or_killed() {
     let Some(directory) = std::env::var_os(run::DIRECTORY) else {
         return;
     };
     let work = std::env::var(run::WORK).unwrap();
     let words: Vec<u32> = work.split(' ').map(|word| word.parse().unwrap()).collect();
-    let work = Work { first: words[0].into(), tasks: words[1].into(), turns: words[2] };
+    let work = Work { first: words[0].into(), tasks: words[1].into(), transitions: words[2] };
     child::run(Path::new(&directory), work);
 }
 
-/// Runs the child in a fresh directory with a fault at the n-th call, and checks the store.
+/// Runs the child in a new directory with a fault at the n-th call, and checks the store afterwards.
 fn with_fault(call: &str, fault: &str, when: &str) -> ChildOutput {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let (tracing, injecting) = (format!("trace={call}"), format!("inject={call}:{fault}:when={when}"));
     let options = ["-e", &tracing, "-e", &injecting];
-    let heard = Running::under_strace(&store, SHORT, &options, &directory.path().join("trace")).end();
+    let output = Running::under_strace(&store, SHORT, &options, &directory.path().join("trace")).end();
     let mut acks = Acks::new();
-    heard.add_to(&mut acks);
+    output.add_to(&mut acks);
     check(&store, &mut acks);
-    heard
+    output
 }
 
-/// Returns at how many calls the child was killed.
-fn killed_at_every(call: &str) -> usize {
+/// Kills the child at its first, second, … call until it finishes; returns the number of kills.
+fn kills_at_every(call: &str) -> usize {
     for n in 1.. {
-        let heard = with_fault(call, "signal=KILL", &n.to_string());
-        if heard.is_done() {
+        let output = with_fault(call, "signal=KILL", &n.to_string());
+        if output.is_done() {
             return n - 1;
         }
-        assert!(!heard.succeeded, "killed or done: {heard:?}");
+        assert!(!output.succeeded, "killed or done: {output:?}");
     }
-    unreachable!("it makes fewer calls than there are numbers")
+    unreachable!("the child makes a finite number of calls")
 }
 
 #[test]
-fn killed_at_every_sync_it_loses_nothing() {
-    if skip_without_strace("killed_at_every_sync_it_loses_nothing") {
+fn writer_killed_at_any_sync_loses_no_acknowledged_commit() {
+    if skip_without_strace("writer_killed_at_any_sync_loses_no_acknowledged_commit") {
         return;
     }
 
-    let (data, directories) = (killed_at_every("fdatasync"), killed_at_every("fsync"));
+    let (data, directories) = (kills_at_every("fdatasync"), kills_at_every("fsync"));
 
     println!("killed at each of {data} fdatasync and {directories} fsync");
     assert!(data > 10, "{data}");
 }
 
 #[test]
-fn killed_at_every_write_it_loses_nothing() {
-    if skip_without_strace("killed_at_every_write_it_loses_nothing") {
+fn writer_killed_at_any_write_loses_no_acknowledged_commit() {
+    if skip_without_strace("writer_killed_at_any_write_loses_no_acknowledged_commit") {
         return;
     }
 
-    let killed = killed_at_every("pwrite64");
+    let killed = kills_at_every("pwrite64");
 
     println!("killed at each of {killed} pwrite64");
     assert!(killed > 100, "{killed}");
 }
 
 #[test]
-fn killed_where_it_cuts_or_removes_files_it_loses_nothing() {
-    if skip_without_strace("killed_where_it_cuts_or_removes_files_it_loses_nothing") {
+fn writer_killed_at_any_truncate_or_unlink_loses_no_acknowledged_commit() {
+    if skip_without_strace("writer_killed_at_any_truncate_or_unlink_loses_no_acknowledged_commit") {
         return;
     }
 
-    let (cut, removed) = (killed_at_every("ftruncate"), killed_at_every("unlink"));
+    let (cut, removed) = (kills_at_every("ftruncate"), kills_at_every("unlink"));
 
     println!("killed at each of {cut} ftruncate and {removed} unlink");
-    assert!(removed > 0, "the log is removed at the end");
+    assert!(removed > 0, "the WAL is removed at the end");
 }
 
 #[test]
-fn killed_at_two_hundred_random_moments_it_loses_nothing() {
+fn writer_killed_at_200_random_moments_loses_no_acknowledged_commit() {
     let mut random = Random::seeded();
 
     for _ in 0..10 {
         let directory = tempfile::tempdir().unwrap();
         let mut acks = Acks::new();
-        // The next child goes on where the last one was killed.
+        // Each child continues where the last one was killed.
         for _ in 0..20 {
-            let mut child = Running::plainly(directory.path(), ENDLESS);
+            let mut child = Running::start(directory.path(), ENDLESS);
             child.wait_for("opened");
-            // The moment itself is what is random here; nothing is waited for.
+            // A random moment to kill it at; the test waits for nothing.
             std::thread::sleep(Duration::from_micros(random.below(20_000)));
             child.kill();
-            let heard = child.end();
-            assert!(!heard.succeeded);
-            heard.add_to(&mut acks);
+            let output = child.end();
+            assert!(!output.succeeded);
+            output.add_to(&mut acks);
             check(directory.path(), &mut acks);
         }
         assert!(!acks.is_empty());
@@ -119,14 +119,14 @@ fn killed_at_two_hundred_random_moments_it_loses_nothing() {
 }
 
 #[test]
-fn several_processes_on_one_store_lose_nothing_when_they_are_killed() {
+fn several_killed_writers_lose_no_acknowledged_commit() {
     let mut random = Random::seeded();
     let directory = tempfile::tempdir().unwrap();
     let mut acks = Acks::new();
 
     for _ in 0..12 {
         let firsts = [1, 11, 21, 31].into_iter();
-        let start = |first| Running::plainly(directory.path(), Work { first, ..ENDLESS });
+        let start = |first| Running::start(directory.path(), Work { first, ..ENDLESS });
         let mut children: Vec<Running> = firsts.map(start).collect();
         for child in &mut children {
             child.wait_for("ack ");
@@ -134,53 +134,53 @@ fn several_processes_on_one_store_lose_nothing_when_they_are_killed() {
         }
         for mut child in children {
             child.kill();
-            let heard = child.end();
-            assert!(!heard.succeeded);
-            heard.add_to(&mut acks);
+            let output = child.end();
+            assert!(!output.succeeded);
+            output.add_to(&mut acks);
         }
         check(directory.path(), &mut acks);
     }
 }
 
 #[test]
-fn no_acknowledgement_precedes_its_sync() {
-    if skip_without_strace("no_acknowledgement_precedes_its_sync") {
+fn acknowledgement_follows_its_sync() {
+    if skip_without_strace("acknowledgement_follows_its_sync") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("trace");
-    // Whole pages are shown, since a token may be anywhere in one.
+    // Print whole pages, since a token may be anywhere in one.
     let options = ["-s", "8192", "-e", "trace=pwrite64,write,fdatasync,fsync"];
-    let work = Work { first: 1, tasks: 4, turns: 12 };
+    let work = Work { first: 1, tasks: 4, transitions: 12 };
 
-    let heard = Running::under_strace(&directory.path().join("store"), work, &options, &file).end();
+    let output = Running::under_strace(&directory.path().join("store"), work, &options, &file).end();
 
-    assert!(heard.is_done(), "{heard:?}");
+    assert!(output.is_done(), "{output:?}");
     let trace = fs::read(&file).unwrap();
-    let seen = trace::acknowledged_behind_sync(&String::from_utf8_lossy(&trace));
-    let told = heard.starting_with("ack ").iter().filter(|line| line.contains("token-")).count();
-    assert_eq!(seen, Ok(told));
-    assert!(told >= 8, "{told}");
-    println!("{told} acknowledgements, each behind its sync");
+    let seen = trace::count_synced_acknowledgements(&String::from_utf8_lossy(&trace));
+    let printed = output.starting_with("ack ").iter().filter(|line| line.contains("token-")).count();
+    assert_eq!(seen, Ok(printed));
+    assert!(printed >= 8, "{printed}");
+    println!("{printed} acknowledgements, each after its sync");
 }
 
 #[test]
-fn a_full_disk_is_reported_and_nothing_is_lost() {
-    if skip_without_strace("a_full_disk_is_reported_and_nothing_is_lost") {
+fn full_disk_is_reported_and_loses_no_acknowledged_commit() {
+    if skip_without_strace("full_disk_is_reported_and_loses_no_acknowledged_commit") {
         return;
     }
     let (mut refused, mut unopened) = (0, 0);
 
     for n in (1..).step_by(7) {
-        let heard = with_fault("pwrite64", "error=ENOSPC", &n.to_string());
-        assert!(heard.succeeded, "{heard:?}");
-        let told = [heard.starting_with("refused "), heard.starting_with("unopened ")];
-        for line in told.concat() {
+        let output = with_fault("pwrite64", "error=ENOSPC", &n.to_string());
+        assert!(output.succeeded, "{output:?}");
+        let reported = [output.starting_with("refused "), output.starting_with("unopened ")];
+        for line in reported.concat() {
             assert!(line.contains("full"), "{line}");
         }
-        refused += told[0].len();
-        unopened += told[1].len();
-        if n > 200 && told.concat().is_empty() {
+        refused += reported[0].len();
+        unopened += reported[1].len();
+        if n > 200 && reported.concat().is_empty() {
             break;
         }
     }
@@ -190,37 +190,37 @@ fn a_full_disk_is_reported_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_disk_that_stays_full_acknowledges_nothing_more() {
-    if skip_without_strace("a_disk_that_stays_full_acknowledges_nothing_more") {
+fn disk_that_stays_full_acknowledges_no_further_commit() {
+    if skip_without_strace("disk_that_stays_full_acknowledges_no_further_commit") {
         return;
     }
 
-    // The disk fills up later in each round, until a commit was acknowledged before.
-    let last_ack = |heard: &ChildOutput| heard.lines.iter().rposition(|line| line.starts_with("ack "));
+    // Let the disk fill up later and later, until a commit is acknowledged before that.
+    let last_ack = |output: &ChildOutput| output.lines.iter().rposition(|line| line.starts_with("ack "));
     let from = (120..1_000).step_by(40);
     let mut all = from.map(|n| with_fault("pwrite64", "error=ENOSPC", &format!("{n}+")));
-    let heard = all.find(|heard| last_ack(heard).is_some()).unwrap();
+    let output = all.find(|output| last_ack(output).is_some()).unwrap();
 
-    assert!(heard.succeeded, "{heard:?}");
-    let first_refusal = heard.lines.iter().position(|line| line.starts_with("refused full"));
-    assert!(last_ack(&heard) < first_refusal, "{heard:?}");
+    assert!(output.succeeded, "{output:?}");
+    let first_refusal = output.lines.iter().position(|line| line.starts_with("refused full"));
+    assert!(last_ack(&output) < first_refusal, "{output:?}");
 }
 
 #[test]
-fn after_a_failed_sync_the_outcome_is_read_again() {
-    if skip_without_strace("after_a_failed_sync_the_outcome_is_read_again") {
+fn failed_sync_is_resolved_by_reading_the_outcome() {
+    if skip_without_strace("failed_sync_is_resolved_by_reading_the_outcome") {
         return;
     }
     let mut refused = 0;
 
     for n in 1.. {
-        let heard = with_fault("fdatasync", "error=EIO", &n.to_string());
-        assert!(heard.succeeded, "{heard:?}");
-        // One sync failed and the next one succeeded: then the outcome is known.
-        assert_eq!(heard.starting_with("refused unclear"), [] as [&str; 0]);
-        let told = [heard.starting_with("refused failed"), heard.starting_with("unopened ")].concat();
-        refused += heard.starting_with("refused failed").len();
-        if told.is_empty() && n > 12 {
+        let output = with_fault("fdatasync", "error=EIO", &n.to_string());
+        assert!(output.succeeded, "{output:?}");
+        // One sync fails and the next one works, so the outcome is known by then.
+        assert_eq!(output.starting_with("refused unknown"), [] as [&str; 0]);
+        let reported = [output.starting_with("refused failed"), output.starting_with("unopened ")].concat();
+        refused += output.starting_with("refused failed").len();
+        if reported.is_empty() && n > 12 {
             break;
         }
     }
@@ -230,22 +230,22 @@ fn after_a_failed_sync_the_outcome_is_read_again() {
 }
 
 #[test]
-fn while_no_sync_works_every_outcome_is_unclear() {
-    if skip_without_strace("while_no_sync_works_every_outcome_is_unclear") {
+fn outcome_is_unknown_while_every_sync_fails() {
+    if skip_without_strace("outcome_is_unknown_while_every_sync_fails") {
         return;
     }
 
-    // strace counts per thread: no sync of the thread that opened the store may succeed either.
-    let heard = with_fault("fdatasync", "error=EIO", &format!("{}+", syncs_of_opening() + 1));
+    // strace counts per thread: without the offset, the thread that opened the store would have syncs left that work.
+    let output = with_fault("fdatasync", "error=EIO", &format!("{}+", syncs_of_opening() + 1));
 
-    assert!(heard.succeeded, "{heard:?}");
-    let last_ack = heard.lines.iter().rposition(|line| line.starts_with("ack "));
-    let first_refusal = heard.lines.iter().position(|line| line.starts_with("refused "));
+    assert!(output.succeeded, "{output:?}");
+    let last_ack = output.lines.iter().rposition(|line| line.starts_with("ack "));
+    let first_refusal = output.lines.iter().position(|line| line.starts_with("refused "));
     assert!(last_ack < first_refusal);
-    assert!(heard.starting_with("refused unclear").len() > 1, "{heard:?}");
+    assert!(output.starting_with("refused unknown").len() > 1, "{output:?}");
 }
 
-/// Syncs of the thread that opens the store, before the first write.
+/// The number of fdatasync calls of the thread that opens the store, before the first write.
 fn syncs_of_opening() -> usize {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace");
@@ -257,13 +257,13 @@ fn syncs_of_opening() -> usize {
     threads.iter().take_while(|thread| **thread == threads[0]).count()
 }
 
-/// Splitmix: small, and the same everywhere.
+/// The splitmix64 generator.
 struct Random(u64);
 
 impl Random {
     fn seeded() -> Self {
         let seed = std::env::var("PINFOLD_CRASH_SEED").map_or(20_261_115, |seed| seed.parse().unwrap());
-        println!("seed {seed}; another one by PINFOLD_CRASH_SEED");
+        println!("seed {seed}; set another one with PINFOLD_CRASH_SEED");
         Self(seed)
     }
 

@@ -1,4 +1,4 @@
-//! Runs the child: plainly, to be killed at some moment, or under strace, which kills it or fails its calls at an
+//! Runs the child: directly, to be killed at some moment, or under strace, which kills it or makes its calls fail at an
 //! exact call. The child never outlives the test.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::child::Work;
 pub(crate) const DIRECTORY: &str = "PINFOLD_CRASH_DIRECTORY";
 pub(crate) const WORK: &str = "PINFOLD_CRASH_WORK";
 
-const AT_MOST: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The last acknowledgement of each sandbox.
+/// The last acknowledgement of the store for each sandbox.
 pub(crate) type Acks = BTreeMap<u128, Ack>;
 
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub(crate) struct Ack {
     pub(crate) may_be_gone: bool,
 }
 
-/// The complete output of a child.
+/// The output and exit status of a child that has ended.
 #[derive(Debug)]
 pub(crate) struct ChildOutput {
     pub(crate) lines: Vec<String>,
@@ -53,48 +53,50 @@ impl ChildOutput {
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
-    heard: Vec<String>,
+    output: Vec<String>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have exited already.
+        // Fails if it has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Running {
-    pub(crate) fn plainly(directory: &Path, work: Work) -> Self {
-        Self::start(child_command(Command::new(exe()), directory, work))
+    pub(crate) fn start(directory: &Path, work: Work) -> Self {
+        Self::spawn(child_command(Command::new(exe()), directory, work))
     }
 
-    /// Under strace with these options, such as what to trace and what to inject.
+    /// Starts it under strace with these options.
     pub(crate) fn under_strace(directory: &Path, work: Work, options: &[&str], trace: &Path) -> Self {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o"]).arg(trace).args(options).arg(exe());
-        Self::start(child_command(strace, directory, work))
+        Self::spawn(child_command(strace, directory, work))
     }
 
-    fn start(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        let (tell, lines) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
-            for line in said.lines().map_while(Result::ok) {
-                // The receiver is gone if the test has failed.
-                let _ = tell.send(line);
+            for line in stderr.lines().map_while(Result::ok) {
+                // The receiver may be dropped after a timeout.
+                let _ = sender.send(line);
             }
         });
-        Self { child, lines, heard: Vec::new() }
+        Self { child, lines, output: Vec::new() }
     }
 
-    /// Waits for this line of output.
+    /// Waits for a line that begins with `word`.
     pub(crate) fn wait_for(&mut self, word: &str) {
-        while !self.heard.iter().any(|line| line.starts_with(word)) {
-            match self.lines.recv_timeout(AT_MOST) {
-                Ok(line) => self.heard.push(line),
-                Err(error) => panic!("the child did not say `{word}`: {error}, but {:?}", self.heard),
+        while !self.output.iter().any(|line| line.starts_with(word)) {
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => self.output.push(line),
+                Err(error) => {
+                    panic!("the child did not print `{word}`: {error}; its output: {:?}", self.output)
+                }
             }
         }
     }
@@ -103,17 +105,17 @@ impl Running {
         self.child.kill().unwrap();
     }
 
-    /// Waits for its exit and the rest of its output.
+    /// Waits for its end and returns all of its output.
     pub(crate) fn end(mut self) -> ChildOutput {
         loop {
-            match self.lines.recv_timeout(AT_MOST) {
-                Ok(line) => self.heard.push(line),
+            match self.lines.recv_timeout(TIMEOUT) {
+                Ok(line) => self.output.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("the child hangs after {:?}", self.heard.last()),
+                Err(RecvTimeoutError::Timeout) => panic!("the child hangs after {:?}", self.output.last()),
             }
         }
         let succeeded = self.child.wait().unwrap().success();
-        ChildOutput { lines: std::mem::take(&mut self.heard), succeeded }
+        ChildOutput { lines: std::mem::take(&mut self.output), succeeded }
     }
 }
 
@@ -123,9 +125,9 @@ fn exe() -> PathBuf {
 
 fn child_command(mut command: Command, directory: &Path, work: Work) -> Command {
     command
-        .args(["child_writes_to_the_given_directory", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["helper_process_writes_until_done_or_killed", "--exact", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY, directory)
-        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.turns))
+        .env(WORK, format!("{} {} {}", work.first, work.tasks, work.transitions))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());

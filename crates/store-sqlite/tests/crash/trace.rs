@@ -1,6 +1,6 @@
-//! Parses an strace log, and checks that each acknowledged commit was synced before its acknowledgement.
+//! Checks a trace of strace: whether each acknowledged write was synced before its acknowledgement.
 
-/// One line of a trace that matters here.
+/// A relevant line of a trace.
 #[derive(Debug, PartialEq, Eq)]
 enum Call<'a> {
     /// The data of a write into a file.
@@ -23,15 +23,15 @@ enum Call<'a> {
     },
 }
 
-/// Number of acknowledgements, each after its sync; or the first that was not.
-pub(crate) fn acknowledged_behind_sync(trace: &str) -> Result<usize, String> {
+/// The number of acknowledgements, each of which follows its sync. An error: the first that does not.
+pub(crate) fn count_synced_acknowledgements(trace: &str) -> Result<usize, String> {
     let calls: Vec<Call<'_>> = trace.lines().filter_map(parse).collect();
     let mut seen = 0;
-    for (place, call) in calls.iter().enumerate() {
+    for (index, call) in calls.iter().enumerate() {
         let Call::Acknowledged { token } = call else {
             continue;
         };
-        let before = &calls[..place];
+        let before = &calls[..index];
         let written =
             before.iter().position(|call| matches!(call, Call::Wrote { data, .. } if data.contains(token)));
         let Some(written) = written else {
@@ -46,7 +46,7 @@ pub(crate) fn acknowledged_behind_sync(trace: &str) -> Result<usize, String> {
     Ok(seen)
 }
 
-/// Whether a sync of the file began, and was done, within these calls.
+/// Whether a sync of the file began and succeeded within these calls.
 fn is_synced(calls: &[Call<'_>], wanted: &str) -> bool {
     let mut begun = Vec::new();
     for call in calls {
@@ -60,7 +60,7 @@ fn is_synced(calls: &[Call<'_>], wanted: &str) -> bool {
     false
 }
 
-/// `PID name(fd, "data"..., …) = result`, or the two halves of a call that others ran in between.
+/// Parses `PID name(fd, "data"..., …) = result`, or one half of a call that strace printed in two.
 fn parse(line: &str) -> Option<Call<'_>> {
     let (thread, call) = line.trim_start().split_once(char::is_whitespace)?;
     let call = call.trim_start();
@@ -92,16 +92,16 @@ mod tests {
     const ACK: &str = "8 write(2, \"\\nack 1 2 false token-1-1-\\n\", 25) = 25\n";
 
     #[test]
-    fn an_acknowledgement_behind_its_sync_is_good() {
+    fn acknowledgement_after_its_sync_is_counted() {
         let split =
             "7 fdatasync(5 <unfinished ...>\n8 write(1, \"x\", 1) = 1\n7 <... fdatasync resumed>) = 0\n";
 
-        assert_eq!(acknowledged_behind_sync(&[WRITE, SYNC, ACK].concat()), Ok(1));
-        assert_eq!(acknowledged_behind_sync(&[WRITE, split, ACK].concat()), Ok(1));
+        assert_eq!(count_synced_acknowledgements(&[WRITE, SYNC, ACK].concat()), Ok(1));
+        assert_eq!(count_synced_acknowledgements(&[WRITE, split, ACK].concat()), Ok(1));
     }
 
     #[test]
-    fn an_acknowledgement_before_its_sync_is_found() {
+    fn acknowledgement_before_its_sync_is_an_error() {
         let failed = "7 fdatasync(5) = -1 EIO (Input/output error)\n";
         let other_file = "7 fdatasync(6) = 0\n";
         let begun = "7 fdatasync(5 <unfinished ...>\n";
@@ -114,7 +114,7 @@ mod tests {
             [WRITE, begun, ACK],
             [SYNC, ACK, WRITE],
         ] {
-            assert!(acknowledged_behind_sync(&trace.concat()).is_err());
+            assert!(count_synced_acknowledgements(&trace.concat()).is_err());
         }
     }
 }

@@ -48,7 +48,7 @@ pub async fn audit_records_are_kept_as_long_as_the_history(tested: &dyn TestedSt
 
     assert_eq!(audit.audit_records(0, 10).await.unwrap(), before[2..]);
     audit.append_audit(vec![note(9)]).await.unwrap();
-    assert!(audit.audit_records(before[3].0, 10).await.unwrap().len() == 1, "a place was used again");
+    assert!(audit.audit_records(before[3].0, 10).await.unwrap().len() == 1, "a record number was reused");
 }
 
 pub async fn all_that_is_past_retention_is_deleted_when_no_more_is_reported(tested: &dyn TestedStore) {

@@ -179,8 +179,8 @@ pub async fn a_sandbox_to_be_forgotten_is_deleted_and_its_history_kept(tested: &
 
 async fn run_to_its_end(fixture: &StoreFixture, sandbox: u128, execution: u128) {
     let (fence, id) = (fixture.last_fence(sandbox).await, ExecutionId(execution));
-    fixture.step(sandbox, Event::ExecutionStarted { fence: fence, execution: id }).await;
+    fixture.step(sandbox, Event::ExecutionStarted { fence, execution: id }).await;
     let (fence, outcome) = (fixture.last_fence(sandbox).await, Outcome::exited(0));
-    let ended = Event::ExecutionEnded { fence: fence, execution: id, outcome };
+    let ended = Event::ExecutionEnded { fence, execution: id, outcome };
     fixture.step(sandbox, ended).await;
 }

@@ -129,9 +129,9 @@ impl StoreFixture {
     pub async fn create_ready(&self, id: u128) {
         self.create(id).await;
         let fence = self.last_fence(id).await;
-        self.step(id, Event::Launched { fence: fence }).await;
+        self.step(id, Event::Launched { fence }).await;
         let (fence, probed) = (self.last_fence(id).await, ProbeResult::Passed);
-        self.step(id, Event::Probed { fence: fence, result: probed }).await;
+        self.step(id, Event::Probed { fence, result: probed }).await;
     }
 
     /// Ends a sandbox and proves it gone.
@@ -145,7 +145,7 @@ impl StoreFixture {
     pub async fn stop_succeeds(&self, id: u128) -> Version {
         let outcome = StopOutcome::Gone(Box::new(receipt(&self.sandbox(id).await, self.now)));
         let fence = self.last_fence(id).await;
-        self.step(id, Event::Stopped { fence: fence, outcome }).await
+        self.step(id, Event::Stopped { fence, outcome }).await
     }
 
     /// The fence of the last effect of the sandbox.

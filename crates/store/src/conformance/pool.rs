@@ -35,9 +35,9 @@ impl StoreFixture {
     pub(super) async fn waits(&self, id: u128) {
         self.store.fill_pool(self.pooled(id), u64::MAX, NO_LIMITS).await.unwrap();
         let fence = self.last_fence(id).await;
-        self.step(id, Event::Launched { fence: fence }).await;
+        self.step(id, Event::Launched { fence }).await;
         let (fence, probed) = (self.last_fence(id).await, ProbeResult::Passed);
-        self.step(id, Event::Probed { fence: fence, result: probed }).await;
+        self.step(id, Event::Probed { fence, result: probed }).await;
     }
 
     /// The claim of a user for this instance, with a sandbox called `name`.

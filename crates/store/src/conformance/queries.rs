@@ -54,7 +54,7 @@ pub async fn effects_follow_the_state(tested: &dyn TestedStore) {
     assert!(matches!(launch[..], [ref effect] if effect.kind == EffectKind::Launch));
 
     let fence = launch[0].pending.fence;
-    fixture.step(1, Event::Launched { fence: fence }).await;
+    fixture.step(1, Event::Launched { fence }).await;
     let probe = fixture.store.effects_of_node(NODE).await.unwrap();
     assert!(matches!(probe[..], [ref effect] if effect.kind == EffectKind::Probe));
 
@@ -156,7 +156,7 @@ pub async fn attested_sandboxes_are_counted_separately(tested: &dyn TestedStore)
     let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, true);
     fixture.request(1, Request::Stop { cause, forced }).await;
     let (fence, outcome) = (fixture.last_fence(1).await, StopOutcome::Unknown { why: "no answer".into() });
-    fixture.step(1, Event::Stopped { fence: fence, outcome }).await;
+    fixture.step(1, Event::Stopped { fence, outcome }).await;
 
     let (by, reason) = ("operator".into(), "the host is scrap".into());
     fixture.request(1, Request::Attest { by, reason }).await;

@@ -46,11 +46,7 @@ impl StoreFixture {
     fn new_with_memory(&self, id: u128, memory_mb: u64, place: Option<u128>) -> NewSandbox {
         let limits = Limits { memory_mb: Some(memory_mb), ..Limits::default() };
         let admission = AdmissionTerms { quotas: Vec::new(), queue_id: place.map(QueueId) };
-        NewSandbox {
-            spec: Arc::new(Spec { limits, ..Spec::default() }),
-            admission: admission,
-            ..self.new_sandbox(id)
-        }
+        NewSandbox { spec: Arc::new(Spec { limits, ..Spec::default() }), admission, ..self.new_sandbox(id) }
     }
 
     async fn create_with_memory(

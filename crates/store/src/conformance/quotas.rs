@@ -30,7 +30,7 @@ fn labelled(id: u128) -> Spec {
 impl StoreFixture {
     fn with_quota(&self, id: u128, key: QuotaKey, limit: u64) -> NewSandbox {
         let admission = AdmissionTerms { quotas: vec![Quota { key, limit }], queue_id: None };
-        NewSandbox { spec: Arc::new(labelled(id)), admission: admission, ..self.new_sandbox(id) }
+        NewSandbox { spec: Arc::new(labelled(id)), admission, ..self.new_sandbox(id) }
     }
 }
 

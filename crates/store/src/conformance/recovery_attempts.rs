@@ -11,10 +11,10 @@ async fn between_two_tries(fixture: &StoreFixture) {
     fixture.create(1).await;
     fixture.execute(1, 9).await;
     let fence = fixture.last_fence(1).await;
-    fixture.step(1, Event::LaunchFailed { fence: fence, why: "no memory".into() }).await;
+    fixture.step(1, Event::LaunchFailed { fence, why: "no memory".into() }).await;
     let outcome = StopOutcome::Gone(Box::new(receipt(&fixture.sandbox(1).await, fixture.now)));
     let fence = fixture.last_fence(1).await;
-    fixture.step(1, Event::Stopped { fence: fence, outcome }).await;
+    fixture.step(1, Event::Stopped { fence, outcome }).await;
 }
 
 fn tried_again(tested: &dyn TestedStore) -> StoreFixture {

@@ -58,7 +58,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         println!("made {}", made.map_or_else(errno_name, |_| format!("room for {most}")));
         // Long enough for the host to check who is charged.
         std::thread::sleep(Duration::from_millis(1_500));
-        Ok(Verdict::Held("what is taken of the host's is asked outside".into()))
+        Ok(Verdict::Held("the host checks what was taken from it".into()))
     }),
     ("queues-without-end", |arguments| {
         let most = number(arguments, 0);

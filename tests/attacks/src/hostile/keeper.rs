@@ -68,13 +68,13 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         {
             let _ = call(libc::SYS_kill, &[KEEPER, usize::try_from(signal).unwrap_or(0)]);
         }
-        Ok(Verdict::Held("sent six signals; whether process 1 still answers is asked outside".into()))
+        Ok(Verdict::Held("sent six signals; the host checks whether process 1 still answers".into()))
     }),
     ("stop-all-it-can-see", |_| {
         let _ = call(libc::SYS_kill, &[usize::MAX, libc::SIGSTOP as usize]);
-        Ok(Verdict::Held("all that can be stopped is; what still runs is asked outside".into()))
+        Ok(Verdict::Held("stopped all it can; the host checks what still runs".into()))
     }),
-    ("stop-newborn-processes", |_| {
+    ("stop-new-processes", |_| {
         for _ in 0..2_000_000 {
             let _ = call(libc::SYS_kill, &[usize::MAX, libc::SIGSTOP as usize]);
         }
@@ -87,7 +87,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         // The one predictable name: a probe should use a new one each time.
         let (path, mode) = (text("/workspace/.pinfold-probe"), (libc::S_IFIFO | 0o666) as usize);
         call(libc::SYS_mknodat, &[AT_CWD, path.as_ptr().addr(), mode, 0]).step("make a pipe")?;
-        Ok(Verdict::Held("planted; the probe is asked outside".into()))
+        Ok(Verdict::Held("planted; the host runs the probe".into()))
     }),
     ("workspace-becomes-a-descriptor-of-the-keeper", |arguments| {
         let _ = fs::remove_dir_all("/workspace");
@@ -213,7 +213,7 @@ fn steal_output() -> Result<Verdict, String> {
         }
     }
     std::thread::sleep(Duration::from_secs(20));
-    Ok(Verdict::Held("wrote and took back; whether process 1 still answers is asked outside".into()))
+    Ok(Verdict::Held("wrote and took back; the host checks whether process 1 still answers".into()))
 }
 
 /// Splices a byte into its own output from a socket and waits for a second one, which never comes: until then the
@@ -261,7 +261,7 @@ fn orphans_without_end() -> Result<Verdict, String> {
         .step("fork")?;
     }
     std::thread::sleep(Duration::from_secs(4));
-    Ok(Verdict::Held("whether process 1 still answers is asked outside".into()))
+    Ok(Verdict::Held("the host checks whether process 1 still answers".into()))
 }
 
 pub(crate) fn now_ms() -> u64 {

@@ -116,7 +116,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("load-a-bpf-program", |_| must_be_refused(call(libc::SYS_bpf, &[15, BAD, 16]), &[EPERM])),
     ("count-performance-events", |_| must_be_refused(call(libc::SYS_perf_event_open, &[]), &[EPERM])),
     ("hold-the-kernel-by-userfaultfd", |_| must_fail(call(libc::SYS_userfaultfd, &[1]))),
-    ("secret-memory-that-nobody-counts", |_| must_fail(call(libc::SYS_memfd_secret, &[]))),
+    ("secret-memory-outside-the-limit", |_| must_fail(call(libc::SYS_memfd_secret, &[]))),
     ("watch-others-files-by-fanotify", |_| {
         must_be_refused(call(libc::SYS_fanotify_init, &[0x200]), &[EPERM])
     }),

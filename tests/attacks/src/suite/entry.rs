@@ -98,8 +98,8 @@ macro_rules! without {
 
 pub(crate) use without;
 
-pub(crate) fn syscall_group(door: pinfold_keeper::confine::SyscallGroup) -> DisabledGuard {
-    DisabledGuard::SyscallGroupAllowed(door)
+pub(crate) fn syscall_group(group: pinfold_keeper::confine::SyscallGroup) -> DisabledGuard {
+    DisabledGuard::SyscallGroupAllowed(group)
 }
 
 pub(crate) fn capability(capability: CapabilitySet) -> DisabledGuard {
@@ -114,7 +114,7 @@ pub(crate) fn keepers_rights() -> DisabledGuard {
 /// The disabled guards as text, without the paths of this run.
 pub(crate) fn describe_guards(disabled_guards: &[DisabledGuard]) -> String {
     let words = disabled_guards.iter().map(|weakness| match weakness {
-        DisabledGuard::SyscallGroupAllowed(door) => format!("door {door:?} open"),
+        DisabledGuard::SyscallGroupAllowed(group) => format!("system calls {group:?} allowed"),
         DisabledGuard::Capability(bits) => {
             let names = CapabilitySet::from_bits_retain(*bits);
             names.iter_names().map(|(name, _)| format!("{} kept", name.to_lowercase())).collect()

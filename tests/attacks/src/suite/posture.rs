@@ -17,9 +17,9 @@ pub(crate) async fn all(targets: &Arc<HostTargets>) -> Vec<(String, Vec<String>)
     let mut lines = Vec::new();
     match check_posture(targets, Vec::new()).await {
         Ok(found) => lines.extend(found),
-        Err(why) => lines.push(("of a real sandbox".to_owned(), vec![why])),
+        Err(why) => lines.push(("real sandbox".to_owned(), vec![why])),
     }
-    lines.push(("notices what is wrong".to_owned(), notices(targets).await));
+    lines.push(("each check fails where it should".to_owned(), notices(targets).await));
     lines
 }
 
@@ -37,7 +37,7 @@ async fn check_posture(
     found
 }
 
-/// The proof: each check fails in a sandbox that is wrong in exactly that.
+/// Proves the checks: each must fail in a sandbox with exactly that guard disabled.
 async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
     let canary = match Fixture::prepare(targets) {
         Ok(fixture) => fixture,
@@ -51,7 +51,7 @@ async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
         (DisabledGuard::Capability(1 << 21), "capabilities"),
         (DisabledGuard::NewPrivilegesGranted, "no new privileges, filters"),
         (DisabledGuard::HostLimits, "limits"),
-        (DisabledGuard::KeeperReadable, "what of the keeper is in sight"),
+        (DisabledGuard::KeeperReadable, "visible parts of the keeper"),
         (DisabledGuard::HostNetwork, "namespaces"),
         (DisabledGuard::MaskedPathsVisible, "mounts"),
         (DisabledGuard::SetuidHonoured, "mounts"),
@@ -62,7 +62,7 @@ async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
         let shown = format!("{weakness:?}");
         match check_posture(targets, vec![weakness]).await {
             Ok(lines) if lines.iter().any(|(line, found)| line == name && !found.is_empty()) => {}
-            Ok(_) => faults.push(format!("`{name}` does not notice {shown}")),
+            Ok(_) => faults.push(format!("`{name}` does not detect {shown}")),
             Err(why) => faults.push(format!("{shown}: {why}")),
         }
     }

@@ -111,7 +111,7 @@ async fn prove(entry: &'static Entry, targets: &Arc<HostTargets>) -> std::result
         Proof::Naive(trap) => {
             return match trap()? {
                 Verdict::Through(what) => Ok(format!("a simple-minded way: {what}")),
-                Verdict::Held(why) => Err(format!("even a simple-minded way holds: {why}")),
+                Verdict::Held(why) => Err(format!("even the naive implementation holds: {why}")),
             };
         }
         Proof::Without(disabled_guards) => {
@@ -127,7 +127,7 @@ async fn prove(entry: &'static Entry, targets: &Arc<HostTargets>) -> std::result
         }
         Proof::OnItself(arguments) => {
             let fixture = Fixture::start_with_hostile(targets, none, limits(entry)).await?;
-            (fixture, Act::Hostile(arguments), "on something of its own".to_owned())
+            (fixture, Act::Hostile(arguments), "on a resource of its own".to_owned())
         }
         Proof::Unlimited => {
             let fixture = Fixture::start_with_hostile(targets, none, Limits::default()).await?;
@@ -138,7 +138,7 @@ async fn prove(entry: &'static Entry, targets: &Arc<HostTargets>) -> std::result
     let _ = fixture.end().await;
     match verdict? {
         Verdict::Through(_) => Ok(how),
-        Verdict::Held(why) => Err(format!("with {how} it still came to: {why}")),
+        Verdict::Held(why) => Err(format!("with {how} the attack still failed: {why}")),
     }
 }
 

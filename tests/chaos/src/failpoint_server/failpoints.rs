@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_point_is_found_by_its_name_and_no_two_have_the_same() {
+    fn failpoint_names_parse_and_are_unique() {
         let names: std::collections::BTreeSet<String> =
             Failpoint::all().map(|point| point.to_string()).collect();
 

@@ -129,7 +129,7 @@ impl<'a> Client<'a> {
                 if let Some(id) = answer.text("/id") {
                     self.target.has_acknowledged.store(true, Ordering::Relaxed);
                     self.live.push(id.clone());
-                    self.promises.sandboxes.push(Sandbox { id, request: request });
+                    self.promises.sandboxes.push(Sandbox { id, request });
                 }
             }
             _ => self.leave_unanswered(request),
@@ -144,7 +144,7 @@ impl<'a> Client<'a> {
         let (answer, request) = self.post_keyed(AGENT, body);
         let Some(answer) = answer.filter(Answer::is_good) else { return self.leave_unanswered(request) };
         if let (Some(sandbox), Some(id)) = (answer.text("/sandbox_id"), answer.text("/execution_id")) {
-            self.promises.sandboxes.push(Sandbox { id: sandbox.clone(), request: request });
+            self.promises.sandboxes.push(Sandbox { id: sandbox.clone(), request });
             let exit_code = (answer.status == 200).then(|| answer.json()["exit_code"].as_i64());
             let command = Command { says, exits_with: 0 };
             self.promises.executions.push(Execution { id, sandbox, command, exit_code });

@@ -245,7 +245,7 @@ fn create(api: &Api, key: String, promises: &mut Promises) -> Result<Option<Stri
     let answer = api.post(&format!("{SANDBOX}?wait=15"), Some(&request.key), body, ANSWER).ok();
     match answer.filter(Answer::is_good).and_then(|answer| answer.text("/id")) {
         Some(id) => {
-            promises.sandboxes.push(Sandbox { id: id.clone(), request: request });
+            promises.sandboxes.push(Sandbox { id: id.clone(), request });
             Ok(Some(id))
         }
         None => {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_round_prints_is_read_back() {
+    fn injection_is_parsed_back_from_its_text() {
         let what = || "v1.sbx_0: lost /dev/shm".to_owned();
 
         for injection in

@@ -115,7 +115,7 @@ fn run_round(options: &Options, fixture: &Fixture, report: &mut Report) -> Resul
     let server = Server::start(fixture, &program)?;
     let target = Target::new(server.api.clone());
     let mut round = Round {
-        fixture: fixture,
+        fixture,
         fault: options.fault,
         rng: fastrand::Rng::with_seed(options.seed),
         verifier: Verifier::of(fixture, if options.without.is_some() { SETTLE_IN_VAIN } else { SETTLE })?,

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_missed_in_all_of_its_rounds_is_named() {
+    fn fault_never_injected_in_many_rounds_is_reported() {
         let mut summary = Summary::default();
         rounds(&mut summary, Fault::ServerKilled, 26, Injection::Injected);
         rounds(&mut summary, Fault::MountLost, 2, Injection::Missed);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_has_no_means_for_and_what_was_drawn_once_is_not_named() {
+    fn unsupported_fault_and_fault_drawn_once_are_not_reported() {
         let mut summary = Summary::default();
         rounds(&mut summary, Fault::ServerKilled, 27, Injection::Injected);
         rounds(&mut summary, Fault::PidsExhausted, 2, Injection::Unsupported);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_rounds_nothing_is_asked() {
+    fn few_rounds_report_no_missing_fault() {
         let mut summary = Summary::default();
         rounds(&mut summary, Fault::MountLost, 2, Injection::Missed);
 

@@ -9,11 +9,11 @@ pub(crate) struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 impl CapturedLog {
     /// Installs itself for the whole process.
     pub(crate) fn begin() -> Self {
-        let told = Self::default();
-        let writer = told.clone();
+        let captured = Self::default();
+        let writer = captured.clone();
         let log = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO);
         log.with_writer(move || writer.clone()).init();
-        told
+        captured
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {

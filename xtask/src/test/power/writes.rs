@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_there_whatever_chance_says() {
+    fn flushed_writes_survive_with_every_seed() {
         let log = log(&[write(8, 8), head(0, 0, FLUSH), write(16, 16), head(0, 0, FLUSH), write(64, 8)]);
         for seed in 0..100 {
             let left = after_power_cut(&log, &mut fastrand::Rng::with_seed(seed));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_flushed_is_there_whole_or_in_part_or_not_at_all() {
+    fn unflushed_writes_survive_whole_or_in_part_or_not_at_all() {
         let log = log(&[write(8, 16)]);
         let lengths: std::collections::BTreeSet<_> = (0..200)
             .map(|seed| after_power_cut(&log, &mut fastrand::Rng::with_seed(seed)).writes[0].data.len())

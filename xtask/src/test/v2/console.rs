@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_shows_of_tests_that_it_ran_is_not_counted() {
+    fn test_results_in_the_output_of_a_test_are_not_counted() {
         let inner = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
         let lines = ["machine: begin a", inner, RESULT, "machine: end a 0", "machine: done"];
 

@@ -32,16 +32,16 @@ where
 
 async fn record_run(fixture: &Fixture, outcome: RunOutcome) {
     let (node, now) = (NodeId(1), fixture.now());
-    let run = UnscheduledRun { job: TEST_JOB.into(), node, started_at: now, ended_at: now, outcome: outcome };
+    let run = UnscheduledRun { job: TEST_JOB.into(), node, started_at: now, ended_at: now, outcome };
     fixture.store().add_run(run).await.unwrap();
 }
 
 /// Records a scheduled run that is due again at `next_due`.
 async fn record_scheduled_run(fixture: &Fixture, next_due: Timestamp, outcome: RunOutcome) {
     let now = fixture.now();
-    let ask = ClaimRun { job: TEST_JOB.into(), node: NodeId(1), now, expires_at: now.after_ms(60_000) };
-    let turn = fixture.store().claim_run(ask).await.unwrap().unwrap();
-    fixture.store().finish_run(&turn, now, next_due, outcome).await.unwrap();
+    let request = ClaimRun { job: TEST_JOB.into(), node: NodeId(1), now, expires_at: now.after_ms(60_000) };
+    let claim = fixture.store().claim_run(request).await.unwrap().unwrap();
+    fixture.store().finish_run(&claim, now, next_due, outcome).await.unwrap();
 }
 
 fn done(found: &[SandboxId]) -> RunOutcome {
@@ -49,7 +49,7 @@ fn done(found: &[SandboxId]) -> RunOutcome {
 }
 
 fn failed() -> RunOutcome {
-    RunOutcome::Failed { error: "no broom".into(), report: RunReport::default() }
+    RunOutcome::Failed { error: "injected".into(), report: RunReport::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn recurring_cleanup_findings_fire_until_runs_are_clean() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overdue_cleanup_fires_until_it_runs() {
     let alert = Alert::CleanupLate;
-    // The period is a minute; two periods would be two minutes.
+    // In periods of the schedule, here one minute each. The built-in rule fires after two.
     let rule = above(0.02);
 
     with_cleanup_disabled(&[(alert, rule)], |fixture| async move {

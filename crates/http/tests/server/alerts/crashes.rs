@@ -53,7 +53,9 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), serves).await.expect("it does not serve");
+        tokio::time::timeout(Duration::from_secs(30), serves)
+            .await
+            .expect("the other process does not serve");
         process
     }
 }

@@ -36,9 +36,9 @@ impl MailServer {
                 skip(test, "aiosmtpd is not installed");
                 return None;
             };
-            let mut post = Self { process, port, directory };
-            if post.answers().await {
-                return Some(post);
+            let mut server = Self { process, port, directory };
+            if server.answers().await {
+                return Some(server);
             }
         }
     }
@@ -53,7 +53,7 @@ impl MailServer {
             }
             false
         };
-        tokio::time::timeout(Duration::from_secs(20), tries).await.expect("the mail server does not begin")
+        tokio::time::timeout(Duration::from_secs(20), tries).await.expect("the mail server did not start")
     }
 
     fn mails(&self) -> Vec<String> {
@@ -82,19 +82,19 @@ fn to_mail(mut config: AlertsConfig, port: u16, security: SmtpSecurity) -> Alert
 
 #[tokio::test(flavor = "multi_thread")]
 async fn critical_alerts_are_mailed_and_warnings_are_not() {
-    let Some(post) = MailServer::start("critical_alerts_are_mailed_and_warnings_are_not").await else {
+    let Some(server) = MailServer::start("critical_alerts_are_mailed_and_warnings_are_not").await else {
         return;
     };
     let fires = fast_alerts(&[(Alert::SandboxStuck, ALWAYS), (Alert::SandboxActiveHigh, ALWAYS)]);
 
-    with_service_config(with_alerts(to_mail(fires, post.port, SmtpSecurity::None)), |fixture| async move {
+    with_service_config(with_alerts(to_mail(fires, server.port, SmtpSecurity::None)), |fixture| async move {
         let delivered = |answer: &serde_json::Value| {
             let delivery = answer["deliveries"][0].clone();
             (delivery["state"] == "delivered").then_some(delivery)
         };
         let delivery = fixture.until("it is delivered", "/api/alerts/deliveries", delivered).await;
 
-        let mails = post.mails();
+        let mails = server.mails();
         let [mail] = mails.as_slice() else { panic!("{mails:?}") };
         let id = delivery["id"].as_str().unwrap();
         for expected in [
@@ -118,10 +118,10 @@ async fn critical_alerts_are_mailed_and_warnings_are_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mail_that_requires_tls_is_not_sent_unencrypted() {
-    let Some(post) = MailServer::start("mail_that_requires_tls_is_not_sent_unencrypted").await else {
+    let Some(server) = MailServer::start("mail_that_requires_tls_is_not_sent_unencrypted").await else {
         return;
     };
-    let config = to_mail(fast_alerts(&[]), post.port, SmtpSecurity::StartTls);
+    let config = to_mail(fast_alerts(&[]), server.port, SmtpSecurity::StartTls);
 
     with_service_config(with_alerts(config), |fixture| async move {
         let tested = fixture.post("/api/alerts/test", json!({})).await.json();
@@ -131,7 +131,7 @@ async fn mail_that_requires_tls_is_not_sent_unencrypted() {
             (&tested["results"][1]["target"], &tested["results"][1]["delivered"]),
             (&json!("email/1"), &json!(false))
         );
-        assert_eq!(post.mails(), [""; 0]);
+        assert_eq!(server.mails(), [""; 0]);
     })
     .await;
 }

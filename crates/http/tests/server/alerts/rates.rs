@@ -10,16 +10,16 @@ use crate::busy_mount::BusyMount;
 use crate::fixture::with_service_config;
 
 /// The built-in rule with a lower minimum.
-fn of_at_least(minimum: u64, alert: Alert) -> (Alert, Rule) {
+fn with_minimum(minimum: u64, alert: Alert) -> (Alert, Rule) {
     (alert, Rule { minimum, ..alert.definition().rule })
 }
 
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failing_runs_fire_with_rising_severity() {
+async fn failing_runs_fire_high_then_critical_as_their_share_rises() {
     let (high, critical) = (Alert::SandboxFailureRateHigh, Alert::SandboxFailureRateCritical);
-    let mut config = fast_alerts(&[of_at_least(4, high), of_at_least(4, critical)]);
+    let mut config = fast_alerts(&[with_minimum(4, high), with_minimum(4, critical)]);
     config.window = WINDOW;
 
     with_service_config(with_alerts(config), |fixture| async move {
@@ -31,9 +31,9 @@ async fn failing_runs_fire_with_rising_severity() {
         let not_yet = state_of(&fixture, critical, 0.25).await;
         fixture.sh(&sandbox, "exit 4").await;
         let many = wait_for_state(&fixture, critical, "firing").await;
-        // The evaluated count is reported with the alert.
+        // Reading the metrics writes the counted events to the store, where the impact is computed.
         fixture.get("/api/sandbox/metrics").await;
-        let impact = fixture.until("it is known how long runs take", "/api/alerts", |answer| {
+        let impact = fixture.until("the impact has the p95 of runs", "/api/alerts", |answer| {
             let impact = &answer["impact"];
             impact["execution"]["lately_p95_seconds"].is_f64().then(|| impact.clone())
         });
@@ -55,7 +55,7 @@ async fn failing_runs_fire_with_rising_severity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_starts_fire_and_count_as_failures() {
     let (provisioning, failures) = (Alert::ProvisioningFailing, Alert::SandboxFailureRateCritical);
-    let mut config = fast_alerts(&[of_at_least(3, provisioning), of_at_least(3, failures)]);
+    let mut config = fast_alerts(&[with_minimum(3, provisioning), with_minimum(3, failures)]);
     config.window = WINDOW;
     let mut rules = with_alerts(config);
     rules.policy.start_ms = 1;
@@ -81,9 +81,9 @@ async fn failed_starts_fire_and_count_as_failures() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inactive_runs_fire() {
+async fn inactive_runs_fire_as_a_rate_until_they_leave_the_window() {
     let alert = Alert::InactivityTimeoutRateHigh;
-    let mut config = fast_alerts(&[of_at_least(3, alert)]);
+    let mut config = fast_alerts(&[with_minimum(3, alert)]);
     config.window = WINDOW;
 
     with_service_config(with_alerts(config), |fixture| async move {
@@ -106,7 +106,7 @@ async fn inactive_runs_fire() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unproven_stops_fire_until_proven() {
     let alert = Alert::StopFailureRateHigh;
-    let mut config = fast_alerts(&[of_at_least(3, alert)]);
+    let mut config = fast_alerts(&[with_minimum(3, alert)]);
     config.window = WINDOW;
     let mut rules = with_alerts(config);
     rules.policy.stop_backoff_ms = vec![100];

@@ -71,7 +71,7 @@ impl Receiver {
         count: usize,
         is_wanted: impl Fn(&ReceivedMessage) -> bool,
     ) -> Vec<ReceivedMessage> {
-        let look = async {
+        let poll = async {
             loop {
                 let wanted: Vec<_> = self.received().into_iter().filter(&is_wanted).collect();
                 if wanted.len() >= count {
@@ -80,8 +80,8 @@ impl Receiver {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(20), look).await;
-        waited.unwrap_or_else(|_| panic!("there were not {count} messages: {:?}", self.received()))
+        let waited = tokio::time::timeout(Duration::from_secs(20), poll).await;
+        waited.unwrap_or_else(|_| panic!("{count} messages did not arrive: {:?}", self.received()))
     }
 }
 
@@ -93,8 +93,8 @@ impl Drop for Receiver {
 
 async fn take(State(state): State<SharedState>, headers: HeaderMap, body: Bytes) -> StatusCode {
     state.received.lock().unwrap().push(ReceivedMessage { headers, body });
-    let manner = state.behaviours.lock().unwrap().pop_front();
-    match manner {
+    let behaviour = state.behaviours.lock().unwrap().pop_front();
+    match behaviour {
         None => StatusCode::NO_CONTENT,
         Some(Behaviour::Answers(status)) => StatusCode::from_u16(status).unwrap(),
         Some(Behaviour::Hangs) => std::future::pending().await,

@@ -21,7 +21,7 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhook_is_called_once_with_a_signature() {
+async fn firing_alert_calls_the_webhook_once_with_a_signature() {
     let receiver = Receiver::start(&[]).await;
     let config = with_webhook(fast_alerts(&[(Alert::SandboxActiveHigh, ALWAYS)]), &receiver.url);
 
@@ -49,7 +49,7 @@ async fn webhook_is_called_once_with_a_signature() {
             let all = answer["deliveries"].as_array().unwrap();
             all.iter().all(|it| it["state"] == "delivered").then_some(all.len())
         };
-        assert_eq!(fixture.until("it is noted", "/api/alerts/deliveries", delivered).await, 1);
+        assert_eq!(fixture.until("the delivery is recorded", "/api/alerts/deliveries", delivered).await, 1);
         assert_eq!(receiver.received().len(), 1, "it was sent twice");
         assert!(!fixture.get("/api/alerts/deliveries").await.bytes.windows(6).any(|it| it == b"signin"));
     })
@@ -73,7 +73,7 @@ async fn failed_notification_is_retried_with_the_same_id() {
             (delivery["state"] == "delivered").then(|| delivery.clone())
         };
         let delivery = fixture.until("it is delivered", "/api/alerts/deliveries", last).await;
-        // On a busy machine one attempt may have failed.
+        // On a busy machine another attempt may have timed out.
         assert!(delivery["attempts"].as_u64().unwrap() >= 4, "{delivery}");
         assert_eq!(delivery["id"], json!(ids[0]));
     })
@@ -121,7 +121,7 @@ async fn hanging_receiver_does_not_delay_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slack_gets_a_text_and_blocks() {
+async fn slack_message_has_a_text_and_blocks() {
     let receiver = Receiver::start(&[]).await;
     let mut config = fast_alerts(&[(Alert::SandboxStuck, ALWAYS)]);
     let slack = Receivers { slack: Some(Redacted(receiver.url.clone())), ..Receivers::default() };

@@ -16,7 +16,7 @@ async fn orphaned_sandbox_detection() {
         let client = fixture.client();
         let wanted = sandbox(&client, small()).await;
         sh(&client, &wanted, "true").await;
-        // It ignores SIGTERM, so that it can be observed.
+        // It ignores SIGTERM, so that its stop takes long enough to be observed.
         let orphan = fixture.create_orphan("trap '' TERM; while :; do sleep 0.1; done").await;
         let orphaned = || async { client.metrics(None).await.unwrap().health.orphaned };
 
@@ -27,11 +27,11 @@ async fn orphaned_sandbox_detection() {
         let record = client.sandbox(&orphan).await.unwrap();
         let stopped = client.stop(&orphan, true, 60).await.unwrap();
 
-        let body = InstanceRef { sandbox_id: orphan.clone(), generation: 1 };
+        let instance = InstanceRef { sandbox_id: orphan.clone(), generation: 1 };
         assert_eq!((audit.instances, audit.records), (2, 1));
-        assert_eq!(audit.instances_without_record, [body]);
+        assert_eq!(audit.instances_without_record, [instance]);
         assert_eq!(found.instances_without_record, audit.instances_without_record);
-        assert_eq!((before, meanwhile, orphaned().await), (0, 1, 0), "a look alone changes nothing");
+        assert_eq!((before, meanwhile, orphaned().await), (0, 1, 0), "the audit alone changes nothing");
         assert_eq!((record.status.state, record.status.reason), (State::Terminating, Some(Cause::Orphan)));
         let Completion::Done(receipt) = stopped else { panic!("{stopped:?}") };
         assert!(receipt.cause == Cause::Orphan && is_proof(Some(&receipt)), "{receipt:#?}");
@@ -40,7 +40,7 @@ async fn orphaned_sandbox_detection() {
         assert_eq!(client.sandbox(&wanted).await.unwrap().status.state, State::Ready);
         let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
         assert!(text.contains("\npinfold_orphans_found_total 1.0\n"), "{text}");
-        // No cleanup run has found it.
+        // The reconcile request counts it, before any cleanup run.
         let item = |what: &str| format!("\npinfold_cleanup_items_total{{what=\"{what}\"}} 1.0\n");
         assert!(text.contains(&item("orphaned_found")) && text.contains(&item("orphaned_ended")), "{text}");
         client.clean_up(false).await.unwrap();
@@ -157,7 +157,7 @@ async fn healthy_failure_rate_maintenance() {
         }
         let many = health().await;
 
-        assert_eq!(few, share(1, 20, Indicator::Healthy), "what was cancelled is no failure");
+        assert_eq!(few, share(1, 20, Indicator::Healthy), "a cancelled execution is not a failure");
         assert_eq!(some, share(3, 22, Indicator::Degraded));
         assert_eq!(many, share(8, 27, Indicator::Critical));
         let rates = client.metrics(None).await.unwrap().rates;

@@ -51,7 +51,7 @@ async fn health_status_reporting() {
         }
         assert_eq!((well.status, well.nodes, well.alerts), (HealthState::Ok, Some(1), Some(vec![])));
         assert_eq!((well.indicator, well.stuck, well.orphaned), (Indicator::Healthy, Some(0), Some(0)));
-        assert_eq!(well.failure_rate, None, "nothing has ended that could have failed");
+        assert_eq!(well.failure_rate, None, "no execution has ended");
         assert_eq!(well.sandboxes.map(|stats| (stats.active, stats.ready)), Some((1, 1)));
         assert!(well.memory_mb_left > Some(0) && well.disk_mb_left > Some(0));
         assert_eq!((metrics.indicator, metrics.failure_rate), (Indicator::Healthy, None));
@@ -59,7 +59,7 @@ async fn health_status_reporting() {
         assert_eq!((alerts.len(), alerts[0].name.as_str()), (1, "sandbox_failure_rate_critical"));
         assert_eq!((alerts[0].severity, ill.indicator), (AlertSeverity::Critical, Indicator::Critical));
         assert_eq!((ill.stuck, ill.orphaned, ill.failure_rate), (Some(0), Some(0), Some(0.75)));
-        assert_eq!(ill.status, HealthState::Ok, "the process itself can do all that it should");
+        assert_eq!(ill.status, HealthState::Ok, "the server itself works");
         let reported = client.metrics(None).await.unwrap().health;
         let expected = HealthMetrics {
             indicator: Indicator::Critical,

@@ -50,7 +50,7 @@ async fn recovery_from_sandbox_timeout() {
         let left = sh(&client, &id, "cat /proc/[0-9]*/comm | grep -c sleep").await;
 
         assert_eq!((timed_out.state, timed_out.cause), (ExecutionState::TimedOut, Some(Cause::TimeLimit)));
-        assert_eq!(timed_out.attempts.len(), 1, "more time is what it needs, and not another try");
+        assert_eq!(timed_out.attempts.len(), 1, "a timeout is not retried");
         assert_eq!(stdout(&timed_out), "half\n");
         assert_eq!(
             (timed_out.artifacts[0].state, timed_out.artifacts[0].size),

@@ -34,7 +34,7 @@ async fn automatic_sandbox_provisioning_for_agent_execution() {
         let limits = made.limits;
         assert_eq!((limits.memory_mb, limits.network_requests), (Some(256), Some(10)));
         assert_eq!((limits.cpu_time_ms, limits.timeout_ms), (Some(30_000), Some(300_000)));
-        assert!(made.ready_at.unwrap() <= run.started_at.unwrap(), "nothing runs in what is not ready");
+        assert!(made.ready_at.unwrap() <= run.started_at.unwrap(), "it started before its sandbox was ready");
         assert_eq!(client.stats().await.unwrap().total_created, 1);
     })
     .await;
@@ -46,12 +46,12 @@ async fn resource_usage_tracking_during_execution() {
         let client = fixture.client();
         let script = format!("{HEAVY}; echo ready; while [ ! -e /workspace/go ]; do :; done");
         let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
-        let look = || async { client.resources(&run.sandbox_id).await.unwrap() };
+        let usage = || async { client.resources(&run.sandbox_id).await.unwrap() };
 
-        let early = look().await;
+        let early = usage().await;
         let early_ms = early.cpu_ms.unwrap();
         let later = until("it has used more", || async {
-            let now = look().await;
+            let now = usage().await;
             (now.cpu_ms.unwrap() >= early_ms + 200).then_some(now)
         })
         .await;
@@ -272,10 +272,13 @@ async fn lifecycle_duration_monitoring() {
         assert!(moments.is_sorted(), "{moments:?}");
         assert!(ms_between(&moments[2], &moments[3]) >= 690, "{moments:?}");
         let life_ms = ms_between(&moments[0], &moments[4]);
-        let told_ms = i64::try_from(resources.duration_ms).unwrap();
-        assert!((told_ms - life_ms).abs() <= 1_000, "{told_ms} instead of {life_ms}");
+        let reported_ms = i64::try_from(resources.duration_ms).unwrap();
+        assert!((reported_ms - life_ms).abs() <= 1_000, "{reported_ms} instead of {life_ms}");
         let average = metrics.overview.average_lifetime_seconds.unwrap();
-        assert!((average * 1_000.0 - resources.duration_ms as f64).abs() < 1.0, "{average} and {told_ms} ms");
+        assert!(
+            (average * 1_000.0 - resources.duration_ms as f64).abs() < 1.0,
+            "{average} and {reported_ms} ms"
+        );
         for measured in [&metrics.latencies.create, &metrics.latencies.exec, &metrics.latencies.stop] {
             let measured = measured.as_ref().unwrap();
             assert_eq!(measured.count, 1);

@@ -120,7 +120,7 @@ impl Receiver {
 
     /// Waits until `met` returns a value.
     pub(super) async fn until<T>(&self, what: &str, met: impl Fn(&Self) -> Option<T>) -> T {
-        let look = async {
+        let poll = async {
             loop {
                 if let Some(found) = met(self) {
                     return found;
@@ -128,7 +128,7 @@ impl Receiver {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let waited = tokio::time::timeout(TEST_TIMEOUT, look).await;
+        let waited = tokio::time::timeout(TEST_TIMEOUT, poll).await;
         waited.unwrap_or_else(|_| panic!("never: {what}; there are {:#?}", self.spans()))
     }
 
@@ -153,8 +153,8 @@ impl Drop for Receiver {
 
 async fn take(State(state): State<SharedState>, uri: Uri, headers: HeaderMap, body: Bytes) -> StatusCode {
     state.received.lock().unwrap().push(ReceivedMessage { path: uri.path().to_owned(), headers, body });
-    let manner = state.behaviours.lock().unwrap().pop_front();
-    match manner.or(state.otherwise) {
+    let behaviour = state.behaviours.lock().unwrap().pop_front();
+    match behaviour.or(state.otherwise) {
         None => StatusCode::OK,
         Some(Behaviour::Answers(status)) => StatusCode::from_u16(status).unwrap(),
         Some(Behaviour::Hangs) => std::future::pending().await,

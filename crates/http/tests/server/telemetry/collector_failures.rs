@@ -15,10 +15,10 @@ const AT_MOST: Duration = Duration::from_secs(4);
 
 /// Sends more requests than the span buffer holds and returns the longest duration.
 async fn many_requests(fixture: &Arc<Fixture>) -> Duration {
-    let mut askers = JoinSet::new();
+    let mut requests = JoinSet::new();
     for _ in 0..10 {
         let fixture = fixture.clone();
-        askers.spawn(async move {
+        requests.spawn(async move {
             let mut longest = Duration::ZERO;
             for _ in 0..500 {
                 let began = Instant::now();
@@ -28,7 +28,7 @@ async fn many_requests(fixture: &Arc<Fixture>) -> Duration {
             longest
         });
     }
-    askers.join_all().await.into_iter().max().unwrap()
+    requests.join_all().await.into_iter().max().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn missing_collector_is_used_once_it_starts() {
         let receiver = Receiver::at(&address).await;
 
         receiver.span("exec", &[]).await;
-        receiver.until("figures", |it| (!it.metrics_requests().is_empty()).then_some(())).await;
+        receiver.until("metrics arrive", |it| (!it.metrics_requests().is_empty()).then_some(())).await;
     })
     .await;
 }

@@ -145,7 +145,7 @@ async fn exports_carry_service_name_and_headers_and_only_enabled_signals() {
     let config = telemetry_config(telemetry);
     with_server_config(config, |fixture| async move {
         fixture.post("/api/sandbox/reconcile", json!({})).await;
-        receiver.until("some figures", |it| (it.metrics_requests().len() > 2).then_some(())).await;
+        receiver.until("metrics arrive", |it| (it.metrics_requests().len() > 2).then_some(())).await;
 
         fixture.end().await;
 

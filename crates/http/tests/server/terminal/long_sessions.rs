@@ -18,8 +18,8 @@ fn one_connection() -> ServerConfig {
     ServerConfig { connections: 1, ..ServerConfig::default() }
 }
 
-/// Uses a connection that closes with the answer, to free it for the next request.
-async fn ask_once(fixture: &Fixture, method: Method, path: &str, body: Value) -> Answer {
+/// Sends a request on a connection that closes with the answer, so that the next request can connect.
+async fn send_once(fixture: &Fixture, method: Method, path: &str, body: Value) -> Answer {
     let request = Request::builder()
         .method(method)
         .uri(fixture.url(path))
@@ -32,10 +32,10 @@ async fn ask_once(fixture: &Fixture, method: Method, path: &str, body: Value) ->
 /// Attaches to a terminal with the only connection allowed.
 async fn attach_terminal(fixture: &Fixture, command: &[&str]) -> Socket {
     let made =
-        ask_once(fixture, Method::POST, "/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+        send_once(fixture, Method::POST, "/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
     let id = made.json()["id"].as_str().unwrap().to_owned();
     let command = json!({ "command": command, "tty": true, "background": true });
-    let began = ask_once(fixture, Method::POST, &format!("/api/sandbox/{id}/exec"), command).await;
+    let began = send_once(fixture, Method::POST, &format!("/api/sandbox/{id}/exec"), command).await;
     let path = format!("/api/executions/{}/pty", began.json()["execution_id"].as_str().unwrap());
     attach(fixture, &path, &[("authorization", &format!("Bearer {}", fixture.admin))]).await.unwrap()
 }
@@ -62,11 +62,11 @@ async fn terminal_counts_towards_the_connection_limit() {
     with_fast_rechecks(one_connection(), |fixture| async move {
         let socket = attach_terminal(&fixture, &["sh"]).await;
 
-        let mut next = std::pin::pin!(ask_once(&fixture, Method::GET, "/healthz", json!({})));
+        let mut next = std::pin::pin!(send_once(&fixture, Method::GET, "/healthz", json!({})));
         let early = tokio::time::timeout(Duration::from_millis(300), &mut next).await;
         drop(socket);
 
-        assert!(early.is_err(), "it was answered beside the terminal");
+        assert!(early.is_err(), "it was answered while the terminal held the only connection");
         assert_eq!(next.await.status, 200);
     })
     .await;
@@ -82,7 +82,7 @@ async fn abandoned_terminal_frees_its_connection_even_with_unread_input() {
 
         drop(socket);
 
-        assert_eq!(ask_once(&fixture, Method::GET, "/healthz", json!({})).await.status, 200);
+        assert_eq!(send_once(&fixture, Method::GET, "/healthz", json!({})).await.status, 200);
     })
     .await;
 }
@@ -99,7 +99,7 @@ async fn terminal_closes_when_its_token_is_revoked() {
 
         fixture.delete(&format!("/api/tokens/{token}")).await;
         let closed = closed(&mut socket).await.unwrap();
-        // Keep typing as long as the socket accepts it.
+        // Input after the close frame, written past the WebSocket library. The server may have closed the socket.
         let _ = socket.get_mut().write_all(&frame("echo late-$((50+5))\n")).await;
 
         assert_eq!((closed.code, closed.reason.as_str()), (CloseCode::Policy, "the token was revoked"));

@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         ]
         .concat()
     }),
-    ("processes in sight", processes),
+    ("visible processes", processes),
     ("devices", |_, observed| {
         let devices = "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero";
         equal("devices", &words(observed.of("devices")), devices)
@@ -60,11 +60,11 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
         let (both, own) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         equal("group and session", both, &format!("{own} {own}"))
     }),
-    ("what of the keeper is in sight", |_, observed| equal("what can be read", observed.of("keeper"), "")),
+    ("visible parts of the keeper", |_, observed| equal("what can be read", observed.of("keeper"), "")),
     ("names of control groups", |fixture, observed| {
         let hidden = [fixture.name(), format!("{:032x}", fixture.store_id)];
         let told = hidden.iter().filter(|name| observed.of("groups").contains(name.as_str()));
-        told.map(|name| format!("they tell {name}")).collect()
+        told.map(|name| format!("they show {name}")).collect()
     }),
     ("directories for every user inside", |_, observed| {
         equal(
@@ -319,7 +319,7 @@ fn processes(_: &Fixture, observed: &Observed) -> Vec<String> {
     let few = count.parse::<u32>().is_ok_and(|count| count <= 6);
     let mut wrong = equal("the first process", first, "1");
     if !few {
-        wrong.push(format!("{count} processes are in sight"));
+        wrong.push(format!("{count} processes are visible"));
     }
     wrong
 }
@@ -330,10 +330,10 @@ fn secrets(fixture: &Fixture, observed: &Observed) -> Vec<String> {
     let mut told = Vec::new();
     for (section, text) in &observed.inside {
         if text.contains(&secret) {
-            told.push(format!("{section} tells the keeper's secret"));
+            told.push(format!("{section} shows the keeper's secret"));
         }
         if text.contains(&data) && section != "mounts" {
-            told.push(format!("{section} tells where the sandbox is kept"));
+            told.push(format!("{section} shows the sandbox's directory"));
         }
     }
     told

@@ -78,8 +78,8 @@ pub(crate) async fn stop_all(fixture: &Fixture) -> Result<Verdict, String> {
 }
 
 /// A child that is stopped between fork and exec must not block the keeper.
-pub(crate) async fn stop_newborns(fixture: &Fixture) -> Result<Verdict, String> {
-    let command = fixture.hostile(&["stop-newborn-processes"]);
+pub(crate) async fn stop_new_processes(fixture: &Fixture) -> Result<Verdict, String> {
+    let command = fixture.hostile(&["stop-new-processes"]);
     fixture.begin(&command, Some(8_000)).await.map_err(|error| error.to_string())?;
     a_moment(50).await;
     for _ in 0..6 {

@@ -53,12 +53,12 @@ pub(crate) async fn no_plain_files(fixture: &Fixture) -> Result<Verdict, String>
 
 /// Links to the host, to the serving process's descriptors, and to the keeper resolve to nothing.
 pub(crate) async fn links(fixture: &Fixture) -> Result<Verdict, String> {
-    let targets = fixture.canary().join("canary").display().to_string();
-    let climbing = format!("../../../../../..{outside}");
+    let canary = fixture.canary().join("canary").display().to_string();
+    let climbing = format!("../../../../../..{canary}");
     let targets =
-        [targets.as_str(), &climbing, "/proc/self/fd/0", "/proc/self/exe", "/proc/1/root", "/proc/1/exe"];
+        [canary.as_str(), &climbing, "/proc/self/fd/0", "/proc/self/exe", "/proc/1/root", "/proc/1/exe"];
     fixture.attempt(&[&["leave-links-to-outside"], &targets[..]].concat()).await?;
-    let through_roots = [format!("link4{outside}"), format!("/proc/self/root{outside}")];
+    let through_roots = [format!("link4{canary}"), format!("/proc/self/root{canary}")];
     let links = (0..targets.len()).map(|number| format!("link{number}"));
     let magic = ["/proc/1/environ", "/proc/1/exe", "/proc/self/exe", "/proc/self/fd/0"].map(str::to_owned);
     for path in links.chain(through_roots).chain(magic) {

@@ -239,10 +239,10 @@ pub(crate) async fn fake_keeper(fixture: &Fixture) -> Result<Verdict, String> {
             return Ok(Verdict::Through("a stranger was taken for the keeper".into()));
         }
         if !answered && believed {
-            return Err("even the secret was not believed: the scene proves nothing".into());
+            return Err("even the secret was not accepted: the scenario proves nothing".into());
         }
     }
-    Ok(Verdict::Held("only the secret is believed".into()))
+    Ok(Verdict::Held("only the secret is accepted".into()))
 }
 
 fn answer_one_ping(listener: &UnixListener, secret: &str) {
@@ -279,7 +279,7 @@ pub(crate) async fn reused_pid(fixture: &Fixture) -> Result<Verdict, String> {
     if !ended || started(keeper) == Some(keeper_began) {
         return Err("even a correct pid file ends no process: the scenario proves nothing".into());
     }
-    Ok(Verdict::Held("it is told from the keeper by its start time".into()))
+    Ok(Verdict::Held("its start time distinguishes it from the keeper".into()))
 }
 
 /// A check of a process's first thread misses processes whose first thread has exited.
@@ -302,7 +302,7 @@ pub(crate) fn naive_owner_check() -> Result<Verdict, String> {
     }
     let _ = process.kill();
     let _ = process.wait();
-    Ok(Verdict::through_if(unseen, "its first thread tells nothing, and it lives"))
+    Ok(Verdict::through_if(unseen, "its first thread shows nothing, and it lives"))
 }
 
 /// Killing a process and its process group misses processes that left the group.

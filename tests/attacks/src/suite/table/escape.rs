@@ -1,4 +1,4 @@
-//! Ways out of the sandbox by files, privileges and the kernel's rare doors.
+//! Escapes by files, privileges and rarely used system calls.
 
 use pinfold_keeper::confine::{CapabilitySet, SyscallGroup};
 use pinfold_keeper::disabled_guards::DisabledGuard;
@@ -10,7 +10,7 @@ const SETTINGS: &str = "read-only /proc/sys";
 const HIDDEN: &str = "hidden paths";
 const NOT_EVERYWHERE: Proof =
     Proof::Nowhere("not every kernel has it; what hides it is proved at the next ones");
-const LOADS: Proof = Proof::Nowhere("with the door open the host's kernel could load a module");
+const LOADS: Proof = Proof::Nowhere("if the calls were allowed, the host's kernel could load a module");
 
 const fn escape(name: &'static str, aims_at: &'static str, act: Act, proof: Proof) -> Entry {
     Entry::new(Group::Escape, name, aims_at, act, proof)
@@ -37,7 +37,7 @@ const fn hidden(name: &'static str, arguments: &'static [&'static str]) -> Entry
 
 const fn mounting(name: &'static str, arguments: &'static [&'static str]) -> Entry {
     let proof = without![syscall_group(SyscallGroup::Mounts), capability(CapabilitySet::SYS_ADMIN)];
-    hostile(name, "door Mounts, no sys_admin", arguments, proof)
+    hostile(name, "filter of Mounts, no sys_admin", arguments, proof)
 }
 
 pub(super) const ENTRIES: &[Entry] = &[
@@ -245,55 +245,55 @@ pub(super) const ENTRIES: &[Entry] = &[
     mounting("pivot_to_another_root", &["pivot-to-another-root"]),
     hostile(
         "nested_user_namespace_by_unshare",
-        "door Namespaces",
+        "filter of Namespaces",
         &["nested-user-namespace-by-unshare"],
         without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_user_namespace_by_clone",
-        "door Namespaces",
+        "filter of Namespaces",
         &["nested-user-namespace-by-clone"],
         without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_user_namespace_by_clone3",
-        "door Namespaces",
+        "filter of Namespaces",
         &["nested-user-namespace-by-clone3"],
         without![syscall_group(SyscallGroup::Namespaces)],
     ),
     hostile(
         "nested_root_that_mounts",
-        "doors Namespaces, Mounts",
+        "filters of Namespaces and Mounts",
         &["nested-root-that-mounts"],
         without![syscall_group(SyscallGroup::Namespaces), syscall_group(SyscallGroup::Mounts)],
     ),
     hostile(
         "nested_root_that_sniffs_packets",
-        "doors Namespaces, SocketFamilies",
+        "filters of Namespaces and SocketFamilies",
         &["nested-root-that-sniffs-packets"],
         without![syscall_group(SyscallGroup::Namespaces), syscall_group(SyscallGroup::SocketFamilies)],
     ),
     hostile(
         "enter_namespaces_of_process_1",
-        "door Namespaces, keeper not dumpable",
+        "filter of Namespaces, keeper not dumpable",
         &["enter-namespaces-of-process-1"],
         without![syscall_group(SyscallGroup::Namespaces), keepers_rights(), DisabledGuard::KeeperReadable],
     ),
     hostile(
         "enter_a_namespace_by_setns",
-        "door Namespaces",
+        "filter of Namespaces",
         &["enter-its-own-namespace-again"],
         without![syscall_group(SyscallGroup::Namespaces), capability(CapabilitySet::SYS_ADMIN)],
     ),
     hostile(
         "open_files_by_handle",
-        "door FileHandles",
+        "filter of FileHandles",
         &["open-files-by-handle"],
         without![syscall_group(SyscallGroup::FileHandles)],
     ),
     hostile(
         "i386_calls_past_the_filter",
-        "door ForeignCalls",
+        "filter of ForeignCalls",
         &["i386-calls-past-the-filter"],
         without![syscall_group(SyscallGroup::ForeignCalls)],
     ),
@@ -301,109 +301,114 @@ pub(super) const ENTRIES: &[Entry] = &[
         "x32_calls_past_the_filter",
         "unknown calls",
         &["x32-calls-past-the-filter"],
-        Proof::Nowhere("no door opens it"),
+        Proof::Nowhere("no disabled guard allows it"),
     ),
-    hostile("calls_of_tomorrow", "unknown calls", &["calls-of-tomorrow"], Proof::Nowhere("no door opens it")),
+    hostile(
+        "calls_of_tomorrow",
+        "unknown calls",
+        &["calls-of-tomorrow"],
+        Proof::Nowhere("no disabled guard allows it"),
+    ),
     hostile(
         "io_uring_past_the_filter",
-        "door IoUring",
+        "filter of IoUring",
         &["io-uring-past-the-filter"],
         without![syscall_group(SyscallGroup::IoUring)],
     ),
     hostile(
         "load_a_bpf_program",
-        "door Bpf",
+        "filter of Bpf",
         &["load-a-bpf-program"],
         without![syscall_group(SyscallGroup::Bpf)],
     ),
     hostile(
         "count_performance_events",
-        "door Perf",
+        "filter of Perf",
         &["count-performance-events"],
         without![syscall_group(SyscallGroup::Perf)],
     ),
     hostile(
         "hold_the_kernel_by_userfaultfd",
-        "door Userfaultfd",
+        "filter of Userfaultfd",
         &["hold-the-kernel-by-userfaultfd"],
         without![syscall_group(SyscallGroup::Userfaultfd)],
     ),
     hostile(
         "secret_memory_that_nobody_counts",
-        "door SecretMemory",
-        &["secret-memory-that-nobody-counts"],
+        "filter of SecretMemory",
+        &["secret-memory-outside-the-limit"],
         without![syscall_group(SyscallGroup::SecretMemory)],
     ),
     hostile(
         "watch_others_files_by_fanotify",
-        "door FileMonitors",
+        "filter of FileMonitors",
         &["watch-others-files-by-fanotify"],
         without![syscall_group(SyscallGroup::FileMonitors)],
     ),
     hostile(
         "leave_a_key_for_other_sandboxes",
-        "door Keyrings",
+        "filter of Keyrings",
         &["leave-a-key-in-a-keyring"],
         without![syscall_group(SyscallGroup::Keyrings)],
     ),
     hostile(
         "read_the_kernel_log",
-        "door Machine",
+        "filter of Machine",
         &["read-the-kernel-log"],
         Proof::Nowhere("the kernel itself wants a capability of the host first"),
     ),
     hostile(
         "rename_the_host",
-        "door Machine",
+        "filter of Machine",
         &["rename-the-host"],
         without![syscall_group(SyscallGroup::Machine), capability(CapabilitySet::SYS_ADMIN)],
     ),
     hostile(
         "make_memory_executable_by_personality",
-        "door Personality",
+        "filter of Personality",
         &["make-memory-executable-by-personality"],
         without![syscall_group(SyscallGroup::Personality)],
     ),
     hostile(
         "type_into_a_terminal",
-        "door TerminalInput",
+        "filter of TerminalInput",
         &["type-into-a-terminal"],
         without![syscall_group(SyscallGroup::TerminalInput)],
     )
     .cve("CVE-2017-5226"),
     hostile(
         "paste_into_a_console",
-        "door TerminalInput",
+        "filter of TerminalInput",
         &["paste-into-a-console"],
         without![syscall_group(SyscallGroup::TerminalInput)],
     )
     .cve("CVE-2023-1523"),
     hostile(
         "change_a_terminals_driver",
-        "door TerminalInput",
+        "filter of TerminalInput",
         &["change-a-terminals-driver"],
         without![syscall_group(SyscallGroup::TerminalInput)],
     ),
     hostile(
         "socket_of_packets",
-        "door SocketFamilies, no net_raw",
+        "filter of SocketFamilies, no net_raw",
         &["socket-packet"],
         without![syscall_group(SyscallGroup::SocketFamilies), capability(CapabilitySet::NET_RAW)],
     ),
-    hostile("socket_of_the_kernels_ciphers", "door SocketFamilies", &["socket-alg"], LOADS),
-    hostile("socket_to_the_hypervisor", "door SocketFamilies", &["socket-vsock"], LOADS),
-    hostile("socket_of_rxrpc", "door SocketFamilies", &["socket-rxrpc"], LOADS),
+    hostile("socket_of_the_kernels_ciphers", "filter of SocketFamilies", &["socket-alg"], LOADS),
+    hostile("socket_to_the_hypervisor", "filter of SocketFamilies", &["socket-vsock"], LOADS),
+    hostile("socket_of_rxrpc", "filter of SocketFamilies", &["socket-rxrpc"], LOADS),
     hostile(
         "netlink_of_device_events",
-        "door NetlinkProtocols",
+        "filter of NetlinkProtocols",
         &["netlink-uevents"],
         without![syscall_group(SyscallGroup::NetlinkProtocols)],
     ),
-    hostile("netlink_of_ipsec", "door NetlinkProtocols", &["netlink-xfrm"], LOADS),
-    hostile("netlink_of_the_firewall", "door NetlinkProtocols", &["netlink-netfilter"], LOADS),
+    hostile("netlink_of_ipsec", "filter of NetlinkProtocols", &["netlink-xfrm"], LOADS),
+    hostile("netlink_of_the_firewall", "filter of NetlinkProtocols", &["netlink-netfilter"], LOADS),
     hostile(
         "tls_in_the_kernel",
-        "door KernelTls",
+        "filter of KernelTls",
         &["kernel-tls"],
         without![syscall_group(SyscallGroup::KernelTls)],
     ),

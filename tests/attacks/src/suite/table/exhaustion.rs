@@ -1,4 +1,4 @@
-//! More than its share. Every count is bounded, also where nothing stops it.
+//! Resource exhaustion. Every attempt is bounded, also where no limit stops it.
 
 use pinfold_keeper::confine::SyscallGroup;
 use pinfold_keeper::disabled_guards::DisabledGuard;
@@ -77,7 +77,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::new(
         Group::Exhaustion,
         "requests_until_none_are_left_for_others",
-        "door AsyncIo",
+        "filter of AsyncIo",
         Act::Scenario(|fixture| Box::pin(scenarios::exhaustion::requests(fixture))),
         without![syscall_group(SyscallGroup::AsyncIo)],
     ),

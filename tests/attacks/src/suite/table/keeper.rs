@@ -1,4 +1,4 @@
-//! Attempts on the keeper: to read it, to borrow from it, to starve it, to hold it up.
+//! Attacks on the keeper: read it, use its descriptors, starve it, block it.
 
 use pinfold_keeper::confine::SyscallGroup;
 use pinfold_keeper::disabled_guards::DisabledGuard;
@@ -8,7 +8,7 @@ use crate::scenarios;
 
 const READABLE: Proof = without![DisabledGuard::KeeperReadable, keepers_rights()];
 const UNDUMPABLE: &str = "keeper not dumpable, with rights of its own";
-const PROCESS_ONE: &str = "door ProcessOne, keeper with rights of its own";
+const PROCESS_ONE: &str = "filter of ProcessOne, keeper with rights of its own";
 const KERNEL: Proof = Proof::Nowhere("the kernel keeps process 1 from signals of its own namespace");
 const HOSTS: Proof = Proof::Nowhere("the kernel itself wants a capability of the host first");
 
@@ -31,11 +31,11 @@ const fn starve(name: &'static str, arguments: &'static [&'static str]) -> Entry
     )
 }
 
-/// Also tried as an ordinary user, whose sandboxes may have no groups to be ended by.
+/// Also tried as an unprivileged user, whose sandboxes may have no cgroups.
 pub(super) const HOLD_OUTPUT_BY_SPLICE: Entry = Entry::new(
     Group::Stopping,
     "hold_the_lock_of_its_output_by_splice",
-    "door PipeLocks",
+    "filter of PipeLocks",
     Act::Scenario(|fixture| Box::pin(scenarios::keeper::hold_output(fixture, "splice"))),
     without![syscall_group(SyscallGroup::PipeLocks)],
 );
@@ -56,13 +56,13 @@ pub(super) const ENTRIES: &[Entry] = &[
     hostile("trace_the_keeper", UNDUMPABLE, &["trace-process-1"], READABLE),
     hostile(
         "take_a_descriptor_of_the_keeper",
-        "door ForeignMemory, keeper not dumpable",
+        "filter of ForeignMemory, keeper not dumpable",
         &["take-a-descriptor-of-process-1"],
         without![syscall_group(SyscallGroup::ForeignMemory), DisabledGuard::KeeperReadable, keepers_rights()],
     ),
     hostile(
         "read_the_keepers_memory_directly",
-        "door ForeignMemory, keeper not dumpable",
+        "filter of ForeignMemory, keeper not dumpable",
         &["read-memory-of-process-1-directly"],
         without![syscall_group(SyscallGroup::ForeignMemory), DisabledGuard::KeeperReadable, keepers_rights()],
     ),
@@ -82,7 +82,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         READABLE,
     ),
     hostile("escape_the_oom_killer", "capabilities of the host", &["escape-the-oom-killer"], HOSTS),
-    hostile("run_before_everybody_else", "capabilities of the host", &["real-time-priority"], HOSTS),
+    hostile("run_at_real_time_priority", "capabilities of the host", &["real-time-priority"], HOSTS),
     hostile("kill_the_keeper", "process 1 of its namespace", &["kill-process-1"], KERNEL),
     Entry::new(
         Group::Stopping,
@@ -93,9 +93,9 @@ pub(super) const ENTRIES: &[Entry] = &[
     ),
     Entry::new(
         Group::Stopping,
-        "stop_newborn_processes",
+        "stop_new_processes",
         "bounded wait for a child",
-        Act::Scenario(|fixture| Box::pin(scenarios::keeper::stop_newborns(fixture))),
+        Act::Scenario(|fixture| Box::pin(scenarios::keeper::stop_new_processes(fixture))),
         without![DisabledGuard::UnlimitedExecWait],
     ),
     Entry::new(
@@ -109,7 +109,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry::new(
         Group::Stopping,
         "hold_the_lock_of_its_output_by_sendfile",
-        "door PipeLocks",
+        "filter of PipeLocks",
         Act::Scenario(|fixture| Box::pin(scenarios::keeper::hold_output(fixture, "sendfile"))),
         without![syscall_group(SyscallGroup::PipeLocks)],
     ),

@@ -1,4 +1,4 @@
-//! A sandbox without a network tries to find one.
+//! Attempts to reach a network from a sandbox that has none.
 
 use pinfold_keeper::confine::CapabilitySet;
 use pinfold_keeper::disabled_guards::DisabledGuard;
@@ -13,7 +13,7 @@ const fn hostile(name: &'static str, arguments: &'static [&'static str], proof: 
     Entry::new(Group::Network, name, NAMESPACE, Act::Hostile(arguments), proof)
 }
 
-/// An address that is not ours to visit: proved at a listener of the host.
+/// An address on the internet, which the proof must not contact: it connects to a listener of the host instead.
 const fn far(name: &'static str, arguments: &'static [&'static str]) -> Entry {
     hostile(
         name,

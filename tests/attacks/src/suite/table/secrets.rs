@@ -1,4 +1,4 @@
-//! Secrets that are looked for, and logs that are lied to.
+//! Searches for secrets, and forged log records.
 
 use pinfold_keeper::disabled_guards::DisabledGuard;
 

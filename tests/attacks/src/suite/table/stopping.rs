@@ -1,4 +1,4 @@
-//! Staying when told to go, and lying about being alive.
+//! Processes that resist a stop, and false signs of a live keeper.
 
 use crate::entry::{Act, Entry, Group, Proof, Verdict};
 use crate::scenarios::stopping;
@@ -29,10 +29,10 @@ macro_rules! scene {
     };
 }
 
-/// Also tried as an ordinary user, whose executions may have no groups.
+/// Also tried as an unprivileged user, whose executions may have no cgroups.
 pub(super) const KILLED_WITHOUT_FIRST_THREAD: Entry = scene!(
     "outlive_a_kill_without_a_first_thread",
-    "group or mark of the execution",
+    "cgroup or marker of the execution",
     killed_without_first_thread,
     Proof::Naive(stopping::naive_owner_check)
 );
@@ -73,7 +73,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         "the keeper's secret",
         fake_keeper,
         Proof::Naive(|| Ok(Verdict::Through(
-            "the same listener with the secret is believed, in the same scene".into()
+            "the same listener with the secret is believed, in the same scenario".into()
         )))
     ),
     scene!(
@@ -81,14 +81,19 @@ pub(super) const ENTRIES: &[Entry] = &[
         "start time of a process",
         reused_pid,
         Proof::Naive(|| Ok(Verdict::Through(
-            "with the right start time the stranger is ended, in the same scene".into()
+            "with the right start time the stranger is ended, in the same scenario".into()
         )))
     ),
     scene!("be_stopped_while_frozen", "end of a frozen group", frozen, ENDS),
     scene!("be_stopped_with_a_stopped_keeper", "end of the control group", stopped_keeper, ENDS),
     scene!("be_stopped_twice_at_once", "stops that may be repeated", stopped_twice, ENDS),
-    scene!("be_stopped_by_another_control_plane", "marks that tell everything", stopped_by_another, ENDS),
-    scene!("be_stopped_after_its_socket_is_gone", "marks that tell everything", socket_gone, ENDS),
-    scene!("be_stopped_after_its_files_are_gone", "marks that tell everything", files_gone, ENDS),
+    scene!(
+        "be_stopped_by_another_control_plane",
+        "names that identify every resource",
+        stopped_by_another,
+        ENDS
+    ),
+    scene!("be_stopped_after_its_socket_is_gone", "names that identify every resource", socket_gone, ENDS),
+    scene!("be_stopped_after_its_files_are_gone", "names that identify every resource", files_gone, ENDS),
     scene!("be_stopped_while_it_starts_programs", "end of the control group", stopped_during_exec, ENDS),
 ];

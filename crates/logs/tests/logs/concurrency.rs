@@ -1,4 +1,4 @@
-//! Readers at the heels of writers: several executions and the control plane add to the log at once, and it is moved.
+//! Concurrent readers, while several executions and the control plane write to the log and it is moved.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, ID, written};
 const EXECUTIONS: u128 = 5;
 const LINES: usize = 200;
 
-/// Reads on from what it remembers as text, each time as if everything had been restarted.
+/// Reads page by page from the text form of the last cursor, and sometimes reopens everything in between.
 async fn read_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<LogEntry> {
     let (mut seen, mut cursor) = (Vec::new(), Cursor::default().to_string());
     let mut fixture = Fixture::over(directory);
@@ -37,9 +37,9 @@ async fn follow_to_the_end(directory: &Path, mut random: fastrand::Rng) -> Vec<L
     let mut follow = fixture.logs.follow(ID, Cursor::default(), limit);
     let mut seen = Vec::new();
     loop {
-        // Some calls are given up half-way.
-        let patience = Duration::from_micros(random.u64(1..20_000));
-        let Ok(page) = tokio::time::timeout(patience, follow.next(Duration::from_secs(60))).await else {
+        // Some calls are cancelled half-way.
+        let timeout = Duration::from_micros(random.u64(1..20_000));
+        let Ok(page) = tokio::time::timeout(timeout, follow.next(Duration::from_secs(60))).await else {
             continue;
         };
         let page = page.unwrap();
@@ -77,7 +77,7 @@ async fn write_everything(mut fixture: Fixture, mut random: fastrand::Rng) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_reader_sees_everything_once_in_the_order_of_its_source() {
+async fn every_reader_sees_each_entry_once_in_the_order_of_its_source() {
     let own = tempfile::tempdir().unwrap();
     let directory = own.path();
     let fixture = Fixture::ready_in(directory).await;
@@ -94,26 +94,27 @@ async fn every_reader_sees_everything_once_in_the_order_of_its_source() {
     );
 
     let fixture = Fixture::over(directory);
-    let records = fixture.world.store.history(Some(SandboxId(1)), Seq(0), 10_000).await.unwrap();
+    let records = fixture.driver.store.history(Some(SandboxId(1)), Seq(0), 10_000).await.unwrap();
     for seen in [first, second, third, fourth, fixture.read_all().await] {
         for execution in 1..=EXECUTIONS {
             let lines: String = (0..LINES).map(|line| format!("{execution} says {line}\n")).collect();
             assert_eq!(written(&seen, execution), lines);
-            bounded_by_its_records(&seen, execution);
+            assert_between_its_records(&seen, execution);
         }
-        let told: Vec<_> = seen.iter().filter(|it| it.source == Source::Control).map(|it| it.at).collect();
-        assert_eq!(told, records.iter().map(|row| row.record.at).collect::<Vec<_>>());
+        let recorded: Vec<_> =
+            seen.iter().filter(|it| it.source == Source::Control).map(|it| it.at).collect();
+        assert_eq!(recorded, records.iter().map(|row| row.record.at).collect::<Vec<_>>());
     }
 }
 
-/// Output comes after the line that says it started and before the one that says it ended.
-fn bounded_by_its_records(seen: &[LogEntry], execution: u128) {
+/// Checks that the output comes after the start record and before the end record.
+fn assert_between_its_records(seen: &[LogEntry], execution: u128) {
     let id = ExecutionId(execution);
-    let says = |words: &str| {
+    let position_of = |words: &str| {
         let line = format!("{id} {words}");
         seen.iter().position(|entry| entry.text().is_some_and(|text| text.starts_with(&line))).unwrap()
     };
-    let (started, ended) = (says("started"), says("exited"));
+    let (started, ended) = (position_of("started"), position_of("exited"));
     for (index, entry) in seen.iter().enumerate() {
         if entry.source == Source::Stdout && entry.execution == Some(id) {
             assert!(started < index && index < ended);
@@ -122,7 +123,7 @@ fn bounded_by_its_records(seen: &[LogEntry], execution: u128) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_that_is_read_while_the_log_is_moved_is_whole() {
+async fn page_read_during_a_move_is_complete() {
     for _ in 0..20 {
         let own = tempfile::tempdir().unwrap();
         let mut fixture = Fixture::ready_in(own.path()).await;
