@@ -15,7 +15,6 @@ mod scenarios;
 mod table;
 mod unprivileged_user;
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 

@@ -113,7 +113,7 @@ pub(crate) async fn inactivity(fixture: &Fixture) -> Result<Verdict, String> {
 /// A sandbox with a lifetime of two seconds ends in time despite this attempt.
 async fn over_in_time(fixture: &Fixture, arguments: &[&str]) -> Result<Verdict, String> {
     let (pid, began) = fixture.keeper()?;
-    let ends_at = crate::fixture::now().after_ms(1_500);
+    let ends_at = pinfold_test_support::linux::now().after_ms(1_500);
     fixture.provider.keep_alive(fixture.instance, ends_at).await.map_err(|error| error.to_string())?;
     fixture.begin(&fixture.hostile(arguments), None).await.map_err(|error| error.to_string())?;
     let gone = until(Duration::from_secs(6), async || started(pid) != Some(began)).await;
