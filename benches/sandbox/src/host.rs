@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::{StreamExt, stream};
 use pinfold_engine::{
-    Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, OnExit, Parts, PoolPlan, RandomIds,
-    RunRequest, StopProgress, WaitOutcome,
+    Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, OnExit, Parts, PoolPlan,
+    RandomIds, RunRequest, StopProgress, WaitOutcome,
 };
 use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::profile::DEFAULT;
@@ -106,6 +106,7 @@ impl Host {
         let parts = Parts {
             store: seen_store,
             provider: seen_provider,
+            artifacts: Arc::new(DiscardArtifacts),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             liveness: Arc::new(liveness),

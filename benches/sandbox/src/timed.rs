@@ -10,9 +10,9 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
+    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 use pinfold_store::{
     Change, Changes, ClaimError, CommitError, CreateError, Created, DueSandbox, EnqueueError, FillError,
@@ -59,6 +59,10 @@ impl StartPermit for TimedPermit<'_> {
 impl Provider for TimedProvider {
     fn name(&self) -> &'static str {
         self.real.name()
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.real.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

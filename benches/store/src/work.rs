@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use pinfold_bench_report::now;
 use pinfold_lifecycle::{
-    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits,
-    NodeId, Outcome, Policy, ProbeResult, Request, Sandbox, SandboxId, Spec, Timestamp, Transition, create,
-    request, step,
+    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, FileTransfers,
+    Lease, Limits, NodeId, Outcome, Policy, ProbeResult, Request, Sandbox, SandboxId, Spec, Timestamp,
+    Transition, create, request, step,
 };
 use pinfold_store::{AdmissionTerms, Change, Created, NewExecution, NewSandbox, Store, Version};
 
@@ -105,6 +105,7 @@ impl Worker {
                     id,
                     kind: ExecutionKind::Run,
                     limits: ExecutionLimits::default(),
+                    transfers: FileTransfers::default(),
                     may_queue: true,
                 };
                 (request(sandbox, wish, self.context())?, NextStep::Started)

@@ -119,6 +119,8 @@ pub struct Execution {
 pub enum ExecutionState {
     Queued,
     Running,
+    /// The process has ended, and its artifacts are being collected. The outcome follows.
+    Collecting,
     Exited,
     Failed,
     Cancelled,

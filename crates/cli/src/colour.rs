@@ -42,7 +42,7 @@ impl From<ExecutionState> for StatusColour {
     fn from(state: ExecutionState) -> Self {
         match state {
             ExecutionState::Running => Self::Good,
-            ExecutionState::Queued => Self::Changing,
+            ExecutionState::Queued | ExecutionState::Collecting => Self::Changing,
             ExecutionState::Failed | ExecutionState::TimedOut | ExecutionState::Lost => Self::Bad,
             ExecutionState::Exited | ExecutionState::Cancelled => Self::Plain,
         }

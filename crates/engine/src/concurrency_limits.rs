@@ -25,7 +25,8 @@ impl ConcurrencyLimits {
         self.instance_calls.try_acquire().ok()
     }
 
-    /// Waits for a permit for this effect. Watching an execution costs nothing and needs none.
+    /// Waits for a permit for this effect. Watching an execution costs nothing and needs none. Collecting artifacts
+    /// may take long: it must not delay other calls, and its deadline leaves no time to wait for them.
     pub(crate) async fn acquire(&self, kind: EffectKind) -> Option<SemaphorePermit<'_>> {
         let semaphore = match kind {
             EffectKind::Launch => &self.launches,
@@ -34,8 +35,9 @@ impl ConcurrencyLimits {
             | EffectKind::Ping
             | EffectKind::Observe
             | EffectKind::Extend { .. }
+            | EffectKind::PutFiles { .. }
             | EffectKind::Exec { .. } => &self.instance_calls,
-            EffectKind::Watch { .. } => return None,
+            EffectKind::Watch { .. } | EffectKind::Collect { .. } => return None,
         };
         semaphore.acquire().await.ok()
     }

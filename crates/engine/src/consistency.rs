@@ -91,7 +91,7 @@ impl Inner {
         let deadline = self.clock.now().after_ms(stored.policy.probe_ms);
         let probed = tokio::select! {
             biased;
-            probed = self.provider.probe(instance) => probed,
+            probed = self.probe(instance) => probed,
             () = self.clock.sleep_until(deadline) => ProbeResult::Unknown { why: "no answer in time".into() },
         };
         let status = status(&stored.sandbox, self.clock.now(), &stored.policy).state;

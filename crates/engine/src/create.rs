@@ -45,7 +45,9 @@ impl PreparedCreate {
         let Some(FirstExecution { new, kind, limits }) = &self.first else {
             return Ok(transition);
         };
-        let execute = Request::Execute { id: new.id, kind: *kind, limits: *limits, may_queue: true };
+        let transfers = new.command.execution_files.transfers();
+        let execute =
+            Request::Execute { id: new.id, kind: *kind, limits: *limits, transfers, may_queue: true };
         let requested = request(&transition.sandbox, execute, ctx)?;
         Ok(transition.then(requested))
     }

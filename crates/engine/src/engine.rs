@@ -23,8 +23,8 @@ use crate::prefetch::Prefetches;
 use crate::queue::QueueWaiters;
 use crate::row_cache::RowCache;
 use crate::{
-    AdmitError, ApplyError, Clock, Config, Ids, NodeLiveness, Observer, QueueRequest, ReconcileError,
-    ReconcileMode, ReconcileReport, WaitError, WaitOutcome,
+    AdmitError, ApplyError, ArtifactCollector, Clock, Config, Ids, NodeLiveness, Observer, QueueRequest,
+    ReconcileError, ReconcileMode, ReconcileReport, WaitError, WaitOutcome,
 };
 
 /// What an engine depends on. Everything it learns of the world comes through these.
@@ -32,6 +32,7 @@ use crate::{
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub provider: Arc<dyn Provider>,
+    pub artifacts: Arc<dyn ArtifactCollector>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
     pub liveness: Arc<dyn NodeLiveness>,
@@ -46,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) node: NodeId,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) artifacts: Arc<dyn ArtifactCollector>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ids: Arc<dyn Ids>,
     pub(crate) liveness: Arc<dyn NodeLiveness>,
@@ -126,13 +128,14 @@ pub enum OnExit {
 impl Engine {
     /// Registers this node and starts its loops.
     pub async fn start(parts: Parts, config: Config) -> Result<Self, EngineStartError> {
-        let Parts { store, provider, clock, ids, liveness } = parts;
+        let Parts { store, provider, artifacts, clock, ids, liveness } = parts;
         let node = NodeId(ids.fresh(clock.now()));
         store.heartbeat(liveness.this_node(node), clock.now()).await?;
         let inner = Arc::new(Inner {
             node,
             store,
             provider,
+            artifacts,
             clock,
             ids,
             liveness,
@@ -259,7 +262,8 @@ impl Engine {
             Ok(stored) => (stored.spec.with_defaults(command), limits.or(stored.spec.execution)),
             Err(_) => (command, limits),
         };
-        let request = Request::Execute { id: execution, kind, limits, may_queue };
+        let transfers = command.execution_files.transfers();
+        let request = Request::Execute { id: execution, kind, limits, transfers, may_queue };
         let new = NewExecution { id: execution, command: Arc::new(command) };
         self.inner.clone().apply(id, Input::Request(request), vec![new]).await?;
         yield_to_effect_task().await;

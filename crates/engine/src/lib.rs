@@ -16,9 +16,10 @@
 //!
 //! Main types:
 //! - [`Engine`]: one node. Its requests are [`CreateRequest`], [`RunRequest`] and [`QueueRequest`].
-//! - [`Parts`]: the store, provider, clock, ids and [`NodeLiveness`] an engine works with.
+//! - [`Parts`]: the store, provider, artifact collector, clock, ids and [`NodeLiveness`] an engine works with.
+//! - [`ArtifactCollector`]: stores the artifacts of executions that have ended.
 //! - [`Cleaner`]: scheduled and requested cleanup of stuck sandboxes, reported as a [`CleanupReport`].
-//! - [`Observer`] and [`CleanupObserver`]: hooks for metrics and the audit log.
+//! - [`Observer`] and [`CleanupObserver`]: hooks for metrics, tracing and the audit log.
 //!
 //! Background loops, one task each: deadlines (`timer.rs`), heartbeats and adoption (`nodes.rs`), reconciliation
 //! (`reconcile.rs`), retention (`retention.rs`), the warm pool (`pool.rs`) and the admission queue (`queue.rs`).
@@ -37,6 +38,7 @@ mod consistency;
 mod create;
 mod effect_tasks;
 mod engine;
+mod execution_files;
 mod host_capacity;
 mod ids;
 mod log_message;
@@ -68,6 +70,7 @@ pub use consistency::StatusMismatch;
 pub use engine::{
     CreateRequest, Engine, EngineStartError, OnExit, Parts, RunError, RunRequest, StopProgress, UsageError,
 };
+pub use execution_files::{ArtifactCollector, DiscardArtifacts, file_path};
 pub use ids::{Ids, RandomIds};
 pub use node_liveness::{HostLiveness, HostLivenessError, Liveness, NodeLiveness};
 pub use observer::Observer;

@@ -51,8 +51,10 @@ pub(crate) fn log_message(id: SandboxId, fact: &Fact) -> Option<LogMessage> {
         | Fact::KeptAlive { .. }
         | Fact::ForgetRequested
         | Fact::ExecutionQueued { .. }
+        | Fact::FilesPut { .. }
         | Fact::ExecutionStarted { .. }
         | Fact::ExecutionEnding { .. }
+        | Fact::ExecutionCollecting { .. }
         | Fact::ExecutionEnded { .. }
         | Fact::LateAnswer { .. } => None,
     }

@@ -18,7 +18,7 @@ use crate::engine::Inner;
 use crate::prefetch::InstanceCall;
 
 /// Retry delay of a call with unknown outcome.
-const RETRY_MS: u64 = 500;
+pub(crate) const RETRY_MS: u64 = 500;
 /// Retry delay of a wait on an instance that does not answer.
 const REWATCH_MS: u64 = 2_000;
 
@@ -67,9 +67,11 @@ impl Inner {
                 Some(Event::Stopped { fence, outcome: self.provider.stop(instance, grace_ms).await })
             }
             EffectKind::Extend { ends_at } => Some(self.extend(instance, fence, ends_at).await),
+            EffectKind::PutFiles { execution } => self.put_files(instance, fence, execution).await,
             EffectKind::Exec { execution } => self.start_execution(instance, fence, execution).await,
             EffectKind::Watch { execution } => Some(self.watch(instance, fence, execution).await),
             EffectKind::Kill { execution } => Some(self.kill(instance, fence, execution).await),
+            EffectKind::Collect { execution } => self.collect(instance, effect, execution).await,
         }
     }
 
@@ -128,7 +130,7 @@ impl Inner {
     }
 
     /// None: the command cannot be read now.
-    async fn command_of(
+    pub(crate) async fn command_of(
         &self,
         sandbox: SandboxId,
         execution: ExecutionId,
@@ -164,7 +166,7 @@ impl Inner {
         }
     }
 
-    async fn pause(&self, ms: u64) {
+    pub(crate) async fn pause(&self, ms: u64) {
         self.clock.sleep_until(self.clock.now().after_ms(ms)).await;
     }
 

@@ -11,6 +11,7 @@ use pinfold_provider::{InstanceId, WaitError as InstanceWaitError};
 
 use crate::apply::Input;
 use crate::engine::Inner;
+use crate::observer::{ping, probe};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstanceCall {
@@ -116,10 +117,15 @@ impl Inner {
 
     fn start_call(&self, instance: InstanceId, call: InstanceCall) -> PendingCall {
         let provider = self.provider.clone();
+        let observer = self.observer.get().cloned();
         Box::pin(async move {
             match call {
-                InstanceCall::Probe => Ok(CallResult::Probe(provider.probe(instance).await)),
-                InstanceCall::Ping => Ok(CallResult::Ping(provider.ping(instance).await)),
+                InstanceCall::Probe => {
+                    Ok(CallResult::Probe(probe(provider.as_ref(), observer.as_deref(), instance).await))
+                }
+                InstanceCall::Ping => {
+                    Ok(CallResult::Ping(ping(provider.as_ref(), observer.as_deref(), instance).await))
+                }
                 InstanceCall::End(execution) => {
                     let outcome = provider.wait(instance, execution).await?;
                     Ok(CallResult::End(execution, outcome))

@@ -77,6 +77,13 @@ impl TransitionBuilder<'_> {
     fn adopt_executions(&mut self, dead: NodeId) {
         for index in 0..self.sandbox.executions.len() {
             if let Some(deadline) = pending_deadline(&self.sandbox.executions[index], dead) {
+                // A repeated collection starts from the beginning.
+                let deadline = match self.sandbox.executions[index].state {
+                    ExecutionState::Collecting { .. } => {
+                        deadline.max(self.now.after_ms(self.policy.collect_after_kill_ms))
+                    }
+                    _ => deadline,
+                };
                 let again = self.begin_effect_until(deadline);
                 replace_pending(&mut self.sandbox.executions[index], again);
             }
@@ -87,7 +94,10 @@ impl TransitionBuilder<'_> {
 /// The deadline of the effect that the dead node was running for this execution.
 fn pending_deadline(execution: &Execution, dead: NodeId) -> Option<crate::Timestamp> {
     let pending = match &execution.state {
-        ExecutionState::Starting { pending } | ExecutionState::Ending { kill: Some(pending), .. } => pending,
+        ExecutionState::Preparing { pending }
+        | ExecutionState::Starting { pending }
+        | ExecutionState::Ending { kill: Some(pending), .. }
+        | ExecutionState::Collecting { pending, .. } => pending,
         ExecutionState::Running { watch, .. } => watch,
         ExecutionState::Queued { .. }
         | ExecutionState::Interrupted
@@ -101,9 +111,10 @@ fn pending_deadline(execution: &Execution, dead: NodeId) -> Option<crate::Timest
 
 fn replace_pending(execution: &mut Execution, again: PendingEffect) {
     match &mut execution.state {
-        ExecutionState::Starting { pending } | ExecutionState::Ending { kill: Some(pending), .. } => {
-            *pending = again
-        }
+        ExecutionState::Preparing { pending }
+        | ExecutionState::Starting { pending }
+        | ExecutionState::Ending { kill: Some(pending), .. }
+        | ExecutionState::Collecting { pending, .. } => *pending = again,
         ExecutionState::Running { watch, .. } => *watch = again,
         ExecutionState::Queued { .. }
         | ExecutionState::Interrupted

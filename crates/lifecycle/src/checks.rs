@@ -179,12 +179,12 @@ impl TransitionBuilder<'_> {
             };
             match (&execution.state, process) {
                 (ExecutionState::Running { .. }, Some(ProcessObservation::Ended(outcome))) => {
-                    self.finish_execution(id, outcome.clone());
+                    self.observed_end(id, outcome.clone());
                 }
                 // The execution started, but the result of the start was lost.
                 (ExecutionState::Starting { pending }, Some(ProcessObservation::Ended(outcome))) => {
                     self.execution_started(pending.fence, id);
-                    self.finish_execution(id, outcome.clone());
+                    self.observed_end(id, outcome.clone());
                 }
                 (ExecutionState::Starting { pending }, Some(ProcessObservation::Running { .. })) => {
                     self.execution_started(pending.fence, id);
@@ -205,8 +205,10 @@ impl TransitionBuilder<'_> {
                 (ExecutionState::Running { .. } | ExecutionState::Starting { .. }, None)
                 | (
                     ExecutionState::Queued { .. }
+                    | ExecutionState::Preparing { .. }
                     | ExecutionState::Interrupted
                     | ExecutionState::Ending { .. }
+                    | ExecutionState::Collecting { .. }
                     | ExecutionState::Ended { .. },
                     _,
                 ) => {}
@@ -215,6 +217,13 @@ impl TransitionBuilder<'_> {
         // Last, so that executions that have ended are not retried.
         if lost {
             self.instance_failed(Cause::Lost, "the instance does not know this execution".into());
+        }
+    }
+
+    fn observed_end(&mut self, id: crate::ExecutionId, outcome: Outcome) {
+        if let Some(ExecutionState::Running { watch, .. }) = self.find(id).map(|execution| &execution.state) {
+            let watch = *watch;
+            self.process_exited(id, watch, outcome);
         }
     }
 

@@ -145,9 +145,12 @@ fn deadlines(sandbox: &Sandbox) -> impl Iterator<Item = (Timestamp, Cause)> + '_
     };
     let of_executions = sandbox.executions.iter().filter_map(|execution| match execution.state {
         ExecutionState::Queued { start_by } => Some((start_by, Cause::StartDeadline)),
-        ExecutionState::Starting { pending } => Some((pending.deadline, Cause::StartDeadline)),
+        ExecutionState::Preparing { pending } | ExecutionState::Starting { pending } => {
+            Some((pending.deadline, Cause::StartDeadline))
+        }
         ExecutionState::Running { watch, .. } => Some((watch.deadline, Cause::TimeLimit)),
         ExecutionState::Ending { kill, .. } => kill.map(|pending| (pending.deadline, Cause::ProviderError)),
+        ExecutionState::Collecting { pending, .. } => Some((pending.deadline, Cause::ProviderError)),
         ExecutionState::Interrupted | ExecutionState::Ended { .. } => None,
     });
     // First, so that `max_life` is reported when an execution's deadline is the sandbox's own end.

@@ -23,7 +23,9 @@ impl Sandbox {
         };
         let executions = self.executions.iter().filter_map(|execution| match &execution.state {
             ExecutionState::Queued { start_by } => Some(*start_by),
-            ExecutionState::Starting { pending } => Some(pending.deadline),
+            ExecutionState::Preparing { pending }
+            | ExecutionState::Starting { pending }
+            | ExecutionState::Collecting { pending, .. } => Some(pending.deadline),
             ExecutionState::Running { watch, .. } => Some(watch.deadline),
             ExecutionState::Ending { kill, .. } => kill.map(|pending| pending.deadline),
             ExecutionState::Interrupted | ExecutionState::Ended { .. } => None,
@@ -49,9 +51,11 @@ impl Sandbox {
         let quiet = self.executions.iter().filter_map(|execution| match execution.state {
             ExecutionState::Running { quiet_by, .. } => quiet_by,
             ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
             | ExecutionState::Starting { .. }
             | ExecutionState::Interrupted
             | ExecutionState::Ending { .. }
+            | ExecutionState::Collecting { .. }
             | ExecutionState::Ended { .. } => None,
         });
         quiet.chain(live.accept_by).chain(live.idle_by).min()
@@ -85,7 +89,9 @@ impl TransitionBuilder<'_> {
                         Outcome::failed(Cause::StartDeadline, "no execution slot became free in time");
                     self.finish_execution(execution.id, outcome);
                 }
-                ExecutionState::Starting { pending } if self.is_past(pending.deadline) => {
+                ExecutionState::Preparing { pending } | ExecutionState::Starting { pending }
+                    if self.is_past(pending.deadline) =>
+                {
                     let why = "the process did not start in time";
                     if self.may_retry(Cause::StartDeadline) {
                         self.instance_failed(Cause::StartDeadline, why.into());
@@ -100,11 +106,18 @@ impl TransitionBuilder<'_> {
                 ExecutionState::Ending { kill: Some(pending), .. } if self.is_past(pending.deadline) => {
                     self.end(Cause::ProviderError, true);
                 }
+                ExecutionState::Collecting { outcome, pending }
+                    if self.is_past(pending.deadline) && self.holds(Guard::CollectingExpires) =>
+                {
+                    self.finish_execution(execution.id, outcome);
+                }
                 ExecutionState::Queued { .. }
+                | ExecutionState::Preparing { .. }
                 | ExecutionState::Starting { .. }
                 | ExecutionState::Running { .. }
                 | ExecutionState::Interrupted
                 | ExecutionState::Ending { .. }
+                | ExecutionState::Collecting { .. }
                 | ExecutionState::Ended { .. } => {}
             }
         }

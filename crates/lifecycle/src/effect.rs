@@ -48,10 +48,14 @@ pub enum EffectKind {
     Stop { grace_ms: u64 },
     /// Change the deadline at which the instance ends itself.
     Extend { ends_at: Timestamp },
+    /// Write the execution's input files.
+    PutFiles { execution: ExecutionId },
     /// Start the execution's process.
     Exec { execution: ExecutionId },
     /// Wait for the execution's process to exit.
     Watch { execution: ExecutionId },
     /// Kill the execution's process, and make sure that it is never started again.
     Kill { execution: ExecutionId },
+    /// Store the execution's artifacts. Ends by itself before its deadline, with what it has.
+    Collect { execution: ExecutionId },
 }

@@ -38,6 +38,11 @@ pub enum Event {
         fence: Fence,
         why: String,
     },
+    /// The input files of the execution are in place.
+    FilesPut {
+        fence: Fence,
+        execution: ExecutionId,
+    },
     ExecutionStarted {
         fence: Fence,
         execution: ExecutionId,
@@ -56,6 +61,11 @@ pub enum Event {
     },
     /// After a kill: the process is proven gone and will not be created later.
     ExecutionGone {
+        fence: Fence,
+        execution: ExecutionId,
+    },
+    /// The artifacts are stored, as far as they could be.
+    Collected {
         fence: Fence,
         execution: ExecutionId,
     },
@@ -95,6 +105,7 @@ impl TransitionBuilder<'_> {
             Event::ExtendFailed { fence, why } if self.extending(fence) => {
                 return self.extension_failed(why);
             }
+            Event::FilesPut { fence, execution } => return self.files_put(fence, execution),
             Event::ExecutionStarted { fence, execution } => {
                 return self.execution_started(fence, execution);
             }
@@ -105,6 +116,7 @@ impl TransitionBuilder<'_> {
                 return self.execution_ended(fence, execution, outcome);
             }
             Event::ExecutionGone { fence, execution } => return self.execution_gone(fence, execution),
+            Event::Collected { fence, execution } => return self.collected(fence, execution),
             Event::Doubted { why } => return self.doubted(why, CheckKind::Observe),
             Event::Disagreed { why } => return self.doubted(why, CheckKind::Probe),
             Event::TimePassed => return self.time_passed(),

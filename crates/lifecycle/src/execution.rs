@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cause, ExecutionId, PendingEffect, Timestamp};
+use crate::{Attempt, Cause, ExecutionId, FileTransfers, PendingEffect, Timestamp};
 
 /// One command in a sandbox, with its limits and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -10,6 +10,8 @@ pub struct Execution {
     pub id: ExecutionId,
     pub kind: ExecutionKind,
     pub limits: ExecutionLimits,
+    #[serde(default, skip_serializing_if = "FileTransfers::is_none")]
+    pub transfers: FileTransfers,
     pub requested_at: Timestamp,
     pub state: ExecutionState,
     /// Every attempt so far, including the current one. Empty unless the policy retries.
@@ -49,28 +51,38 @@ impl ExecutionLimits {
 /// The state of an execution.
 ///
 /// ```text
-///             slot free          started            exited
-///   Queued ─────────────► Starting ──────► Running ─────────────────► Ended
-///    │  ▲                    │                │                         ▲
-///    │  │                    ├────────────────┤                         │
-///    │  │                    │                │ cancel, timeout,        │
-///    │  │    instance failed │                │ inactivity, stop        │
-///    │  │    and is replaced │                ▼                         │
-///    │  │                    │             Ending ──────────────────────┤
-///    │  │                    ▼                     process proven gone  │
-///    │  └──────────── Interrupted                                       │
-///    │  instance proven gone                                            │
-///    └──────────────────────────────────────────────────────────────────┘
-///       cancel, stop, start deadline: no process exists, so it ends at once
+///             slot free        files put          started          exited
+///   Queued ──────┬─────► Preparing ─────► Starting ──────► Running ─────────────┐
+///    │  ▲        │           │               ▲ │              │                 │
+///    │  │        └───────────┼───────────────┘ ├──────────────┤                 │
+///    │  │          no input files              │              │ cancel, timeout,│
+///    │  │                    │                 │              │ inactivity, stop│
+///    │  │                    ├─────────────────┤              ▼                 │
+///    │  │    instance failed │                 │           Ending ─────────────►┤
+///    │  │    and is replaced ▼                 │     process proven gone        │
+///    │  └────────────── Interrupted ◄──────────┘                                │
+///    │     instance proven gone                     artifacts, and the instance │
+///    │                                                        lives: Collecting ┤
+///    │                                          collected, deadline, or the end │
+///    │                                          of the instance                 ▼
+///    └─────────────────────────────────────────────────────────────────────── Ended
+///       cancel, stop, start deadline (also in Preparing): no process exists, so it ends at once
 /// ```
 ///
 /// `Interrupted` occurs only where the policy retries ([`Recovery`](crate::Recovery)). A cancel during `Interrupted`
 /// leads to `Ending`, which then waits for the proof that the failed instance is gone.
+///
+/// In `Collecting` the outcome is decided and final: whatever happens to the sandbox meanwhile, it is the one that is
+/// written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
     Queued {
         start_by: Timestamp,
+    },
+    /// The input files are being written; no process exists.
+    Preparing {
+        pending: PendingEffect,
     },
     /// The start was requested; the process may exist.
     Starting {
@@ -90,6 +102,11 @@ pub enum ExecutionState {
         outcome: Outcome,
         /// `None`: the whole instance is being stopped, and its receipt is the proof.
         kill: Option<PendingEffect>,
+    },
+    /// The process is gone and the outcome is decided; the artifacts are being collected.
+    Collecting {
+        outcome: Outcome,
+        pending: PendingEffect,
     },
     Ended {
         outcome: Outcome,
@@ -181,10 +198,41 @@ impl Execution {
         match &self.state {
             ExecutionState::Ended { outcome, .. } => Some(outcome),
             ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
             | ExecutionState::Starting { .. }
             | ExecutionState::Running { .. }
             | ExecutionState::Interrupted
-            | ExecutionState::Ending { .. } => None,
+            | ExecutionState::Ending { .. }
+            | ExecutionState::Collecting { .. } => None,
+        }
+    }
+
+    /// The outcome once it is decided, also while the process or the artifacts are still being dealt with.
+    #[must_use]
+    pub fn decided_outcome(&self) -> Option<&Outcome> {
+        match &self.state {
+            ExecutionState::Ending { outcome, .. }
+            | ExecutionState::Collecting { outcome, .. }
+            | ExecutionState::Ended { outcome, .. } => Some(outcome),
+            ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
+            | ExecutionState::Starting { .. }
+            | ExecutionState::Running { .. }
+            | ExecutionState::Interrupted => None,
+        }
+    }
+
+    /// Whether it takes a slot of its instance. It cannot outlive that instance.
+    #[must_use]
+    pub fn is_on_instance(&self) -> bool {
+        match self.state {
+            ExecutionState::Preparing { .. } | ExecutionState::Collecting { .. } => true,
+            ExecutionState::Queued { .. }
+            | ExecutionState::Starting { .. }
+            | ExecutionState::Running { .. }
+            | ExecutionState::Interrupted
+            | ExecutionState::Ending { .. }
+            | ExecutionState::Ended { .. } => self.may_have_process(),
         }
     }
 
@@ -196,7 +244,10 @@ impl Execution {
             | ExecutionState::Running { .. }
             | ExecutionState::Interrupted
             | ExecutionState::Ending { .. } => true,
-            ExecutionState::Queued { .. } | ExecutionState::Ended { .. } => false,
+            ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
+            | ExecutionState::Collecting { .. }
+            | ExecutionState::Ended { .. } => false,
         }
     }
 }

@@ -28,7 +28,29 @@ pub enum FileContent {
     Base64(String),
 }
 
+/// Which files move with an execution. The lifecycle does not hold their paths or contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileTransfers {
+    /// Input files are written before the process starts.
+    pub input: bool,
+    /// Artifacts are collected after the process has ended.
+    pub artifacts: bool,
+}
+
+impl FileTransfers {
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.input && !self.artifacts
+    }
+}
+
 impl ExecutionFiles {
+    #[must_use]
+    pub fn transfers(&self) -> FileTransfers {
+        FileTransfers { input: !self.files.is_empty(), artifacts: !self.artifacts.is_empty() }
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.artifacts.is_empty()

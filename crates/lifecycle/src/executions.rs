@@ -2,8 +2,8 @@
 
 use crate::transition::TransitionBuilder;
 use crate::{
-    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Fence, Guard, Life,
-    Live, Outcome, Refusal,
+    Cause, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Fence,
+    FileTransfers, Guard, Life, Live, Outcome, Refusal,
 };
 
 impl TransitionBuilder<'_> {
@@ -12,6 +12,7 @@ impl TransitionBuilder<'_> {
         id: ExecutionId,
         kind: ExecutionKind,
         limits: ExecutionLimits,
+        transfers: FileTransfers,
         may_queue: bool,
     ) -> Result<(), Refusal> {
         if self.sandbox.executions.iter().any(|known| known.id == id) {
@@ -33,6 +34,7 @@ impl TransitionBuilder<'_> {
             id,
             kind,
             limits,
+            transfers,
             requested_at: asked_at,
             state,
             attempts: Vec::new(),
@@ -80,7 +82,7 @@ impl TransitionBuilder<'_> {
 
     fn start_queued(&mut self) {
         let runs =
-            self.sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_process());
+            self.sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.is_on_instance());
         let mut running = u32::try_from(runs.count()).unwrap_or(u32::MAX);
         for index in 0..self.sandbox.executions.len() {
             let Execution { kind, state: ExecutionState::Queued { start_by }, .. } =
@@ -95,7 +97,12 @@ impl TransitionBuilder<'_> {
                 running += 1;
             }
             let pending = self.begin_effect_until(start_by);
-            self.sandbox.executions[index].state = ExecutionState::Starting { pending };
+            let execution = &mut self.sandbox.executions[index];
+            execution.state = if execution.transfers.input {
+                ExecutionState::Preparing { pending }
+            } else {
+                ExecutionState::Starting { pending }
+            };
         }
     }
 
@@ -124,7 +131,9 @@ impl TransitionBuilder<'_> {
 
     pub(crate) fn execution_refused(&mut self, fence: Fence, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Starting { pending }) if self.awaits(&pending, fence) => {
+            Some(ExecutionState::Preparing { pending } | ExecutionState::Starting { pending })
+                if self.awaits(&pending, fence) =>
+            {
                 if self.may_retry(outcome.cause) {
                     self.instance_failed(outcome.cause, outcome.detail.unwrap_or_default());
                 } else {
@@ -142,12 +151,12 @@ impl TransitionBuilder<'_> {
                 if !self.holds(Guard::ReportedOutcomeIsFinal) && self.may_retry(Cause::Lost) {
                     return self.instance_failed(Cause::Lost, String::new());
                 }
-                self.finish_execution(id, outcome);
+                self.process_exited(id, watch, outcome);
             }
             // The outcome was decided earlier. This event only proves that the process is gone.
             Some(ExecutionState::Ending { outcome: decided, kill: Some(_) }) if self.is_first_attempt(id) => {
                 let holds = self.holds(Guard::OutcomeWrittenOnce);
-                self.finish_execution(id, if holds { decided } else { outcome });
+                self.process_killed(id, if holds { decided } else { outcome });
             }
             Some(_) | None => self.record_late(fence, "execution ended"),
         }
@@ -167,7 +176,7 @@ impl TransitionBuilder<'_> {
     pub(crate) fn execution_gone(&mut self, fence: Fence, id: ExecutionId) {
         match self.find(id).map(|execution| execution.state.clone()) {
             Some(ExecutionState::Ending { outcome, kill: Some(pending) }) if self.awaits(&pending, fence) => {
-                self.finish_execution(id, outcome);
+                self.process_killed(id, outcome);
             }
             Some(_) | None => self.record_late(fence, "execution gone"),
         }
@@ -176,7 +185,9 @@ impl TransitionBuilder<'_> {
     /// Decides the outcome of one execution. Without a process it ends at once; otherwise its process is killed first.
     pub(crate) fn end_execution(&mut self, id: ExecutionId, outcome: Outcome) {
         match self.find(id).map(|execution| execution.state.clone()) {
-            Some(ExecutionState::Queued { .. }) => self.finish_execution(id, outcome),
+            Some(ExecutionState::Queued { .. } | ExecutionState::Preparing { .. }) => {
+                self.finish_execution(id, outcome)
+            }
             Some(ExecutionState::Starting { .. } | ExecutionState::Running { .. }) => {
                 let kill = Some(self.begin_effect_for(self.policy.kill_ms));
                 let cause = outcome.cause;
@@ -193,13 +204,20 @@ impl TransitionBuilder<'_> {
                 }
                 self.record(Fact::ExecutionEnding { execution: id, cause });
             }
-            Some(ExecutionState::Ending { .. } | ExecutionState::Ended { .. }) | None => {}
+            // The outcome is decided.
+            Some(
+                ExecutionState::Ending { .. }
+                | ExecutionState::Collecting { .. }
+                | ExecutionState::Ended { .. },
+            )
+            | None => {}
         }
     }
 
     /// Ends all executions with their sandbox: those without a process now, the others when the instance is proven
     /// gone.
     pub(crate) fn end_every_execution(&mut self, outcome: &Outcome) {
+        self.finish_collecting();
         let waiting: Vec<_> = self.sandbox.executions.extract_if(.., |e| !e.may_have_process()).collect();
         for execution in waiting {
             self.record_end(execution, outcome.clone());
@@ -209,11 +227,14 @@ impl TransitionBuilder<'_> {
 
     /// Marks running executions as ending with their instance.
     pub(crate) fn end_running_executions(&mut self, outcome: &Outcome) {
+        self.finish_collecting();
         for execution in &mut self.sandbox.executions {
             match &mut execution.state {
-                ExecutionState::Starting { .. }
+                ExecutionState::Preparing { .. }
+                | ExecutionState::Starting { .. }
                 | ExecutionState::Running { .. }
-                | ExecutionState::Interrupted => {
+                | ExecutionState::Interrupted
+                | ExecutionState::Collecting { .. } => {
                     execution.state = ExecutionState::Ending { outcome: outcome.clone(), kill: None };
                 }
                 ExecutionState::Ending { kill, .. } => *kill = None,

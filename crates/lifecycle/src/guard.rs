@@ -65,10 +65,14 @@ pub enum Guard {
     RetriesAreBounded,
     /// An end reported by an earlier attempt does not end the current one.
     EndsBelongToTheirAttempt,
+    /// An outcome decided before the artifacts are collected is not changed by what happens meanwhile.
+    CollectingKeepsOutcome,
+    /// Collecting artifacts ends by its deadline.
+    CollectingExpires,
 }
 
 impl Guard {
-    pub const ALL: [Guard; 30] = [
+    pub const ALL: [Guard; 32] = [
         Guard::OnlyAbsenceFrees,
         Guard::LaunchWaitsForAbsence,
         Guard::StopCoversStart,
@@ -99,6 +103,8 @@ impl Guard {
         Guard::ReportedOutcomeIsFinal,
         Guard::RetriesAreBounded,
         Guard::EndsBelongToTheirAttempt,
+        Guard::CollectingKeepsOutcome,
+        Guard::CollectingExpires,
     ];
 }
 

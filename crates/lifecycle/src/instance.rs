@@ -2,8 +2,8 @@
 
 use crate::transition::TransitionBuilder;
 use crate::{
-    Cause, ExecutionState, Fact, Finding, Guard, Health, Lease, Life, Live, Outcome, Receipt, ReceiptCheck,
-    StartStep, StopFailure, StopOutcome, Timestamp, Verdict,
+    Cause, Fact, Finding, Guard, Health, Lease, Life, Live, Outcome, Receipt, ReceiptCheck, StartStep,
+    StopFailure, StopOutcome, Timestamp, Verdict,
 };
 
 impl TransitionBuilder<'_> {
@@ -204,19 +204,12 @@ impl TransitionBuilder<'_> {
     }
 
     fn finish_running_executions(&mut self, receipt: &Receipt) {
-        let ran = self.sandbox.executions.extract_if(.., |execution| execution.may_have_process());
+        let ran = self.sandbox.executions.extract_if(.., |execution| execution.is_on_instance());
         let ended: Vec<_> = ran.collect();
         for execution in ended {
-            let outcome = match &execution.state {
-                ExecutionState::Ending { outcome, .. } => outcome.clone(),
-                ExecutionState::Queued { .. }
-                | ExecutionState::Starting { .. }
-                | ExecutionState::Running { .. }
-                | ExecutionState::Interrupted
-                | ExecutionState::Ended { .. } => {
-                    Outcome::lost(format!("the instance of generation {} is gone", receipt.generation.0))
-                }
-            };
+            let lost =
+                || Outcome::lost(format!("the instance of generation {} is gone", receipt.generation.0));
+            let outcome = execution.decided_outcome().cloned().unwrap_or_else(lost);
             self.record_end(execution, outcome);
         }
     }

@@ -24,12 +24,18 @@ pub fn violated(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if sandbox.lease.is_free() && !sandbox.executions.is_empty() {
         return Some("no execution outlives its instance");
     }
-    if !sandbox.lease.may_have_instance() && sandbox.executions.iter().any(Execution::may_have_process) {
+    if !sandbox.lease.may_have_instance() && sandbox.executions.iter().any(Execution::is_on_instance) {
         return Some("no execution outlives its instance");
     }
     let interrupted = sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Interrupted));
     if interrupted && matches!(sandbox.lease, Lease::Starting { .. } | Lease::Live(_)) {
         return Some("one instance: an interrupted execution did not wait for the end of its instance");
+    }
+    let needs_live = |state: &ExecutionState| {
+        matches!(state, ExecutionState::Preparing { .. } | ExecutionState::Collecting { .. })
+    };
+    if !matches!(sandbox.lease, Lease::Live(_)) && sandbox.executions.iter().any(|e| needs_live(&e.state)) {
+        return Some("files are moved although the instance is not live");
     }
     if policy.recovery.is_some_and(|recovery| sandbox.launches > recovery.attempts) {
         return Some("retries are bounded: more launches than the policy allows");
@@ -43,7 +49,7 @@ pub fn violated(sandbox: &Sandbox, policy: &Policy) -> Option<&'static str> {
     if sandbox.executions.iter().any(|e| matches!(e.state, ExecutionState::Ended { .. })) {
         return Some("an ended execution is still in the sandbox");
     }
-    let runs = sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.may_have_process());
+    let runs = sandbox.executions.iter().filter(|e| e.kind == ExecutionKind::Run && e.is_on_instance());
     if runs.count() > policy.max_concurrent as usize {
         return Some("limits hold together: too many executions side by side");
     }
@@ -72,6 +78,14 @@ pub fn violated_between(before: &Sandbox, after: &Sandbox) -> Option<&'static st
         && first != later
     {
         return Some("one cause of death: it was rewritten");
+    }
+    let rewritten = before.executions.iter().any(|was| {
+        let now = after.executions.iter().find(|now| now.id == was.id);
+        was.decided_outcome().is_some()
+            && now.is_some_and(|now| now.decided_outcome() != was.decided_outcome())
+    });
+    if rewritten {
+        return Some("an outcome is written once: a decided one was changed");
     }
     if before.pooled.is_none() && after.pooled.is_some() {
         return Some("claimed once: an instance went back to the pool");

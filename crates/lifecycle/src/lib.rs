@@ -50,6 +50,7 @@ mod evidence;
 mod execution;
 mod execution_files;
 mod executions;
+mod files;
 mod guard;
 mod host_headroom;
 mod id;
@@ -83,7 +84,7 @@ pub use evidence::{
     StopOutcome,
 };
 pub use execution::{Execution, ExecutionKind, ExecutionLimits, ExecutionState, Outcome, OutcomeKind};
-pub use execution_files::{ExecutionFiles, FileContent, InputFile};
+pub use execution_files::{ExecutionFiles, FileContent, FileTransfers, InputFile};
 pub use guard::{Guard, Guards};
 pub use host_headroom::{HostHeadroom, HostReserve, HostResource, HostShortage, StaleDataCleanup};
 pub use id::{ExecutionId, IdError, NodeId, QueueId, SandboxId, TokenId};

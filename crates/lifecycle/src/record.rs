@@ -111,12 +111,19 @@ pub enum Fact {
     ExecutionQueued {
         execution: ExecutionId,
     },
+    FilesPut {
+        execution: ExecutionId,
+    },
     ExecutionStarted {
         execution: ExecutionId,
     },
     ExecutionEnding {
         execution: ExecutionId,
         cause: Cause,
+    },
+    /// The process is gone and the outcome is decided; artifacts are being collected.
+    ExecutionCollecting {
+        execution: ExecutionId,
     },
     ExecutionEnded {
         execution: ExecutionId,

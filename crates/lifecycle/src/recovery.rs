@@ -68,6 +68,7 @@ impl TransitionBuilder<'_> {
     /// Handles a failed instance: another attempt after this instance is proven gone if a retry may succeed, otherwise
     /// the end.
     pub(crate) fn instance_failed(&mut self, cause: Cause, why: String) {
+        let cause = self.finish_collecting().unwrap_or(cause);
         if !self.may_retry(cause) {
             return self.end(cause, false);
         }
@@ -81,6 +82,7 @@ impl TransitionBuilder<'_> {
 
     /// Like [`instance_failed`](Self::instance_failed), for an instance that is already proven gone.
     pub(crate) fn absent_instance_failed(&mut self, cause: Cause, why: String) {
+        let cause = self.finish_collecting().unwrap_or(cause);
         if self.may_retry(cause) {
             self.record_failed_attempt(cause, why);
         } else {
@@ -106,9 +108,10 @@ impl TransitionBuilder<'_> {
         for execution in &mut self.sandbox.executions {
             let next = match execution.state {
                 ExecutionState::Queued { .. } => ExecutionState::Queued { start_by },
-                ExecutionState::Starting { .. } | ExecutionState::Running { .. } => {
-                    ExecutionState::Interrupted
-                }
+                ExecutionState::Preparing { .. }
+                | ExecutionState::Starting { .. }
+                | ExecutionState::Running { .. }
+                | ExecutionState::Collecting { .. } => ExecutionState::Interrupted,
                 ExecutionState::Ending { ref mut kill, .. } => {
                     *kill = None;
                     continue;

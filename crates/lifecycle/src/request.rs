@@ -2,15 +2,21 @@
 
 use crate::transition::TransitionBuilder;
 use crate::{
-    Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, Generation, Guard, Lease,
-    Life, NodeId, Outcome, Sandbox, Shape, Transition,
+    Attestation, Cause, Context, ExecutionId, ExecutionKind, ExecutionLimits, Fact, FileTransfers,
+    Generation, Guard, Lease, Life, NodeId, Outcome, Sandbox, Shape, Transition,
 };
 
 /// A change that a user, an operator or an engine asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Run a command. `may_queue`: wait for a slot if all are taken.
-    Execute { id: ExecutionId, kind: ExecutionKind, limits: ExecutionLimits, may_queue: bool },
+    Execute {
+        id: ExecutionId,
+        kind: ExecutionKind,
+        limits: ExecutionLimits,
+        transfers: FileTransfers,
+        may_queue: bool,
+    },
     /// End one execution.
     Cancel { id: ExecutionId, cause: Cause },
     /// End the sandbox. Legal in every state.
@@ -74,10 +80,10 @@ pub fn request(sandbox: &Sandbox, request: Request, ctx: Context<'_>) -> Result<
 impl TransitionBuilder<'_> {
     fn apply_request(&mut self, request: Request) -> Result<(), Refusal> {
         match request {
-            Request::Execute { id, kind, limits, may_queue } => {
+            Request::Execute { id, kind, limits, transfers, may_queue } => {
                 self.must_be_wanted()?;
                 self.must_not_be_pooled()?;
-                self.queue_execution(id, kind, limits, may_queue)?;
+                self.queue_execution(id, kind, limits, transfers, may_queue)?;
             }
             Request::Cancel { id, cause } => self.cancel(id, cause)?,
             Request::Stop { cause, forced } => self.stop(cause, forced),

@@ -132,10 +132,16 @@ impl Sandbox {
         }
         for Execution { id, state, .. } in &self.executions {
             match state {
+                ExecutionState::Preparing { pending } => {
+                    push(*pending, EffectKind::PutFiles { execution: *id })
+                }
                 ExecutionState::Starting { pending } => push(*pending, EffectKind::Exec { execution: *id }),
                 ExecutionState::Running { watch, .. } => push(*watch, EffectKind::Watch { execution: *id }),
                 ExecutionState::Ending { kill: Some(pending), .. } => {
                     push(*pending, EffectKind::Kill { execution: *id })
+                }
+                ExecutionState::Collecting { pending, .. } => {
+                    push(*pending, EffectKind::Collect { execution: *id })
                 }
                 ExecutionState::Ending { kill: None, .. }
                 | ExecutionState::Queued { .. }

@@ -5,6 +5,7 @@ mod adoption;
 mod cleanup;
 mod counting;
 mod executions;
+mod files;
 mod health;
 mod pool;
 mod recovery;
@@ -163,7 +164,12 @@ impl Fixture {
 /// Requests from users.
 impl Fixture {
     fn execute(&mut self, id: ExecutionId, limits: ExecutionLimits) {
-        self.request(Request::Execute { id, kind: ExecutionKind::Run, limits, may_queue: true })
+        self.execute_with(id, limits, FileTransfers::default());
+    }
+
+    fn execute_with(&mut self, id: ExecutionId, limits: ExecutionLimits, transfers: FileTransfers) {
+        let kind = ExecutionKind::Run;
+        self.request(Request::Execute { id, kind, limits, transfers, may_queue: true })
             .expect("there is room in the queue");
     }
 

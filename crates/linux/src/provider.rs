@@ -14,7 +14,7 @@ use pinfold_lifecycle::{
     Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Found, InstanceError, InstanceId,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, InstanceError, InstanceId,
     KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
     TerminalSize, Usage, WaitError, WriteResult,
 };
@@ -194,6 +194,10 @@ impl LinuxProvider {
 impl Provider for LinuxProvider {
     fn name(&self) -> &'static str {
         "linux"
+    }
+
+    fn files(&self) -> &dyn Files {
+        self
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use config::config;
 use pinfold_engine::{
-    Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, Liveness, NodeLiveness, Parts, RandomIds,
-    StopProgress, WaitOutcome,
+    Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, Liveness, NodeLiveness,
+    Parts, RandomIds, StopProgress, WaitOutcome,
 };
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, NodeId, SandboxId, Timestamp,
@@ -65,7 +65,14 @@ impl Node {
         let objects = ObjectStorage::local(&data.join("objects")).unwrap();
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
         let liveness = Arc::new(OnlyNode { host: liveness, me: OnceLock::new() });
-        let parts = Parts { store, provider, clock: clock.clone(), ids: Arc::new(RandomIds), liveness };
+        let parts = Parts {
+            store,
+            provider,
+            artifacts: Arc::new(DiscardArtifacts),
+            clock: clock.clone(),
+            ids: Arc::new(RandomIds),
+            liveness,
+        };
         Self { engine: Engine::start(parts, Config::default()).await.unwrap(), clock, logs }
     }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use config::config;
 use pinfold_engine::{
-    AgentRun, Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, OnExit, Parts, RandomIds,
-    RunRequest, WaitOutcome,
+    AgentRun, Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, OnExit, Parts,
+    RandomIds, RunRequest, WaitOutcome,
 };
 use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::{
@@ -52,6 +52,7 @@ impl TestEngine {
         let parts = Parts {
             store,
             provider: provider.clone(),
+            artifacts: Arc::new(DiscardArtifacts),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             liveness: Arc::new(liveness),

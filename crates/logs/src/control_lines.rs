@@ -49,9 +49,10 @@ fn concerns(fact: &Fact) -> (Option<ExecutionId>, Option<OutputBoundary>) {
     match fact {
         Fact::ExecutionStarted { execution } => (Some(*execution), Some(OutputBoundary::Begins)),
         Fact::ExecutionEnded { execution, .. } => (Some(*execution), Some(OutputBoundary::Ends)),
-        Fact::ExecutionQueued { execution } | Fact::ExecutionEnding { execution, .. } => {
-            (Some(*execution), None)
-        }
+        Fact::ExecutionQueued { execution }
+        | Fact::FilesPut { execution }
+        | Fact::ExecutionEnding { execution, .. }
+        | Fact::ExecutionCollecting { execution } => (Some(*execution), None),
         _ => (None, None),
     }
 }
@@ -129,10 +130,12 @@ fn fact_text(fact: &Fact) -> String {
         Fact::KeptAlive { until } => format!("kept alive until {} ms since the epoch", until.0),
         Fact::ForgetRequested => "removal requested".into(),
         Fact::ExecutionQueued { execution } => format!("{execution} queued"),
+        Fact::FilesPut { execution } => format!("input files of {execution} written"),
         Fact::ExecutionStarted { execution } => format!("{execution} started"),
         Fact::ExecutionEnding { execution, cause } => {
             format!("{}: stopping {execution}", cause_text(*cause))
         }
+        Fact::ExecutionCollecting { execution } => format!("collecting artifacts of {execution}"),
         Fact::ExecutionEnded { execution, outcome } => ended(*execution, outcome),
         Fact::LateAnswer { answer, .. } => format!("late answer `{answer}` ignored"),
     }

@@ -61,7 +61,9 @@ pub fn count_entry(counters: &mut Counters, entry: &HistoryEntry<'_>) {
         | Fact::KeptAlive { .. }
         | Fact::ForgetRequested
         | Fact::ExecutionQueued { .. }
+        | Fact::FilesPut { .. }
         | Fact::ExecutionEnding { .. }
+        | Fact::ExecutionCollecting { .. }
         | Fact::LateAnswer { .. } => {}
     }
 }

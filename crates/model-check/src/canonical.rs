@@ -131,9 +131,10 @@ fn for_each_pending(sandbox: &mut Sandbox, visit: &mut impl FnMut(&mut PendingEf
     }
     for Execution { state, .. } in &mut sandbox.executions {
         match state {
-            ExecutionState::Starting { pending } | ExecutionState::Ending { kill: Some(pending), .. } => {
-                visit(pending, ResultUse::Informs);
-            }
+            ExecutionState::Preparing { pending }
+            | ExecutionState::Starting { pending }
+            | ExecutionState::Ending { kill: Some(pending), .. }
+            | ExecutionState::Collecting { pending, .. } => visit(pending, ResultUse::Informs),
             ExecutionState::Running { watch, .. } => visit(watch, ResultUse::Informs),
             ExecutionState::Queued { .. }
             | ExecutionState::Interrupted
@@ -155,7 +156,9 @@ fn for_each_in_event(event: &mut Event, visit: &mut impl FnMut(&mut Fence)) {
         | Event::ExecutionStarted { fence, .. }
         | Event::ExecutionRefused { fence, .. }
         | Event::ExecutionEnded { fence, .. }
-        | Event::ExecutionGone { fence, .. } => visit(fence),
+        | Event::ExecutionGone { fence, .. }
+        | Event::FilesPut { fence, .. }
+        | Event::Collected { fence, .. } => visit(fence),
         Event::Doubted { .. } | Event::Disagreed { .. } | Event::TimePassed => {}
     }
 }

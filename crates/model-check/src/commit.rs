@@ -131,10 +131,7 @@ impl SmallModel {
         } else {
             memory.cause = memory.cause.or(cause);
         }
-        let decided = after.executions.iter().filter_map(|e| match &e.state {
-            ExecutionState::Ending { outcome, .. } => Some((e.id, outcome)),
-            _ => None,
-        });
+        let decided = after.executions.iter().filter_map(|e| Some((e.id, e.decided_outcome()?)));
         let finished = decision.finished.iter().filter_map(|e| Some((e.id, e.outcome()?)));
         for (id, outcome) in finished.chain(decided) {
             let Some(known) = usize::try_from(id.0).ok().and_then(|number| memory.outcomes.get_mut(number))
@@ -182,7 +179,7 @@ fn check_result(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Ev
     }
     if let Event::ExecutionEnded { execution, .. } = event
         && awaited
-        && after.executions.iter().any(|e| e.id == *execution)
+        && after.executions.iter().any(|e| e.id == *execution && e.decided_outcome().is_none())
     {
         world.violated.note(Invariant::OutcomeIsWrittenOnce);
     }
@@ -252,7 +249,8 @@ fn write(world: &mut World, before: Option<&Sandbox>, decision: Decision, counts
     };
 }
 
-/// Drops read-only effects that no state awaits. Reading changes nothing, so they need not be explored further.
+/// Drops effects that no state awaits and that change neither instances nor processes. They need not be explored
+/// further.
 fn drop_unawaited_reads(world: &mut World, slot: usize) {
     let awaited: Vec<(Fence, NodeId)> = world.rows[slot].sandbox().map_or(Vec::new(), |sandbox| {
         let effects = sandbox.effects().into_iter();
@@ -261,7 +259,12 @@ fn drop_unawaited_reads(world: &mut World, slot: usize) {
     world.effect_runs.retain(|run| {
         let reads = matches!(
             run.effect.kind,
-            EffectKind::Probe | EffectKind::Ping | EffectKind::Observe | EffectKind::Watch { .. }
+            EffectKind::Probe
+                | EffectKind::Ping
+                | EffectKind::Observe
+                | EffectKind::Watch { .. }
+                | EffectKind::PutFiles { .. }
+                | EffectKind::Collect { .. }
         );
         let vain = usize::from(run.slot) == slot
             && reads

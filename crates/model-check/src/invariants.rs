@@ -1,6 +1,6 @@
 //! The invariants that are checked in every state.
 
-use pinfold_lifecycle::{ExecutionState, Sandbox, State, invariants, status};
+use pinfold_lifecycle::{Sandbox, State, invariants, status};
 use stateright::Property;
 
 use crate::model::execution_id;
@@ -162,10 +162,10 @@ fn every_process_belongs(world: &World, slot: u8) -> bool {
     world.complete_instances(slot).all(|instance| {
         (0u8..).zip(instance.processes).all(|(number, process)| {
             !matches!(process, ProcessState::Running { .. })
-                || sandbox.executions.iter().any(|execution| {
-                    execution.id == execution_id(number)
-                        && !matches!(execution.state, ExecutionState::Queued { .. })
-                })
+                || sandbox
+                    .executions
+                    .iter()
+                    .any(|execution| execution.id == execution_id(number) && execution.may_have_process())
         })
     })
 }

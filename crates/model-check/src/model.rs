@@ -1,6 +1,6 @@
 //! The bounds of a model, and its interface to the checker.
 
-use pinfold_lifecycle::{Context, ExecutionId, NodeId, Policy, SandboxId, Timestamp};
+use pinfold_lifecycle::{Context, ExecutionId, FileTransfers, NodeId, Policy, SandboxId, Timestamp};
 use stateright::{Model, Property};
 
 use crate::world::{Budget, CheckerMemory, Condition, ControlPlane, Row, StoreTotals};
@@ -35,6 +35,8 @@ pub struct Bounds {
     pub processes_end: bool,
     /// Whether sandboxes are created in the pool and have to be claimed.
     pub pooled: bool,
+    /// The files of every execution.
+    pub transfers: FileTransfers,
 }
 
 /// A request from a user, an operator or a reconcile run.

@@ -1,6 +1,6 @@
 //! The models. Each is bounded in a different dimension, so that all of them can be explored exhaustively.
 
-use pinfold_lifecycle::{Guards, Policy, Recovery};
+use pinfold_lifecycle::{FileTransfers, Guards, Policy, Recovery};
 
 use crate::{Bounds, ExternalRequest, SmallModel};
 
@@ -23,6 +23,8 @@ fn short_deadlines() -> Policy {
         quarantine_observe_ms: 1,
         queued_ms: 2,
         kill_ms: 1,
+        collect_ms: 1,
+        collect_after_kill_ms: 1,
         idle_ms: None,
         max_life_ms: 100,
         max_concurrent: 1,
@@ -50,6 +52,7 @@ fn no_faults() -> Bounds {
         decides_apart: false,
         processes_end: false,
         pooled: false,
+        transfers: FileTransfers::default(),
     }
 }
 
@@ -277,6 +280,31 @@ pub fn recovery() -> SmallModel {
     small("recovery", policy, bounds)
 }
 
+/// An execution with input files and artifacts is cancelled and stopped at any point, and its instance dies, while the
+/// only node crashes and restarts.
+#[must_use]
+pub fn artifacts() -> SmallModel {
+    let policy = Policy { launches: 1, one_shot: true, ..short_deadlines() };
+    let bounds = Bounds {
+        ticks: 2,
+        effect_runs: 3,
+        requests: 2,
+        request_kinds: &[
+            ExternalRequest::Execute(1),
+            ExternalRequest::Cancel(1),
+            ExternalRequest::Stop,
+            ExternalRequest::Restart,
+            ExternalRequest::Doubt,
+        ],
+        faults: 1,
+        crashes: 1,
+        processes_end: true,
+        transfers: FileTransfers { input: true, artifacts: true },
+        ..no_faults()
+    };
+    small("artifacts", policy, bounds)
+}
+
 #[must_use]
 pub fn all() -> Vec<SmallModel> {
     vec![
@@ -292,5 +320,6 @@ pub fn all() -> Vec<SmallModel> {
         pool(),
         claimers(),
         recovery(),
+        artifacts(),
     ]
 }

@@ -87,6 +87,8 @@ fn without(guard: Guard) -> Mutant {
         Guard::ReportedOutcomeIsFinal => (Invariant::OutcomeIsWrittenOnce, models::recovery()),
         Guard::RetriesAreBounded => (Invariant::RetriesAreBounded, models::recovery()),
         Guard::EndsBelongToTheirAttempt => (Invariant::NoProcessWithoutItsExecution, models::recovery()),
+        Guard::CollectingKeepsOutcome => (Invariant::OutcomeIsWrittenOnce, models::artifacts()),
+        Guard::CollectingExpires => (Invariant::NoWaitWithoutADeadline, models::artifacts()),
     };
     Mutant::without(guard, invariant, small)
 }

@@ -95,6 +95,7 @@ impl SmallModel {
                     id: execution_id(number),
                     kind: ExecutionKind::Run,
                     limits: ExecutionLimits { timeout_ms: None, inactivity_ms: (number == 0).then_some(2) },
+                    transfers: self.bounds.transfers,
                     may_queue: true,
                 },
             ),
@@ -255,15 +256,16 @@ impl SmallModel {
             None => (true, self.policy.queued_ms),
         };
         match execution.state {
-            ExecutionState::Queued { .. } | ExecutionState::Starting { .. } => {
-                tried.then_some((Invariant::QueuedEnds, queued_ms))
-            }
+            ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
+            | ExecutionState::Starting { .. } => tried.then_some((Invariant::QueuedEnds, queued_ms)),
             ExecutionState::Ending { kill: Some(_), .. } => {
                 Some((Invariant::StopEnds, queued_ms + self.policy.kill_ms))
             }
             ExecutionState::Running { .. }
             | ExecutionState::Interrupted
             | ExecutionState::Ending { kill: None, .. }
+            | ExecutionState::Collecting { .. }
             | ExecutionState::Ended { .. } => None,
         }
     }

@@ -52,6 +52,18 @@ impl SmallModel {
                 }
                 None => Some(Stage::Completed(Event::ExtendFailed { fence, why: String::new() })),
             },
+            (Stage::Pending, EffectKind::PutFiles { execution }) => {
+                let put = instance_of(world, &run).is_some();
+                Some(Stage::Completed(if put {
+                    Event::FilesPut { fence, execution }
+                } else {
+                    refused(&run, execution)
+                }))
+            }
+            // The collector reports its end, whatever it could store.
+            (Stage::Pending, EffectKind::Collect { execution }) => {
+                Some(Stage::Completed(Event::Collected { fence, execution }))
+            }
             (Stage::Pending, EffectKind::Exec { execution }) => {
                 Some(Stage::Completed(self.start_process(world, &run, execution)))
             }
@@ -109,7 +121,13 @@ impl SmallModel {
                 Some(Stage::Completed(self.start_process(world, &run, execution)))
             }
             // Not performed, and no result.
-            (Stage::Pending, EffectKind::Kill { .. } | EffectKind::Extend { .. }) => None,
+            (
+                Stage::Pending,
+                EffectKind::Kill { .. } | EffectKind::Extend { .. } | EffectKind::Collect { .. },
+            ) => None,
+            (Stage::Pending, EffectKind::PutFiles { execution }) => {
+                Some(Stage::Completed(refused(&run, execution)))
+            }
             (Stage::Pending, EffectKind::Launch | EffectKind::Watch { .. })
             | (Stage::MarkerWritten | Stage::Completed(_), _) => {
                 return;
@@ -204,12 +222,13 @@ impl SmallModel {
             }
             *process != ProcessState::Blocked
         });
-        if started {
-            Event::ExecutionStarted { fence, execution }
-        } else {
-            Event::ExecutionRefused { fence, execution, cause: Cause::ProviderError, why: String::new() }
-        }
+        if started { Event::ExecutionStarted { fence, execution } } else { refused(run, execution) }
     }
+}
+
+fn refused(run: &EffectRun, execution: ExecutionId) -> Event {
+    let fence = run.effect.pending.fence;
+    Event::ExecutionRefused { fence, execution, cause: Cause::ProviderError, why: String::new() }
 }
 
 fn complete_instance(world: &mut World, run: &EffectRun) -> Event {

@@ -1,6 +1,7 @@
 //! A fake provider with instances in memory. It passes the conformance suite, and injects delays and faults as
 //! a [`FaultPlan`] says.
 
+mod files;
 mod process;
 mod provider;
 mod shared;
@@ -32,6 +33,8 @@ pub enum Call {
     Kill,
     Stop,
     KeepAlive,
+    /// Any file operation.
+    Files,
 }
 
 /// Delays and fault of one call. The caller may be dropped at each delay.

@@ -7,7 +7,7 @@ use pinfold_lifecycle::{
 use pinfold_lifecycle::{StopOutcome, Timestamp};
 
 use crate::{
-    Capacity, Discovered, InstanceId, ResizeError, SignalError, StartPermit, StdinError, StdinWrite,
+    Capacity, Discovered, Files, InstanceId, ResizeError, SignalError, StartPermit, StdinError, StdinWrite,
     TerminalSize, Usage, WriteResult,
 };
 
@@ -16,6 +16,9 @@ use crate::{
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
     fn name(&self) -> &'static str;
+
+    /// The files of its instances.
+    fn files(&self) -> &dyn Files;
 
     /// Lists every resource that carries our name, wanted or not, incomplete and half-removed instances
     /// included. All of them, or an error.

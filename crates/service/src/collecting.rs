@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::Duration;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{once, unfold};
 use futures_util::{Stream, StreamExt};
+use pinfold_engine::{ArtifactCollector, Clock, file_path};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 use pinfold_logs::{Artifact, ArtifactError, Artifacts};
 use pinfold_provider::{ContentStream, Files, InstanceId};
 use pinfold_store::StoredExecution;
 
-/// The default directory of relative paths.
-pub(crate) const WORK: &str = "/workspace";
 /// The reserved directory beside the artifacts. No artifact has this name.
 pub(crate) const OWN: &str = ".pinfold";
 /// The file with the reasons for missing artifacts.
@@ -25,6 +25,7 @@ const REASONS_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub(crate) struct Collection {
     pub(crate) artifacts: Artifacts,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// The collected artifacts of one execution, and why the others are missing.
@@ -34,25 +35,28 @@ pub(crate) struct Collected {
     pub(crate) reasons: BTreeMap<String, String>,
 }
 
-impl Collection {
-    /// Stores each artifact whole or not at all, until the time is up. A repeated call replaces them.
-    pub(crate) async fn collect(
+#[async_trait]
+impl ArtifactCollector for Collection {
+    /// Stores each artifact whole or not at all, until the time is up, and then the reasons for missing ones.
+    async fn collect(
         &self,
         files: &dyn Files,
         instance: InstanceId,
         stored: &StoredExecution,
-        within: Duration,
-        now: Timestamp,
+        until: Timestamp,
     ) {
-        let deadline = tokio::time::Instant::now() + within;
+        let now = self.clock.now();
         let run = stored.execution.id.to_string();
         let mut reasons = BTreeMap::new();
         for path in &stored.command.execution_files.artifacts {
             let name = artifact_name(path);
-            let path = crate::attended::place(&stored.command, path);
-            let kept =
-                tokio::time::timeout_at(deadline, self.keep(files, instance, &run, name, &path, now)).await;
-            if let Err(why) = kept.unwrap_or_else(|_| Err("no time was left to collect it".into())) {
+            let path = file_path(&stored.command, path);
+            let kept = tokio::select! {
+                biased;
+                kept = self.keep(files, instance, &run, name, &path, now) => kept,
+                () = self.clock.sleep_until(until) => Err("no time was left to collect it".into()),
+            };
+            if let Err(why) = kept {
                 reasons.insert(name.to_owned(), why);
             }
         }
@@ -61,7 +65,9 @@ impl Collection {
             tracing::warn!(execution_id = run, error, "could not store why some artifacts are missing");
         }
     }
+}
 
+impl Collection {
     async fn keep(
         &self,
         files: &dyn Files,

@@ -89,9 +89,11 @@ pub(super) fn execution_state(state: &ExecutionState) -> api::ExecutionState {
     match state {
         // Between two attempts it waits for its next instance.
         ExecutionState::Queued { .. } | ExecutionState::Interrupted => api::ExecutionState::Queued,
-        ExecutionState::Starting { .. } | ExecutionState::Running { .. } | ExecutionState::Ending { .. } => {
-            api::ExecutionState::Running
-        }
+        ExecutionState::Preparing { .. }
+        | ExecutionState::Starting { .. }
+        | ExecutionState::Running { .. }
+        | ExecutionState::Ending { .. } => api::ExecutionState::Running,
+        ExecutionState::Collecting { .. } => api::ExecutionState::Collecting,
         ExecutionState::Ended { outcome, .. } => outcome_state(outcome),
     }
 }

@@ -98,10 +98,13 @@ impl Service {
         let stored = self.stored_execution(id).await?;
         // A running execution stores its own start time.
         let history = match stored.execution.state {
-            ExecutionState::Ending { .. } | ExecutionState::Ended { .. } => {
+            ExecutionState::Ending { .. }
+            | ExecutionState::Collecting { .. }
+            | ExecutionState::Ended { .. } => {
                 self.host.store.history(Some(stored.sandbox), Seq::default(), usize::MAX).await?
             }
             ExecutionState::Queued { .. }
+            | ExecutionState::Preparing { .. }
             | ExecutionState::Starting { .. }
             | ExecutionState::Running { .. }
             | ExecutionState::Interrupted => Vec::new(),
@@ -218,7 +221,8 @@ pub(super) fn outcome_view(outcome: &Outcome) -> OutcomeView {
 }
 
 fn execution_view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {
-    let Execution { id, kind, limits, requested_at: asked_at, state, attempts } = &stored.execution;
+    let Execution { id, kind, limits, transfers: _, requested_at: asked_at, state, attempts } =
+        &stored.execution;
     let outcome = stored.execution.outcome().map(outcome_view);
     let ended = match state {
         ExecutionState::Ended { at, .. } => Some(*at),

@@ -35,8 +35,8 @@ mod tests {
     use std::sync::Arc;
 
     use pinfold_lifecycle::{
-        Context, Execution, ExecutionId, ExecutionKind, ExecutionLimits, Fence, NodeId, PendingEffect,
-        Policy, SandboxId, Spec, create,
+        Context, Execution, ExecutionId, ExecutionKind, ExecutionLimits, Fence, FileTransfers, NodeId,
+        PendingEffect, Policy, SandboxId, Spec, create,
     };
     use pinfold_store::Version;
 
@@ -71,6 +71,7 @@ mod tests {
             id: ExecutionId(1),
             kind: ExecutionKind::Run,
             limits: ExecutionLimits::default(),
+            transfers: FileTransfers::default(),
             requested_at: NOON,
             state: ExecutionState::Running { started_at, quiet_by: None, watch },
             attempts: Vec::new(),

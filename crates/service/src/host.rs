@@ -15,10 +15,10 @@ use pinfold_metrics::ProcessMetrics;
 use pinfold_store::{OpenError, Store};
 use pinfold_store_sqlite::SqliteStore;
 
-use crate::attended::Attended;
 use crate::cleanup_recorder::CleanupRecorder;
 use crate::collecting::Collection;
 use crate::directory_watch::DirectoryWatcher;
+use crate::engine_observer::EngineObserver;
 use crate::stale_files::StaleFiles;
 use crate::{ObjectStoreConfig, OpenObjectStoreError};
 use pinfold_notify::telemetry::Spans;
@@ -117,25 +117,23 @@ impl Host {
         let provider = Arc::new(provider.with_images(images.find_layers()));
         let objects = objects.open(&data)?;
         let metrics_archive = MetricsArchive::new(objects.clone());
-        let collection = Collection { artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()) };
+        let collection = Collection {
+            artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()),
+            clock: clock.clone(),
+        };
         let logs = Logs::new(store.clone(), provider.outputs(), objects);
         let (meter, spans) = (Arc::new(ProcessMetrics::default()), Spans::default());
-        let attended = Attended {
-            inner: provider.clone(),
-            store: store.clone(),
-            collection: collection.clone(),
-            clock: clock.clone(),
-            meter: meter.clone(),
-            spans: spans.clone(),
-        };
         let parts = Parts {
             store: store.clone(),
-            provider: Arc::new(attended),
+            provider: provider.clone(),
+            artifacts: Arc::new(collection.clone()),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             liveness: Arc::new(liveness),
         };
         let engine = Engine::start((seams.parts)(parts), engine).await?;
+        let observer = EngineObserver { meter: meter.clone(), spans: spans.clone() };
+        engine.set_observer(Arc::new(observer));
         engine.set_stale_data(Arc::new(StaleFiles {
             logs: logs.clone(),
             artifacts: collection.artifacts.clone(),

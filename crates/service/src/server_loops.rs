@@ -73,9 +73,6 @@ impl Service {
         let source: Weak<dyn MetricsSource> = Arc::downgrade(&(self.clone() as Arc<dyn MetricsSource>));
         let node = host.engine.node().to_string();
         self.telemetry.begin(config, &node, (&host.spans, self.now()), source);
-        if config.traces {
-            host.engine.set_observer(Arc::new(host.spans.clone()));
-        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pinfold_engine::Clock;
 use pinfold_lifecycle::{
-    ExecutionId, Outcome, Policy, ProbeResult, Sandbox, SandboxId, State, Timestamp, Totals, Transition,
-    invariants, status,
+    Execution, ExecutionId, Outcome, Policy, ProbeResult, Sandbox, SandboxId, State, Timestamp, Totals,
+    Transition, invariants, status,
 };
 use pinfold_provider::InstanceId;
 use pinfold_provider::fake::FakeWorld;
@@ -223,6 +223,14 @@ impl CheckerState {
         }
         if let Some(repeated) = next.executions.iter().find(|e| self.outcomes.contains_key(&e.id)) {
             violated = violated.or(Some(format!("{} has its outcome and continues", repeated.id)));
+        }
+        let decided = before.iter().flat_map(|(before, _)| &before.executions);
+        let decided = decided.filter_map(|e| Some((e.id, e.decided_outcome()?)));
+        for (id, decided) in decided {
+            let ended = transition.finished.iter().find(|ended| ended.id == id).and_then(Execution::outcome);
+            if ended.is_some_and(|ended| (ended.kind, ended.cause) != (decided.kind, decided.cause)) {
+                violated = violated.or(Some(format!("{id} was to end with {decided:?}, and has {ended:?}")));
+            }
         }
         for execution in &transition.finished {
             let outcome = execution.outcome().cloned();

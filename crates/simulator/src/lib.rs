@@ -16,6 +16,7 @@
 //! - `gate` lets a node crash or pause between any two of its steps.
 //! - `checker` checks every commit and every physical instance from outside.
 
+mod artifacts;
 mod checker;
 mod environment;
 mod faults;

@@ -7,6 +7,7 @@ use pinfold_lifecycle::{AdmissionLimits, Guards};
 use pinfold_provider::fake::{FakeProvider, FakeWorld};
 use pinfold_store::Store;
 
+use crate::artifacts::SimArtifacts;
 use crate::checker::Checker;
 use crate::environment::{NodeRegistry, SimClock, SimIds, SimLiveness};
 use crate::gate::Gate;
@@ -86,6 +87,11 @@ impl NodeSlot {
         let parts = Parts {
             store: Arc::new(store),
             provider: Arc::new(provider),
+            artifacts: Arc::new(SimArtifacts {
+                gate: gate.clone(),
+                faults: shared.provider_faults.clone(),
+                checker: shared.checker.clone(),
+            }),
             clock: shared.clock.clone(),
             ids: shared.ids.clone(),
             liveness: Arc::new(SimLiveness { registry, gate: gate.clone(), treats_paused_as_dead }),

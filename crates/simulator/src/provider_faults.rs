@@ -11,9 +11,9 @@ use pinfold_engine::Clock;
 use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, ProbeResult, SandboxId, StopOutcome, Timestamp};
 use pinfold_provider::fake::{Call, CallPlan, FakeProvider, Fault, FaultPlan};
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite, TerminalSize,
-    Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::checker::Checker;
@@ -85,6 +85,10 @@ impl GatedProvider {
 impl Provider for GatedProvider {
     fn name(&self) -> &'static str {
         self.fake.name()
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.fake.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

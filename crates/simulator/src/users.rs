@@ -7,8 +7,8 @@ use pinfold_engine::{
     AdmitError, ApplyError, Clock, CreateRequest, Engine, QueueRequest, RunRequest, StopProgress,
 };
 use pinfold_lifecycle::{
-    Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Guards, Lease, Limits, Policy, QueueId,
-    Recovery, SandboxId, Spec,
+    Cause, Command, ExecutionFiles, ExecutionId, ExecutionKind, ExecutionLimits, FileContent, Guards,
+    InputFile, Lease, Limits, Policy, QueueId, Recovery, SandboxId, Spec,
 };
 use pinfold_store::{CreateError, IdempotencyKey};
 
@@ -246,7 +246,17 @@ impl User {
             4 => vec!["hang".into()],
             _ => vec!["no-such-program".into()],
         };
-        Command { argv: words, ..Command::default() }
+        Command { argv: words, execution_files: self.execution_files(), ..Command::default() }
+    }
+
+    /// Some executions bring a file, and some have it or another one as artifact.
+    fn execution_files(&self) -> ExecutionFiles {
+        let random = &self.shared.random;
+        let name = format!("user-{}-{}.txt", self.name, random.below(u64::MAX));
+        let content = FileContent::Text(name.clone());
+        let files = random.happens(250).then(|| (name.clone(), InputFile { content, executable: false }));
+        let artifacts = random.happens(250).then(|| vec![name, "missing.txt".to_owned()]);
+        ExecutionFiles { files: files.into_iter().collect(), artifacts: artifacts.unwrap_or_default() }
     }
 }
 
@@ -265,6 +275,8 @@ pub(crate) fn short_times(guards: Guards) -> Policy {
         quarantine_observe_ms: 20_000,
         queued_ms: 10_000,
         kill_ms: 4_000,
+        collect_ms: 8_000,
+        collect_after_kill_ms: 2_000,
         max_life_ms: 240_000,
         max_concurrent: 2,
         queue_length: 2,

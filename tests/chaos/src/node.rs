@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use pinfold_engine::{Clock, Config, Engine, HostClock, HostLiveness, Parts, RandomIds};
+use pinfold_engine::{Clock, Config, DiscardArtifacts, Engine, HostClock, HostLiveness, Parts, RandomIds};
 use pinfold_lifecycle::{Command, Timestamp};
 use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
 use pinfold_store::{Row, SandboxFilter, Store, StoredSandbox};
@@ -34,6 +34,7 @@ impl Node {
         let parts = Parts {
             store: store.clone(),
             provider,
+            artifacts: Arc::new(DiscardArtifacts),
             clock: clock.clone(),
             ids: Arc::new(RandomIds),
             liveness: Arc::new(liveness),

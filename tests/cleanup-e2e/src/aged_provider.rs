@@ -10,9 +10,9 @@ use pinfold_lifecycle::{
     Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite, TerminalSize,
-    Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::clock::ShiftedClock;
@@ -35,6 +35,10 @@ impl AgedProvider {
 impl Provider for AgedProvider {
     fn name(&self) -> &'static str {
         self.inner.name()
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.inner.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -144,7 +144,7 @@ impl Cleaner {
             return Ok(None);
         }
         let instance = instance_of(stored);
-        match self.with_probe_timeout(stored, self.inner.provider.probe(instance)).await {
+        match self.with_probe_timeout(stored, self.inner.probe(instance)).await {
             Some(ProbeResult::Passed) => Ok(None),
             Some(ProbeResult::Failed(_)) => Ok(Some(Stuck::Failed { since: now })),
             Some(ProbeResult::Unknown { why }) => Err(why),

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pinfold_engine::{Clock, Ids, Liveness, NodeLiveness};
-use pinfold_lifecycle::{NodeId, Timestamp};
+use pinfold_engine::{ArtifactCollector, Clock, Ids, Liveness, NodeLiveness, file_path};
+use pinfold_lifecycle::{ExecutionId, NodeId, Timestamp};
 use pinfold_provider::fake::{Call, CallPlan, Fault, FaultPlan};
-use pinfold_store::{Node, RegisteredNode};
+use pinfold_provider::{Files, InstanceId};
+use pinfold_store::{Node, RegisteredNode, StoredExecution};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -181,4 +182,50 @@ pub(crate) fn answered_after(after_ms: u64) -> CallPlan {
 
 pub(crate) fn hangs() -> CallPlan {
     slow(FOR_EVER_MS)
+}
+
+/// Keeps artifacts in memory.
+#[derive(Default)]
+pub(crate) struct TestArtifacts {
+    kept: Mutex<BTreeMap<(ExecutionId, String), Vec<u8>>>,
+    calls: AtomicU64,
+    hangs: AtomicBool,
+}
+
+impl TestArtifacts {
+    /// From now on no collection ends.
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.hangs.store(hangs, Ordering::SeqCst);
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn of(&self, execution: ExecutionId, path: &str) -> Option<Vec<u8>> {
+        self.kept.lock().unwrap().get(&(execution, path.to_owned())).cloned()
+    }
+}
+
+#[async_trait]
+impl ArtifactCollector for TestArtifacts {
+    async fn collect(
+        &self,
+        files: &dyn Files,
+        instance: InstanceId,
+        stored: &StoredExecution,
+        _until: Timestamp,
+    ) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        for path in &stored.command.execution_files.artifacts {
+            let at = file_path(&stored.command, path);
+            let Ok(mut content) = files.read(instance, at.as_bytes(), 0, u64::MAX).await else { continue };
+            if let Ok(Some(bytes)) = content.pieces.next().await {
+                self.kept.lock().unwrap().insert((stored.execution.id, path.clone()), bytes);
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use pinfold_provider::{InstanceId, Provider, StartPermit, StartRequest};
 use pinfold_store::{Row, SandboxFilter, Seq, Store, StoredSandbox};
 use pinfold_store_sqlite::InlineStore;
 
-use crate::fakes::{CountingIds, START, TestClock, TestFaults, TestLiveness};
+use crate::fakes::{CountingIds, START, TestArtifacts, TestClock, TestFaults, TestLiveness};
 
 pub(crate) const SECOND: u64 = 1_000;
 pub(crate) const MINUTE: u64 = 60 * SECOND;
@@ -24,6 +24,7 @@ pub(crate) struct Fixture {
     pub(crate) clock: TestClock,
     pub(crate) faults: Arc<TestFaults>,
     pub(crate) liveness: Arc<TestLiveness>,
+    pub(crate) artifacts: Arc<TestArtifacts>,
     ids: Arc<CountingIds>,
 }
 
@@ -36,6 +37,7 @@ impl Fixture {
             faults: TestFaults::over(clock.clone()),
             clock,
             liveness: Arc::default(),
+            artifacts: Arc::default(),
             ids: Arc::default(),
         }
     }
@@ -74,6 +76,12 @@ impl Fixture {
         (Engine::start(parts, Config::default()).await.unwrap(), clock)
     }
 
+    /// An engine with its own clock and provider faults.
+    pub(crate) async fn start_engine_of(&self, clock: &TestClock, faults: &Arc<TestFaults>) -> Engine {
+        let parts = self.parts(self.provider(faults), clock.clone());
+        Engine::start(parts, Config::default()).await.unwrap()
+    }
+
     pub(crate) fn provider(&self, faults: &Arc<TestFaults>) -> FakeProvider {
         FakeProvider::new(self.world.clone(), faults.clone(), Guards::default())
     }
@@ -82,6 +90,7 @@ impl Fixture {
         Parts {
             store: self.store.clone(),
             provider: Arc::new(provider),
+            artifacts: self.artifacts.clone(),
             clock: Arc::new(clock),
             ids: self.ids.clone(),
             liveness: self.liveness.clone(),

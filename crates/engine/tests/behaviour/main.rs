@@ -10,6 +10,7 @@ mod cleanup_schedule;
 mod commits;
 mod crashes;
 mod disk_errors;
+mod execution_files;
 mod executions;
 mod fakes;
 mod fixture;

@@ -8,9 +8,9 @@ use pinfold_lifecycle::{
 };
 use pinfold_provider::fake::{Call, FakeProvider, Fault};
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite, TerminalSize,
-    Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
+    TerminalSize, Usage, WaitError, WriteResult,
 };
 use pinfold_store::Store;
 
@@ -271,6 +271,10 @@ struct UnparsableName(FakeProvider);
 impl Provider for UnparsableName {
     fn name(&self) -> &'static str {
         "unparsable-name"
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.0.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pinfold_engine::{
-    Clock, Config, CreateRequest, Engine, HostClock, HostLiveness, Parts, RandomIds, StopProgress,
+    Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, Parts, RandomIds,
+    StopProgress,
 };
 use pinfold_lifecycle::{
     Cause, Command, ExecutionKind, ExecutionLimits, Guards, Policy, Recovery, SandboxId, Timestamp,
@@ -44,6 +45,7 @@ pub(crate) async fn start_engine(directory: &Path, level: FaultLevel) -> (Engine
     let parts = Parts {
         store: store.clone(),
         provider: Arc::new(FakeProvider::new(world, faults, Guards::default())),
+        artifacts: Arc::new(DiscardArtifacts),
         clock,
         ids: Arc::new(RandomIds),
         liveness: Arc::new(liveness),

@@ -26,7 +26,7 @@ use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_logs::RetentionPeriods;
 use pinfold_provider::Provider;
-use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, ServiceConfig};
+use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, ServiceConfig, TestHooks};
 use pinfold_store::{Seq, Store};
 use pinfold_test_support::linux::{self, KeeperProcess};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
     pub(crate) admin: String,
     pub(crate) data: tempfile::TempDir,
-    service: Arc<Service>,
+    pub(crate) service: Arc<Service>,
     connections: Connections<HttpConnector, Full<Bytes>>,
     running: Mutex<Option<Running>>,
     /// Instances that a test created without a record.
@@ -173,10 +173,24 @@ pub(crate) async fn start_service_with_config(
     start_service_with(data, Config::default(), rules).await
 }
 
+/// Like [`start_service`], with decorators between the engine and its surroundings.
+pub(crate) async fn start_service_behind(data: &std::path::Path, hooks: TestHooks) -> (Arc<Service>, String) {
+    start_service_as(data, Config::default(), rules(), hooks).await
+}
+
 async fn start_service_with(
     data: &std::path::Path,
     engine: Config,
     rules: ServiceConfig,
+) -> (Arc<Service>, String) {
+    start_service_as(data, engine, rules, TestHooks::default()).await
+}
+
+async fn start_service_as(
+    data: &std::path::Path,
+    engine: Config,
+    rules: ServiceConfig,
+    hooks: TestHooks,
 ) -> (Arc<Service>, String) {
     let spawner = linux::spawner(env!("CARGO_BIN_EXE_pinfold-http-spawner"));
     // No test in this package imports an image.
@@ -190,7 +204,7 @@ async fn start_service_with(
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let service = Arc::new(Service::with(Host::begin(host).await.unwrap(), rules));
+    let service = Arc::new(Service::with(Host::begin_with(host, hooks).await.unwrap(), rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)

@@ -213,6 +213,7 @@ fn a_job_runs_beside_the_executions() {
             id: SECOND,
             kind: ExecutionKind::Job,
             limits: no_limits(),
+            transfers: FileTransfers::default(),
             may_queue: false,
         })
         .unwrap();
@@ -228,6 +229,7 @@ fn request_that_may_not_queue_is_refused_while_all_slots_are_taken() {
         id: SECOND,
         kind: ExecutionKind::Run,
         limits: no_limits(),
+        transfers: FileTransfers::default(),
         may_queue: false,
     });
 
@@ -253,6 +255,7 @@ fn ending_sandbox_refuses_executions() {
         id: FIRST,
         kind: ExecutionKind::Run,
         limits: no_limits(),
+        transfers: FileTransfers::default(),
         may_queue: true,
     });
 

@@ -150,7 +150,9 @@ fn pooled_instance_refuses_executions() {
     let mut fixture = waiting();
     let (id, kind, limits) = (ExecutionId(1), ExecutionKind::Run, ExecutionLimits::default());
 
-    assert_eq!(fixture.refused(Request::Execute { id, kind, limits, may_queue: true }), Refusal::Pooled);
+    let transfers = FileTransfers::default();
+    let execute = Request::Execute { id, kind, limits, transfers, may_queue: true };
+    assert_eq!(fixture.refused(execute), Refusal::Pooled);
     assert_eq!(fixture.refused(Request::Restart { cause: Cause::Cancelled }), Refusal::Pooled);
 }
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use opentelemetry::trace::{SpanKind, Status, TraceContextExt};
 use opentelemetry::{Context, KeyValue};
-use pinfold_engine::{Observer, ReconcileError, ReconcileMode, ReconcileReport};
+use pinfold_engine::{ReconcileError, ReconcileMode, ReconcileReport};
 use pinfold_lifecycle::{
     Cause, ExecutionId, Fact, Lease, Life, Outcome, OutcomeKind, Record, Sandbox, SandboxId,
 };
@@ -54,15 +54,22 @@ impl OpenOperations {
     }
 }
 
-impl Observer for Spans {
-    fn committed(&self, sandbox: &Sandbox, records: &[Record]) {
+impl Spans {
+    /// The spans that this commit begins or ends.
+    pub fn committed(&self, sandbox: &Sandbox, records: &[Record]) {
         let Some(tracing) = self.tracing() else { return };
         let mut open = tracing.open();
         let mut spans = CommitSpans { tracing, open: &mut open, sandbox, freed: false };
         records.iter().for_each(|record| spans.add(record));
     }
 
-    fn compared(&self, how: ReconcileMode, took_ms: u64, found: Result<&ReconcileReport, &ReconcileError>) {
+    /// The span of a comparison of records with instances.
+    pub fn compared(
+        &self,
+        how: ReconcileMode,
+        took_ms: u64,
+        found: Result<&ReconcileReport, &ReconcileError>,
+    ) {
         let Some(tracing) = self.tracing() else { return };
         let mut attributes = vec![KeyValue::new("pinfold.dry_run", how == ReconcileMode::DryRun)];
         if let Ok(report) = found {
@@ -127,7 +134,9 @@ impl CommitSpans<'_> {
             | Fact::Adopted { .. }
             | Fact::KeptAlive { .. }
             | Fact::ForgetRequested
+            | Fact::FilesPut { .. }
             | Fact::ExecutionEnding { .. }
+            | Fact::ExecutionCollecting { .. }
             | Fact::LateAnswer { .. } => {}
         }
     }

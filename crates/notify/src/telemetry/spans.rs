@@ -14,6 +14,7 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider, SpanLimits
 use pinfold_lifecycle::{ProbeResult, SandboxId, Timestamp};
 use pinfold_metrics::word;
 use pinfold_provider::InstanceId;
+use tokio::time::Instant;
 
 use super::clock::SpanClock;
 use super::operations::{OpenOperations, Operation};
@@ -68,25 +69,32 @@ impl Spans {
         self.0.get()
     }
 
-    /// Runs a probe in a span. During a create it is a child of the create span.
+    /// Runs a probe in a span.
     pub async fn probing(
         &self,
         instance: InstanceId,
         probe: impl Future<Output = ProbeResult>,
     ) -> ProbeResult {
-        let Some(tracing) = self.tracing() else { return probe.await };
+        let began = Instant::now();
+        let probed = probe.await;
+        self.probed(instance, &probed, began.elapsed());
+        probed
+    }
+
+    /// The span of a probe that has just ended. During a create it is a child of the create span.
+    pub fn probed(&self, instance: InstanceId, probed: &ProbeResult, took: Duration) {
+        let Some(tracing) = self.tracing() else { return };
         let parent =
             tracing.open().context_of(Operation::Create(instance.sandbox)).unwrap_or_else(Context::current);
-        let began = tracing.clock.now();
-        let probed = probe.await;
-        let (verdict, status) = match &probed {
+        let now = tracing.clock.now();
+        let began = now.checked_sub(took).unwrap_or(now);
+        let (verdict, status) = match probed {
             ProbeResult::Passed => ("passed", Status::Unset),
             ProbeResult::Failed(_) => ("failed", Status::error("failed")),
             ProbeResult::Unknown { .. } => ("unknown", Status::error("unknown")),
         };
         let attributes = vec![sandbox(instance.sandbox), generation(instance.generation.0), outcome(verdict)];
         tracing.record("probe", &parent, began, attributes, status);
-        probed
     }
 
     /// The span of a cleanup run that has just ended.

@@ -14,14 +14,14 @@ use super::process::Process;
 use super::world::{Contents, FakeInstance, FakeWorld};
 use super::{Call, CallPlan, Fault, FaultPlan};
 use crate::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Found, InstanceError, InstanceId,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, InstanceError, InstanceId,
     KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
     TerminalSize, Usage, WaitError, WriteResult,
 };
 
 /// One engine's handle on the fake host.
 pub struct FakeProvider {
-    world: Arc<FakeWorld>,
+    pub(crate) world: Arc<FakeWorld>,
     faults: Arc<dyn FaultPlan>,
     guards: Guards,
 }
@@ -36,14 +36,14 @@ impl FakeProvider {
     }
 
     /// Begins a call: applies the first delay and returns the plan.
-    async fn begin(&self, call: Call) -> CallPlan {
+    pub(crate) async fn begin(&self, call: Call) -> CallPlan {
         let plan = self.faults.plan_call(call);
         self.pause(plan.before_ms).await;
         plan
     }
 
     /// Ends a call: the answer is delayed, or never returned.
-    async fn answer<T>(&self, plan: CallPlan, answer: T) -> T {
+    pub(crate) async fn answer<T>(&self, plan: CallPlan, answer: T) -> T {
         self.pause(plan.after_ms).await;
         if plan.fault == Some(Fault::AnswerLost) {
             future::pending::<()>().await;
@@ -57,7 +57,7 @@ impl FakeProvider {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.faults.now()
     }
 
@@ -79,6 +79,10 @@ impl FakeProvider {
 impl Provider for FakeProvider {
     fn name(&self) -> &'static str {
         "fake"
+    }
+
+    fn files(&self) -> &dyn Files {
+        self
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::files::FakeFile;
 use super::process::Process;
 use super::shared::Locked;
 use crate::{Capacity, DiscoverError, InstanceId};
@@ -38,6 +39,9 @@ pub(crate) struct FakeInstance {
     /// Executions killed (also before their start) or refused.
     pub(crate) killed: BTreeSet<ExecutionId>,
     pub(crate) ends_at: Timestamp,
+    /// By absolute path.
+    #[serde(with = "super::shared::pairs")]
+    pub(crate) files: BTreeMap<Vec<u8>, FakeFile>,
 }
 
 /// An instance as a test sees it, bypassing the provider.
@@ -158,10 +162,11 @@ impl FakeInstance {
         self.alive && now < self.ends_at
     }
 
-    /// Processes from before its end do not come back.
+    /// Processes and files from before its end do not come back.
     pub(crate) fn set_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
         if !self.is_alive(now) {
             self.processes.clear();
+            self.files.clear();
         }
         self.alive = true;
         self.ends_at = ends_at;
@@ -172,6 +177,7 @@ impl FakeInstance {
         self.alive = false;
         self.marker = 0;
         self.processes.clear();
+        self.files.clear();
     }
 
     pub(crate) fn running(&self, now: Timestamp) -> usize {

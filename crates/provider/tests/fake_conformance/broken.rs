@@ -11,9 +11,9 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
+    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::caught::Defect;
@@ -65,6 +65,10 @@ impl StartPermit for Always {
 impl Provider for Broken {
     fn name(&self) -> &'static str {
         "broken"
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.inner.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pinfold_lifecycle::{
-    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Fence, Finding,
-    Limits, NodeId, Policy, ProbeResult, Receipt, ReceiptCheck, Request, Sandbox, SandboxId, Spec,
-    StopOutcome, Timestamp, Transition, create, request, step,
+    AdmissionLimits, Command, Context, Event, ExecutionId, ExecutionKind, ExecutionLimits, Fence,
+    FileTransfers, Finding, Limits, NodeId, Policy, ProbeResult, Receipt, ReceiptCheck, Request, Sandbox,
+    SandboxId, Spec, StopOutcome, Timestamp, Transition, create, request, step,
 };
 
 use super::TestedStore;
@@ -116,6 +116,7 @@ impl StoreFixture {
             id,
             kind: ExecutionKind::Run,
             limits: ExecutionLimits::default(),
+            transfers: FileTransfers::default(),
             may_queue: true,
         };
         let command = Arc::new(command(execution));

@@ -8,9 +8,9 @@ use pinfold_lifecycle::{
     Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
+    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
+    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use super::Guard;
@@ -56,6 +56,10 @@ fn unverified_stop(instance: InstanceId) -> StopOutcome {
 impl Provider for FailpointProvider {
     fn name(&self) -> &'static str {
         self.inner.name()
+    }
+
+    fn files(&self) -> &dyn Files {
+        self.inner.files()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
