@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::cargo;
 
-pub(crate) const ATTACKS: &[&str] = &[
+const ATTACKS: &[&str] = &[
     "test",
     "--locked",
     "--package",

@@ -6,9 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::cargo;
-
-const BUILD: &[&str] = &["build", "--locked", "--package", "pinfold-cli", "--package", "pinfold-chaos"];
+use crate::builds::{PRODUCT, kept_program};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -35,18 +33,19 @@ pub(crate) struct Options {
     keep: Option<PathBuf>,
 }
 
+/// Builds first, unlike the stages below.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    if !cargo::succeeds(BUILD)? {
-        return Ok(false);
-    }
-    let programs = programs()?;
-    let mut command = Command::new(programs.join("pinfold-chaos"));
+    Ok(PRODUCT.make()? && inject(options)?)
+}
+
+fn inject(options: &Options) -> Result<bool> {
+    let mut command = Command::new(kept_program("pinfold-chaos"));
     if options.points {
         command.arg("failpoints");
         command.args(options.operation.iter().flat_map(|operation| ["--operation", operation]));
         return succeeds(&mut command);
     }
-    command.arg(if options.makers { "run" } else { "faults" }).arg("--pinfold").arg(programs.join("pinfold"));
+    command.arg(if options.makers { "run" } else { "faults" }).arg("--pinfold").arg(kept_program("pinfold"));
     command.args(["--rounds", &options.rounds.to_string()]);
     if let Some(seed) = options.seed {
         command.args(["--seed", &seed.to_string()]);
@@ -65,25 +64,19 @@ fn succeeds(command: &mut Command) -> Result<bool> {
 
 /// As stages of the test run.
 pub(crate) fn hundred_makers() -> Result<bool> {
-    run(&Options { makers: true, ..some(100) })
+    inject(&Options { makers: true, ..some(100) })
 }
 
 /// There are sixteen faults, in rotation: each fault that missed has a second round.
 pub(crate) fn every_fault_twice() -> Result<bool> {
-    run(&some(32))
+    inject(&some(32))
 }
 
 /// The operation with the fewest failpoints.
 pub(crate) fn every_point_of_a_stop() -> Result<bool> {
-    run(&Options { points: true, operation: Some("stop".into()), ..some(0) })
+    inject(&Options { points: true, operation: Some("stop".into()), ..some(0) })
 }
 
 fn some(rounds: u64) -> Options {
     Options { rounds, seed: None, makers: false, points: false, operation: None, go_on: false, keep: None }
-}
-
-/// Cargo puts the programs beside this one.
-fn programs() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("could not find this program's own file")?;
-    Ok(own.parent().context("this program is nowhere")?.to_owned())
 }

@@ -5,6 +5,7 @@
 
 mod attacks;
 mod bench;
+mod builds;
 mod cargo;
 mod chaos;
 mod lint;
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
 enum Task {
     /// Run the tests and count them
     Test(test::Options),
+    /// Run one stage of a test run
+    #[command(hide = true)]
+    Stage(test::StageOptions),
     /// Check formatting and run clippy
     Lint,
     /// Check what the compiler does not: headers, sizes, names, documents, crate arrows
@@ -55,6 +59,7 @@ enum Task {
 fn main() -> anyhow::Result<ExitCode> {
     let succeeded = match Arguments::parse().task {
         Task::Test(options) => test::run(&options)?,
+        Task::Stage(options) => test::run_stage(&options)?,
         Task::Lint => lint::run()?,
         Task::Tidy => tidy::run()?,
         Task::Attacks(options) => attacks::run(&options)?,

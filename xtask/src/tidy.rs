@@ -2,6 +2,7 @@
 //! `cargo xtask tidy`, and each is an ordinary test as well.
 
 mod arrows;
+mod deny_rules;
 mod dependencies;
 mod documents;
 mod headers;
@@ -75,6 +76,7 @@ checks! {
     leftovers::nothing_is_left_unfinished,
     names::no_module_hides_behind_mod_rs,
     names::every_module_is_named_for_what_it_holds,
+    deny_rules::dependencies_are_what_is_allowed,
     documents::every_path_in_a_document_exists,
     documents::every_section_linked_in_a_document_exists,
     documents::every_command_in_a_document_exists,

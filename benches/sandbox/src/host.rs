@@ -218,16 +218,21 @@ fn provider(data: &Path, instance: u128, clock: Arc<HostClock>) -> Result<LinuxP
 
 pub(crate) fn create_request(limits: Limits, one_shot: bool) -> CreateRequest {
     let policy = Policy { one_shot, ends_with_owner: true, grace_ms: 0, ..Policy::default() };
-    CreateRequest { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None }
+    CreateRequest {
+        spec: Spec { limits, ..Spec::default() }.into(),
+        policy: policy.into(),
+        ..CreateRequest::default()
+    }
 }
 
 /// A request that a pooled instance can serve.
 pub(crate) fn pooled_create_request() -> CreateRequest {
     CreateRequest {
-        spec: Spec { limits: LIMITS, ..Spec::default() },
-        policy: pooled_policy(),
+        spec: Spec { limits: LIMITS, ..Spec::default() }.into(),
+        policy: pooled_policy().into(),
         key: None,
         queue: None,
+        first: None,
     }
 }
 

@@ -6,7 +6,6 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Context;
 use pinfold_engine::{OnExit, WaitOutcome};
 use pinfold_lifecycle::{SandboxId, Timestamp};
-use pinfold_store::Store;
 
 use crate::GlobalOptions;
 use crate::backend::Backend;

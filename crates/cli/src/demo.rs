@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pinfold_engine::{Config, CreateRequest, OnExit, RunError, RunRequest, StopProgress, WaitOutcome};
+use pinfold_host::start_host;
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Policy, SandboxId, Spec, Timestamp,
@@ -19,7 +20,7 @@ use pinfold_lifecycle::{
 use pinfold_linux::doctor::{Enforcement, diagnose};
 use pinfold_service::rfc3339;
 use pinfold_service::{Host, ObjectStoreConfig, Service};
-use pinfold_store::{SandboxFilter, Store};
+use pinfold_store::SandboxFilter;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -32,7 +33,7 @@ use crate::GlobalOptions;
 use crate::exit;
 use crate::failure::{Failure, say};
 use crate::follow::termination_signal;
-use crate::host::{config, data_directory};
+use crate::host::{config, data_directory, programs};
 use crate::json_output;
 use crate::serve::ServerAnnouncement;
 
@@ -134,8 +135,8 @@ impl DemoServer {
     async fn open(data: &std::path::Path) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
         let address = listener.local_addr().context("could not read the listening address")?;
-        let host = config(data, Config::default(), ObjectStoreConfig::default())?;
-        let service = Arc::new(Service::new(Host::begin(host).await?));
+        let host = config(data, Config::default(), ObjectStoreConfig::default());
+        let service = Arc::new(Service::new(start_host(host, programs()?).await?));
         service.ensure_first_token().await?;
         let announcement = ServerAnnouncement::write(data, address, rfc3339(service.now()))?;
         let (closing, closed) = oneshot::channel();
@@ -219,8 +220,13 @@ async fn start(host: &Host, agent: &Agent) -> anyhow::Result<(SandboxId, Executi
     let argv = ["sh", "-c", agent.script].map(str::to_owned).to_vec();
     let command = Command { argv, ..Command::default() };
     let run = RunRequest { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
-    let command =
-        host.engine.create_and_execute(CreateRequest { spec, policy, key: None, queue: None }, run).await;
+    let command = host
+        .engine
+        .create_and_execute(
+            CreateRequest { spec: spec.into(), policy: policy.into(), ..CreateRequest::default() },
+            run,
+        )
+        .await;
     command.map_err(|error| match error {
         RunError::Create(error) => error.into(),
         RunError::Execute(error) => error.into(),

@@ -3,7 +3,6 @@
 use pinfold_api::SandboxSummary;
 use pinfold_lifecycle::SandboxId;
 use pinfold_store::{Row, SandboxFilter, Store};
-use pinfold_store_sqlite::SqliteStore;
 
 use crate::backend::{Backend, SandboxQuery};
 use crate::failure::Failure;
@@ -43,7 +42,7 @@ pub(crate) async fn find(backend: &Backend, given: &str) -> anyhow::Result<Strin
 }
 
 /// Reads every row, page by page.
-pub(crate) async fn all(store: &SqliteStore, filter: SandboxFilter) -> anyhow::Result<Vec<Row>> {
+pub(crate) async fn all(store: &dyn Store, filter: SandboxFilter) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     loop {
         let page = store.list(filter, rows.last().map(Row::id), PAGE).await?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pinfold_engine::Config;
+use pinfold_host::Programs;
 use pinfold_images::{UNPACK, Unpacker};
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
@@ -40,24 +41,21 @@ fn load_settings(global: &GlobalOptions) -> anyhow::Result<(PathBuf, Loaded)> {
 }
 
 async fn start_host_on(data: &Path, loaded: &Loaded) -> anyhow::Result<Host> {
-    let config = config(data, loaded.engine_without_pool(), loaded.objects())?;
-    Ok(Host::begin(HostConfig { keep: loaded.keep(), stale_after_ms: loaded.stale_after_ms(), ..config })
-        .await?)
+    let config = config(data, loaded.engine_without_pool(), loaded.objects());
+    let config = HostConfig { keep: loaded.keep(), stale_after_ms: loaded.stale_after_ms(), ..config };
+    Ok(pinfold_host::start_host(config, programs()?).await?)
 }
 
-pub(crate) fn config(data: &Path, engine: Config, objects: ObjectStoreConfig) -> anyhow::Result<HostConfig> {
-    let spawner = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
+pub(crate) fn config(data: &Path, engine: Config, objects: ObjectStoreConfig) -> HostConfig {
     let keep = RetentionPeriods::default();
     let stale_after_ms = keep.logs_ms;
-    Ok(HostConfig {
-        data: data.to_owned(),
-        spawner,
-        unpacker: unpacker()?,
-        engine,
-        objects,
-        keep,
-        stale_after_ms,
-    })
+    HostConfig { data: data.to_owned(), engine, objects, keep, stale_after_ms }
+}
+
+/// This program is its own spawner and unpacker.
+pub(crate) fn programs() -> anyhow::Result<Programs> {
+    let spawner = SpawnerProgram { program: current_program()?, arguments: vec![SPAWNER.into()] };
+    Ok(Programs { spawner, unpacker: unpacker()? })
 }
 
 /// Archives are unpacked by a confined process of this program.

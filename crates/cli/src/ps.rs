@@ -71,7 +71,7 @@ async fn wait_for_fresh_status(host: &Host) -> anyhow::Result<()> {
     loop {
         let now = host.clock.now();
         let settling =
-            all(&host.store, SandboxFilter::Present).await?.iter().any(|row| is_settling(row, now));
+            all(host.store.as_ref(), SandboxFilter::Present).await?.iter().any(|row| is_settling(row, now));
         if !settling || tokio::time::Instant::now() >= end {
             return Ok(());
         }

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use anyhow::Context;
 use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
+use pinfold_host::start_host;
 use pinfold_http::{Endpoint, Tls, serve};
 use pinfold_service::rfc3339;
-use pinfold_service::{Host, HostConfig, Service};
+use pinfold_service::{HostConfig, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::GlobalOptions;
 use crate::failure::Failure;
-use crate::host::{config, data_directory};
+use crate::host::{config, data_directory, programs};
 use crate::settings::{self, ExitAction, LogFormat, ServerSettings};
 
 #[derive(clap::Args)]
@@ -101,9 +102,9 @@ pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Re
     let host = HostConfig {
         keep: loaded.keep(),
         stale_after_ms: loaded.stale_after_ms(),
-        ..config(&data, engine, loaded.objects())?
+        ..config(&data, engine, loaded.objects())
     };
-    let service = Arc::new(Service::with(Host::begin(host).await?, service_config));
+    let service = Arc::new(Service::with(start_host(host, programs()?).await?, service_config));
     service.ensure_first_token().await?;
     let announcement = ServerAnnouncement::write(&data, address, rfc3339(service.now()))?;
     tracing::info!(%address, data = %data.display(), pid = std::process::id(), "serving");

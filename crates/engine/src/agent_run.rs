@@ -34,8 +34,8 @@ impl Engine {
         run: RunRequest,
     ) -> Result<(SandboxId, ExecutionId), RunError> {
         let recovery = Some(request.policy.recovery.unwrap_or_default());
-        let policy = Policy { one_shot: true, recovery, ..request.policy };
-        self.create_and_execute(CreateRequest { policy, ..request }, run).await
+        let policy = Policy { one_shot: true, recovery, ..Policy::clone(&request.policy) };
+        self.create_and_execute(CreateRequest { policy: policy.into(), ..request }, run).await
     }
 
     /// Waits until the run has its outcome and its last instance is proven gone, or until the deadline.

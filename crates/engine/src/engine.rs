@@ -5,17 +5,16 @@ use std::sync::{Arc, OnceLock};
 
 use pinfold_lifecycle::{
     AdmissionLimits, Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Life, NodeId,
-    Outcome, Policy, Receipt, Request, SandboxId, Spec, Timestamp,
+    Outcome, Receipt, Request, SandboxId, Timestamp,
 };
 use pinfold_provider::{InstanceError, InstanceId, Provider, Usage};
-use pinfold_store::{IdempotencyKey, NewExecution, SandboxFilter, Store, StoreError, StoredSandbox};
+use pinfold_store::{NewExecution, SandboxFilter, Store, StoreError, StoredSandbox};
 use tokio::sync::Notify;
 
 use crate::apply::Input;
 use crate::change_notifier::{ChangeListener, ChangeNotifier};
 use crate::cleanup::ObserverSlot;
 use crate::concurrency_limits::ConcurrencyLimits;
-use crate::create::{Admitted, FirstExecution, PreparedCreate};
 use crate::effect_tasks::EffectTasks;
 use crate::host_capacity::HostCapacityCache;
 use crate::pool::Pool;
@@ -23,8 +22,8 @@ use crate::prefetch::Prefetches;
 use crate::queue::QueueWaiters;
 use crate::row_cache::RowCache;
 use crate::{
-    AdmitError, ApplyError, ArtifactCollector, Clock, Config, Ids, NodeLiveness, Observer, QueueRequest,
-    ReconcileError, ReconcileMode, ReconcileReport, WaitError, WaitOutcome,
+    ApplyError, ArtifactCollector, Clock, Config, Ids, NodeLiveness, Observer, ReconcileError, ReconcileMode,
+    ReconcileReport, WaitError, WaitOutcome,
 };
 
 /// What an engine depends on. Everything it learns of the world comes through these.
@@ -70,43 +69,6 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[error("could not register this node")]
 pub struct EngineStartError(#[from] StoreError);
-
-#[derive(Debug, Clone, Default)]
-pub struct CreateRequest {
-    pub spec: Spec,
-    pub policy: Policy,
-    pub key: Option<IdempotencyKey>,
-    /// Queue the request if there is no room. None: refuse it.
-    pub queue: Option<QueueRequest>,
-}
-
-/// The first execution of a sandbox that is created in the same transaction.
-#[derive(Debug, Clone)]
-pub struct RunRequest {
-    pub command: Command,
-    pub kind: ExecutionKind,
-    pub limits: ExecutionLimits,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Create(#[from] AdmitError),
-    #[error(transparent)]
-    Execute(#[from] ApplyError),
-}
-
-impl From<CreateRequest> for PreparedCreate {
-    fn from(request: CreateRequest) -> Self {
-        Self {
-            spec: Arc::new(request.spec),
-            policy: Arc::new(request.policy),
-            key: request.key,
-            queue: request.queue,
-            first: None,
-        }
-    }
-}
 
 /// The progress of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,43 +139,6 @@ impl Engine {
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.inner.node
-    }
-
-    /// Leases a sandbox and starts its launch, or claims a pooled instance. Admission, quotas, key and lease
-    /// are one transaction.
-    pub async fn create(&self, request: CreateRequest) -> Result<SandboxId, AdmitError> {
-        match self.inner.admit_and_create(&PreparedCreate::from(request)).await? {
-            Admitted::New(id) | Admitted::Existing(id) => Ok(id),
-        }
-    }
-
-    /// Creates a sandbox and requests an execution in it, in one transaction. If the key was used before,
-    /// returns that sandbox and its first execution.
-    pub async fn create_and_execute(
-        &self,
-        request: CreateRequest,
-        run: RunRequest,
-    ) -> Result<(SandboxId, ExecutionId), RunError> {
-        let RunRequest { command, kind, limits } = run;
-        let execution = ExecutionId(self.inner.ids.fresh(self.inner.clock.now()));
-        let new =
-            NewExecution { id: execution, command: Arc::new(request.spec.with_defaults(command.clone())) };
-        let first = FirstExecution { new, kind, limits: limits.or(request.spec.execution) };
-        let prepared = PreparedCreate { first: Some(first), ..PreparedCreate::from(request) };
-        prepared.may_run(self.inner.context(&prepared.policy)).map_err(ApplyError::Refused)?;
-        let existing = match self.inner.admit_and_create(&prepared).await? {
-            Admitted::New(id) => {
-                yield_to_effect_task().await;
-                return Ok((id, execution));
-            }
-            Admitted::Existing(id) => id,
-        };
-        let executions = self.inner.store.executions(existing).await.map_err(ApplyError::Store)?;
-        let first = match executions.first() {
-            Some(first) => first.execution.id,
-            None => self.execute(existing, command, kind, limits, true).await?,
-        };
-        Ok((existing, first))
     }
 
     /// Waits until the sandbox is ready or has ended, or until the deadline.
@@ -414,7 +339,7 @@ pub enum UsageError {
 }
 
 /// Lets the effect's task, which was just spawned, run before the caller continues.
-async fn yield_to_effect_task() {
+pub(crate) async fn yield_to_effect_task() {
     tokio::task::yield_now().await;
 }
 

@@ -67,9 +67,8 @@ pub use cleanup::{
 pub use clock::{AnchorError, Clock, HostClock};
 pub use config::Config;
 pub use consistency::StatusMismatch;
-pub use engine::{
-    CreateRequest, Engine, EngineStartError, OnExit, Parts, RunError, RunRequest, StopProgress, UsageError,
-};
+pub use create::{CreateRequest, FirstExecution, RunError, RunRequest};
+pub use engine::{Engine, EngineStartError, OnExit, Parts, StopProgress, UsageError};
 pub use execution_files::{ArtifactCollector, DiscardArtifacts, file_path};
 pub use ids::{Ids, RandomIds};
 pub use node_liveness::{HostLiveness, HostLivenessError, Liveness, NodeLiveness};

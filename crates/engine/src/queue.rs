@@ -11,7 +11,7 @@ use pinfold_store::{
 };
 use tokio::sync::{Notify, watch};
 
-use crate::create::{Admitted, PreparedCreate};
+use crate::create::{Admitted, CreateRequest};
 use crate::engine::{Engine, Inner};
 use crate::{AdmitError, QueueWaitEnded};
 
@@ -110,10 +110,10 @@ impl Inner {
         }
     }
 
-    /// Waits for room and takes it. `first` is the reason the request was ended admitted at once.
+    /// Waits for room and takes it. `first` is the reason the request was not admitted at once.
     pub(crate) async fn wait_in_queue(
         self: &Arc<Self>,
-        prepared: &PreparedCreate,
+        wanted: &CreateRequest,
         queue: QueueRequest,
         first: AdmitError,
     ) -> Result<Admitted, AdmitError> {
@@ -121,7 +121,7 @@ impl Inner {
         let mut positions_feed = self.queue.positions_feed.subscribe();
         // Before `enqueue`: a request dropped during that write may still have an entry.
         let mut guard = QueueGuard::begin(self, queue.id);
-        if let Err(error) = self.enqueue_request(prepared, queue, requested_at).await {
+        if let Err(error) = self.enqueue_request(wanted, queue, requested_at).await {
             guard.is_done = !matches!(error, AdmitError::Create(CreateError::Store(_)));
             return Err(error);
         }
@@ -139,7 +139,7 @@ impl Inner {
                 match positions.iter().find(|own| own.entry.new.id == queue.id) {
                     Some(own) if own.wait_reason.is_none() => {
                         position = Some(own.position);
-                        match self.create_or_claim(prepared, Some(queue)).await {
+                        match self.create_or_claim(wanted, Some(queue)).await {
                             Err(error) if error.is_no_room() => {
                                 (why, keep_waiting) = (error, true);
                             }
@@ -181,7 +181,7 @@ impl Inner {
 
     async fn enqueue_request(
         &self,
-        prepared: &PreparedCreate,
+        wanted: &CreateRequest,
         queue: QueueRequest,
         requested_at: Timestamp,
     ) -> Result<(), AdmitError> {
@@ -190,10 +190,10 @@ impl Inner {
             owner_node: self.node,
             requested_at,
             deadline: queue.until,
-            demand: prepared.spec.demand(),
-            quotas: self.config.quotas.of(&prepared.spec),
-            requested_by: prepared.spec.requested_by.as_ref().map(|requester| requester.token),
-            name: prepared.spec.name.clone(),
+            demand: wanted.spec.demand(),
+            quotas: self.config.quotas.of(&wanted.spec),
+            requested_by: wanted.spec.requested_by.as_ref().map(|requester| requester.token),
+            name: wanted.spec.name.clone(),
         };
         match self.store.enqueue(new, self.config.admission).await {
             Ok(()) => Ok(()),

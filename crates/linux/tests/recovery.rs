@@ -136,8 +136,10 @@ async fn a_run_whose_keeper_is_killed_is_finished_by_the_next_instance() {
     let engine_fixture = TestEngine::begin().await;
     let script = "echo begun; sleep 2; echo done";
     let command = Command { argv: ["sh", "-c", script].map(str::to_owned).to_vec(), ..Command::default() };
-    let create =
-        CreateRequest { policy: Policy { grace_ms: 0, ..Policy::default() }, ..CreateRequest::default() };
+    let create = CreateRequest {
+        policy: Policy { grace_ms: 0, ..Policy::default() }.into(),
+        ..CreateRequest::default()
+    };
     let run = RunRequest { command, kind: ExecutionKind::Run, limits: ExecutionLimits::default() };
     let (sandbox, execution) = engine_fixture.engine().run_agent(create, run).await.unwrap();
     engine_fixture.until_said(sandbox, execution, "begun\n").await;

@@ -2,6 +2,7 @@
 //! server gives the same answer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,7 @@ use pinfold_lifecycle::{
     InputFile, Policy, QueueId, SandboxId, Spec,
 };
 use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_artifact_name};
-use pinfold_store::{Row, Store, StoredExecution};
+use pinfold_store::{Row, StoredExecution};
 
 use super::convert::{self, rfc3339};
 use super::create::{CreateOptions, check_environment, check_task};
@@ -46,16 +47,15 @@ impl Service {
         options: CreateOptions<'_>,
         wait_ms: u64,
     ) -> Result<AgentRunIds, Failure> {
-        let (spec, policy) = self.agent(request)?;
-        let spec = Spec { requested_by: options.requester(), ..spec };
+        let decided = self.decide_agent(request, options)?;
         let key = self.key_of(options, request)?;
         let queue_ms = wait_ms.min(DEFAULT_QUEUE_MS);
         let queue_by_default = || self.queue_for(QueueId(RandomIds.fresh(self.now())), queue_ms);
         let queue = options.queue.or_else(|| (queue_ms > 0).then(queue_by_default));
-        let ask = CreateRequest { spec, policy, key, queue };
+        let decided = CreateRequest { key, queue, ..decided };
         let limits = ExecutionLimits::default();
         let run = RunRequest { command: command(&request.context)?, kind: ExecutionKind::Run, limits };
-        let begun = self.host.engine.run_agent(ask, run).await;
+        let begun = self.host.engine.run_agent(decided, run).await;
         let (sandbox, execution) = begun.inspect_err(|error| self.count_refused_run(error))?;
         Ok(AgentRunIds { sandbox, execution })
     }
@@ -102,7 +102,11 @@ impl Service {
         Ok(self.host.collection.artifacts.get(&id.to_string(), name).await?)
     }
 
-    fn agent(&self, request: &AgentRequest) -> Result<(Spec, Policy), Failure> {
+    fn decide_agent(
+        &self,
+        request: &AgentRequest,
+        options: CreateOptions<'_>,
+    ) -> Result<CreateRequest, Failure> {
         check_task("taskId", &request.task_id)?;
         let (agent_type, profile) = self.config.profiles.get_agent(&request.agent_type).map_err(|error| {
             let known = error.known.clone();
@@ -115,9 +119,12 @@ impl Service {
             task_id: Some(request.task_id.clone()),
             limits: given.limits,
             execution: given.execution,
+            requested_by: options.requester(),
             ..Spec::default()
         };
-        Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
+        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy };
+        let (spec, policy) = (Arc::new(spec), Arc::new(policy));
+        Ok(CreateRequest { spec, policy, ..CreateRequest::default() })
     }
 
     async fn agent_run_view(

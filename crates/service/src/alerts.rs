@@ -7,7 +7,7 @@ use pinfold_alerts::{
 use pinfold_api as api;
 use pinfold_lifecycle::Timestamp;
 use pinfold_notify::{delivery_id, runbook_of, severity};
-use pinfold_store::{AlertRecord, AlertStore, Delivery, DeliveryState, NewDelivery};
+use pinfold_store::{AlertRecord, Delivery, DeliveryState, NewDelivery};
 
 use super::convert::{rfc3339, serde_name};
 use super::{Failure, Service};

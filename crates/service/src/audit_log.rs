@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pinfold_api::{AuditEntry, AuditPage};
-use pinfold_store::{AuditLog, AuditRecord};
+use pinfold_store::AuditRecord;
 
 use super::convert::{self, rfc3339};
 use super::{Failure, Service};

@@ -37,7 +37,7 @@ enum WatchState {
 
 impl Service {
     pub(super) fn change_feed(&self, sandbox: SandboxId) -> ChangeFeed<'_> {
-        let directory = self.host.provider.outputs().join(sandbox.to_string());
+        let directory = self.host.linux.outputs().join(sandbox.to_string());
         let output = OutputWatch { watcher: &self.host.watcher, directory, state: WatchState::Missing };
         ChangeFeed { changes: self.host.engine.listen(sandbox), output }
     }

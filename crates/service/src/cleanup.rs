@@ -6,7 +6,7 @@ use pinfold_engine::{
     KeepReason, KeptSandbox,
 };
 use pinfold_lifecycle::{Resource, ResourceLevel, Stuck};
-use pinfold_store::{ItemFailure, JobRun, JobSchedule, RunOutcome, RunReport, ScheduledJob};
+use pinfold_store::{ItemFailure, JobRun, RunOutcome, RunReport, ScheduledJob};
 
 use super::convert::{self, rfc3339};
 use super::{Failure, Service, view};

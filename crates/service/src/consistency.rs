@@ -7,8 +7,6 @@ use pinfold_api::{
 };
 use pinfold_engine::{ReconcileMode, ReconcileReport, StatusMismatch};
 use pinfold_lifecycle::{ProbeFailure, ProbeResult, SandboxId};
-use pinfold_provider::Provider;
-use pinfold_store::Store;
 
 use super::convert::{rfc3339, state};
 use super::{Failure, Service, instance_of};

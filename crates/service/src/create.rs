@@ -8,7 +8,7 @@ use pinfold_engine::{CreateRequest, QueueRequest, WaitOutcome};
 use pinfold_images::{FindError, HOST, Image};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, LimitOverrides};
 use pinfold_lifecycle::{Cause, ExecutionLimits, Fact, Limits, Policy, Requester, SandboxId, Spec, TokenId};
-use pinfold_store::{IdempotencyKey, Seq, Store};
+use pinfold_store::{IdempotencyKey, Seq};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -71,11 +71,9 @@ impl Service {
         wait_ms: u64,
     ) -> Result<CreateOutcome, Failure> {
         let began = self.now();
-        let (spec, policy) = self.spec_and_policy(request)?;
-        let spec = Spec { requested_by: options.requester(), ..spec };
+        let decided = self.decide(request, options)?;
         let key = self.key_of(options, request)?;
-        let created =
-            self.host.engine.create(CreateRequest { spec, policy, key, queue: options.queue }).await;
+        let created = self.host.engine.create(CreateRequest { key, ..decided }).await;
         let id = created.inspect_err(|error| self.count_refusal(error))?;
         let now = self.now();
         let wait_ms = match options.caller {
@@ -163,8 +161,12 @@ impl Service {
         })
     }
 
-    /// The spec and policy for a create request.
-    pub fn spec_and_policy(&self, request: &CreateSandbox) -> Result<(Spec, Policy), Failure> {
+    /// Decides a create request: its profile, limits and image. The idempotency key is left to the caller.
+    pub(super) fn decide(
+        &self,
+        request: &CreateSandbox,
+        options: CreateOptions<'_>,
+    ) -> Result<CreateRequest, Failure> {
         check(request)?;
         let asked = request.agent_type.as_deref().unwrap_or(DEFAULT_NAME);
         let (agent_type, profile) = self.config.profiles.get(asked)?;
@@ -183,9 +185,11 @@ impl Service {
             image: image.map(|image| image.id.to_string()),
             limits: given.limits,
             execution: given.execution,
-            requested_by: None,
+            requested_by: options.requester(),
         };
-        Ok((spec, Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy }))
+        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy };
+        let (spec, policy) = (Arc::new(spec), Arc::new(policy));
+        Ok(CreateRequest { spec, policy, queue: options.queue, ..CreateRequest::default() })
     }
 
     /// The image is stored by id, so that renaming an image does not affect the sandbox.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pinfold_api::{Event, EventPage};
 use pinfold_lifecycle::SandboxId;
-use pinfold_store::{HistoryRow, Seq, Store};
+use pinfold_store::{HistoryRow, Seq};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 

@@ -4,7 +4,7 @@ use pinfold_api::{Examination, Probe, Sandbox, State, Trouble, UpcomingDeadline}
 use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
 use pinfold_linux::ProbeReport;
-use pinfold_store::{Row, Store, StoredSandbox};
+use pinfold_store::{Row, StoredSandbox};
 
 use super::convert::rfc3339;
 use super::diagnosis::{Observations, diagnose};
@@ -32,7 +32,7 @@ impl Service {
             let sample = self.sample_usage(stored).await.ok();
             observed =
                 Observations { written: self.last_output(id).await, ..self.observe(stored, sample.as_ref()) };
-            probes = self.host.provider.examine(instance_of(stored)).await;
+            probes = self.host.linux.examine(instance_of(stored)).await;
         }
         let troubles = diagnose(&sandbox, &probes, &observed);
         Ok(Examination {
@@ -51,7 +51,7 @@ impl Service {
         Observations {
             processes: usage.processes.zip(stored.spec.limits.processes),
             signs: sample.map(|sample| sample.signs),
-            inside: self.host.provider.processes(instance_of(stored)).unwrap_or_default(),
+            inside: self.host.linux.processes(instance_of(stored)).unwrap_or_default(),
             written: String::new(),
         }
     }
@@ -60,7 +60,7 @@ impl Service {
     async fn last_output(&self, id: SandboxId) -> String {
         let commands = self.host.store.executions(id).await.unwrap_or_default();
         let last = commands.into_iter().rev().take(LAST_COMMANDS).map(|it| it.execution.id);
-        let mut readers: Vec<_> = last.map(|it| self.host.provider.output_of(id, it)).collect();
+        let mut readers: Vec<_> = last.map(|it| self.host.linux.output_of(id, it)).collect();
         let reading = tokio::task::spawn_blocking(move || {
             readers.reverse();
             let mut written = Vec::new();

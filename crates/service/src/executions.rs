@@ -7,8 +7,8 @@ use pinfold_lifecycle::{
     Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, Policy,
     SandboxId, Timestamp,
 };
-use pinfold_provider::{Provider, SignalError};
-use pinfold_store::{HistoryRow, Row, Seq, Store, StoredExecution, StoredSandbox};
+use pinfold_provider::SignalError;
+use pinfold_store::{HistoryRow, Row, Seq, StoredExecution, StoredSandbox};
 
 use super::convert::{self, rfc3339};
 use super::create::{check_environment, check_workdir};

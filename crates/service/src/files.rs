@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{ErrorCode, FileEntry, FileListing, FileRemoved, FileWritten};
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_provider::{ContentStream, FileContent, FileError, FileKind, Files, InstanceId, Metadata};
+use pinfold_provider::{ContentStream, FileContent, FileError, FileKind, InstanceId, Metadata};
 use pinfold_store::StoredSandbox;
 
 use super::convert::{self, rfc3339};
@@ -20,7 +20,7 @@ impl Service {
         most: u64,
     ) -> Result<FileContent, Failure> {
         let instance = self.working_instance(id).await?;
-        Ok(self.host.provider.read(instance, path, from, most).await?)
+        Ok(self.host.provider.files().read(instance, path, from, most).await?)
     }
 
     pub async fn write_file(
@@ -31,14 +31,14 @@ impl Service {
         content: &mut dyn ContentStream,
     ) -> Result<FileWritten, Failure> {
         let instance = self.working_instance(id).await?;
-        let bytes = self.host.provider.write(instance, path, mode, content).await?;
+        let bytes = self.host.provider.files().write(instance, path, mode, content).await?;
         Ok(FileWritten { path: text(path), bytes })
     }
 
     /// Metadata of a path. Symbolic links are not followed.
     pub async fn stat_file(&self, id: SandboxId, path: &[u8]) -> Result<FileEntry, Failure> {
         let instance = self.working_instance(id).await?;
-        let metadata = self.host.provider.stat(instance, path).await?;
+        let metadata = self.host.provider.files().stat(instance, path).await?;
         let name = path.split(|byte| *byte == b'/').rfind(|part| !part.is_empty());
         Ok(entry(name.unwrap_or(b"/"), &metadata))
     }
@@ -51,7 +51,7 @@ impl Service {
         mode: Option<u32>,
     ) -> Result<FileWritten, Failure> {
         let instance = self.working_instance(id).await?;
-        let provider = &self.host.provider;
+        let provider = self.host.provider.files();
         match provider.make_directory(instance, path, false).await {
             Err(FileError::Exists { why }) => {
                 if provider.stat(instance, path).await?.kind != FileKind::Directory {
@@ -69,7 +69,7 @@ impl Service {
     /// Creates a symbolic link. It replaces anything but a directory.
     pub async fn make_link(&self, id: SandboxId, path: &[u8], target: &[u8]) -> Result<FileWritten, Failure> {
         let instance = self.working_instance(id).await?;
-        let provider = &self.host.provider;
+        let provider = self.host.provider.files();
         match provider.make_link(instance, path, target).await {
             Err(FileError::Exists { .. }) => {
                 provider.remove(instance, path, false).await?;
@@ -83,7 +83,7 @@ impl Service {
     /// Lists a directory sorted by name, at most `most` entries.
     pub async fn list_files(&self, id: SandboxId, path: &[u8], most: usize) -> Result<FileListing, Failure> {
         let instance = self.working_instance(id).await?;
-        let listing = self.host.provider.list(instance, path, most).await?;
+        let listing = self.host.provider.files().list(instance, path, most).await?;
         let mut entries: Vec<_> = listing.entries.iter().map(|it| entry(&it.name, &it.metadata)).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(FileListing { path: text(path), entries, more: listing.more })
@@ -96,7 +96,7 @@ impl Service {
         recursive: bool,
     ) -> Result<FileRemoved, Failure> {
         let instance = self.working_instance(id).await?;
-        let removed = self.host.provider.remove(instance, path, recursive).await?;
+        let removed = self.host.provider.files().remove(instance, path, recursive).await?;
         Ok(FileRemoved { path: text(path), removed })
     }
 

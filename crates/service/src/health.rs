@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use pinfold_alerts::{Alert, AlertInputs, Evaluation, Rules, evaluate};
 use pinfold_api::{ActiveAlert, AlertSeverity, Health, HealthPart, HealthState, Indicator};
-use pinfold_provider::Provider;
-use pinfold_store::Store;
 use tokio::time::timeout;
 
 use super::Service;

@@ -70,7 +70,7 @@ use pinfold_metrics::Route;
 use pinfold_notify::Notifier;
 use pinfold_notify::telemetry::{Spans, Telemetry};
 use pinfold_provider::InstanceId;
-use pinfold_store::{Row, Store, StoredSandbox};
+use pinfold_store::{Row, StoredSandbox};
 use tokio::sync::watch;
 
 pub use agents::AgentRunIds;
@@ -80,7 +80,7 @@ pub use create::{CreateOptions, CreateOutcome};
 pub use events::EventStreamItem;
 pub use executions::{ExecOutcome, StartedExecution};
 pub use failure::Failure;
-pub use host::{Host, HostConfig, HostError, TestHooks, Wrap};
+pub use host::{Host, HostConfig, HostError, HostParts, ImageStoreLocation, Wrap};
 pub use log_retention::LogRetention;
 pub use logs::LogEvent;
 pub use metrics::MetricsSummary;

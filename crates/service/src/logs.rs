@@ -6,7 +6,7 @@ use std::time::Duration;
 use pinfold_api::{self as api, LogHint, LogSource};
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use pinfold_logs::{Cursor, LogEntry, LogPage, PageLimit, ReadError, RetentionPeriods, Source};
-use pinfold_store::{Row, Store};
+use pinfold_store::Row;
 use tokio::sync::mpsc;
 
 use super::convert::rfc3339;

@@ -34,7 +34,7 @@ pub enum StreamEnd {
 
 impl Service {
     pub(super) fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> LogReader {
-        self.host.provider.output_of(sandbox, execution)
+        self.host.linux.output_of(sandbox, execution)
     }
 
     /// One page of output after a sequence number.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pinfold_api::{Resources, Verdict};
 use pinfold_lifecycle::{Evidence, Life, ProcessObservation, ResourceUsage, SandboxId, Timestamp};
-use pinfold_provider::{Provider, Usage};
+use pinfold_provider::Usage;
 use pinfold_store::{Row, StoredSandbox};
 
 use super::convert::{self, rfc3339};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pinfold_api::{self as api, OutputEvent};
 use pinfold_engine::{CreateRequest, RunRequest};
-use pinfold_lifecycle::{Cause, ExecutionId, ExecutionKind, Policy, SandboxId, Spec};
+use pinfold_lifecycle::{Cause, ExecutionId, ExecutionKind, Policy, SandboxId};
 use pinfold_store::Seq;
 use tokio::sync::mpsc;
 
@@ -30,13 +30,13 @@ impl Service {
     ) -> Result<AttachedRun, Failure> {
         let api::RunRequest { sandbox: create, exec } = request;
         check(&exec)?;
-        let (spec, policy) = self.spec_and_policy(&create)?;
-        let spec = Spec { requested_by: options.requester(), ..spec };
+        let decided = self.decide(&create, options)?;
+        let policy = Policy::clone(&decided.policy);
         let policy = Policy { one_shot: true, ends_with_owner: true, grace_ms: 0, ..policy };
         let limits = limits(&exec, &policy)?;
         let run = RunRequest { command: command(&exec), kind: ExecutionKind::Run, limits };
-        let ask = CreateRequest { spec, policy, key: None, queue: options.queue };
-        let created = self.host.engine.create_and_execute(ask, run).await;
+        let decided = CreateRequest { policy: policy.into(), ..decided };
+        let created = self.host.engine.create_and_execute(decided, run).await;
         let (sandbox, execution) = created.inspect_err(|error| self.count_refused_run(error))?;
         if exec.stdin.is_some() {
             let (service, started) =

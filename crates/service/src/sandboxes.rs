@@ -6,7 +6,7 @@ use pinfold_api::{self as api, Sandbox, SandboxSummary, Stats};
 use pinfold_engine::{StopProgress, WaitOutcome};
 use pinfold_lifecycle::profile::{DEFAULT_NAME, Profiles};
 use pinfold_lifecycle::{AdmissionLimits, Cause, Fact, Lease, Life, SandboxId, State, Timestamp, status};
-use pinfold_store::{HistoryRow, Row, SandboxFilter, Seq, Store, StoredSandbox};
+use pinfold_store::{HistoryRow, Row, SandboxFilter, Seq, StoredSandbox};
 use tokio::time::Instant;
 
 use super::convert::rfc3339;
@@ -179,7 +179,7 @@ impl Service {
 
     /// The usage so far. None: the instance does not answer.
     pub(super) async fn used_so_far(&self, stored: &StoredSandbox) -> Option<api::ResourceUsage> {
-        let used = tokio::time::timeout(USAGE_TIMEOUT, self.host.provider.total_usage(instance_of(stored)));
+        let used = tokio::time::timeout(USAGE_TIMEOUT, self.host.linux.total_usage(instance_of(stored)));
         used.await.ok()?.map(convert::used)
     }
 

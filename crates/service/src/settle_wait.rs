@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pinfold_engine::{Config, HostLiveness, Liveness, NodeLiveness};
 use pinfold_lifecycle::{Lease, NodeId, Verdict};
-use pinfold_store::{Row, SandboxFilter, Store};
+use pinfold_store::{Row, SandboxFilter};
 
 use super::{Failure, Service};
 

@@ -6,9 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{self as api, ErrorCode, StdinAnswer, StdinRequest};
 use pinfold_lifecycle::{ExecutionId, SandboxId};
-use pinfold_provider::{
-    InstanceId, Provider, ResizeError, StdinError, StdinWrite, TerminalSize, WriteResult,
-};
+use pinfold_provider::{InstanceId, ResizeError, StdinError, StdinWrite, TerminalSize, WriteResult};
 
 use super::{Failure, Service, instance_of};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use pinfold_api as api;
 use pinfold_engine::{Ids, RandomIds};
 use pinfold_lifecycle::TokenId;
-use pinfold_store::{Role, StoreError, Token, TokenStore};
+use pinfold_store::{Role, StoreError, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;

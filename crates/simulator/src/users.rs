@@ -75,10 +75,11 @@ impl User {
 
     async fn create(&self, number: u64) {
         let ask = CreateRequest {
-            spec: self.spec(),
-            policy: self.policy(),
+            spec: self.spec().into(),
+            policy: self.policy().into(),
             key: self.key(number),
             queue: self.queue(),
+            first: None,
         };
         let Some(id) = self.request_sandbox(ask.clone()).await else { return };
         self.shared.checker.trace(|| format!("user {} got {id}", self.name));

@@ -2,7 +2,7 @@
 //!
 //! [`Store`] holds sandboxes, executions, effects, history and nodes; it is what the engine uses. Beside it stand
 //! [`Queue`], [`TokenStore`], [`AuditLog`], [`JobSchedule`], [`MetricStore`] and [`AlertStore`]. One database implements
-//! all of them (`pinfold-store-sqlite`). The conformance suite in `conformance.rs` tests any implementation.
+//! all of them ([`Stores`]; `pinfold-store-sqlite` is one). The conformance suite in `conformance.rs` tests any implementation.
 //!
 //! ```text
 //!            load                       commit (Change at version v)
@@ -31,6 +31,7 @@ mod queue;
 mod rows;
 mod schedule;
 mod store;
+mod stores;
 mod tokens;
 
 pub use alerts::{
@@ -54,4 +55,5 @@ pub use schedule::{
     RunId, RunOutcome, RunReport, ScheduledJob, UnscheduledRun,
 };
 pub use store::Store;
+pub use stores::Stores;
 pub use tokens::{Role, Token, TokenStore};

@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::{Context, Result};
 use pinfold_engine::OnExit;
+use pinfold_host::{Programs, TestHooks, start_host_with};
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
-use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, TestHooks};
+use pinfold_service::{HostConfig, ObjectStoreConfig, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -83,7 +84,8 @@ async fn serve_until_terminated(options: &Options) -> Result<()> {
             parts
         }),
     };
-    let service = Service::with(Host::begin_with(config(options)?, seams).await?, settings::rules());
+    let service =
+        Service::with(start_host_with(config(options), programs()?, seams).await?, settings::rules());
     let service = Arc::new(service);
     service.ensure_first_token().await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -97,15 +99,19 @@ async fn serve_until_terminated(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn config(options: &Options) -> Result<HostConfig> {
+fn programs() -> Result<Programs> {
     let spawner = SpawnerProgram { program: std::env::current_exe()?, arguments: vec![SPAWNER.into()] };
     // No test imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
+    Ok(Programs { spawner, unpacker })
+}
+
+fn config(options: &Options) -> HostConfig {
     let engine = settings::engine(options.no_pool);
     let (data, objects) = (options.data.clone(), ObjectStoreConfig::default());
     let keep = RetentionPeriods::default();
     let stale_after_ms = keep.logs_ms;
-    Ok(HostConfig { data, spawner, unpacker, engine, objects, keep, stale_after_ms })
+    HostConfig { data, engine, objects, keep, stale_after_ms }
 }
 
 /// Writes `server.json` as the `pinfold` program does.

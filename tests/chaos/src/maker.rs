@@ -72,7 +72,10 @@ async fn stay_for_a_while(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Resul
 /// A sandbox that ends with its creator, as with `pinfold run`.
 async fn belong_to_the_maker(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<()> {
     let policy = Policy { one_shot: true, ends_with_owner: true, ..wanted() };
-    let id = node.engine.create(CreateRequest { spec: spec(rng), policy, key: None, queue: None }).await?;
+    let id = node
+        .engine
+        .create(CreateRequest { spec: spec(rng).into(), policy: policy.into(), ..CreateRequest::default() })
+        .await?;
     let line = if rng.bool() { "true" } else { "setsid sleep 1000 & sleep 1000" };
     let limits = ExecutionLimits { timeout_ms: Some(60_000), inactivity_ms: None };
     node.engine.execute(id, shell(line), ExecutionKind::Run, limits, true).await?;
@@ -95,7 +98,7 @@ fn spec(rng: &mut fastrand::Rng) -> Spec {
 async fn create(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Result<Option<SandboxId>> {
     let id = node
         .engine
-        .create(CreateRequest { spec: spec(rng), policy: wanted(), key: None, queue: None })
+        .create(CreateRequest { spec: spec(rng).into(), policy: wanted().into(), ..CreateRequest::default() })
         .await?;
     match node.engine.wait_ready(id, node.in_ms(TIMEOUT_MS)).await? {
         WaitOutcome::Met(Ok(())) => Ok(Some(id)),

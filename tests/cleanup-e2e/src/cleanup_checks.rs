@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail, ensure};
 use pinfold_api::{CleanupLayer, CleanupOutcome, CleanupRun};
 use pinfold_lifecycle::{Cause, Finding, Life, SandboxId};
-use pinfold_store::{JobSchedule, RunOutcome, RunReport};
+use pinfold_store::{RunOutcome, RunReport};
 
 use crate::fixture::Fixture;
 use crate::sandboxes::Sandboxes;

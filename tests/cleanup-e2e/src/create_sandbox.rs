@@ -9,8 +9,7 @@ use pinfold_lifecycle::{
     Command, Context, Evidence, Execution, ExecutionKind, ExecutionLimits, ExecutionState, Lease, Limits,
     Policy, ProcessObservation, SandboxId, Spec, Timestamp, Verdict, create,
 };
-use pinfold_provider::Provider;
-use pinfold_store::{AdmissionTerms, NewSandbox, Row, Store, StoredSandbox};
+use pinfold_store::{AdmissionTerms, NewSandbox, Row, StoredSandbox};
 
 use crate::fixture::{DAY, Fixture, MINUTE, STALLED_NODE};
 
@@ -34,7 +33,11 @@ fn long_deadlines() -> Policy {
 impl Fixture {
     async fn create_live(&self, policy: Policy) -> Result<SandboxId> {
         let limits = Limits { memory_mb: Some(32), ..Limits::default() };
-        let ask = CreateRequest { spec: Spec { limits, ..Spec::default() }, policy, key: None, queue: None };
+        let ask = CreateRequest {
+            spec: Spec { limits, ..Spec::default() }.into(),
+            policy: policy.into(),
+            ..CreateRequest::default()
+        };
         let id = self.service.host().engine.create(ask).await?;
         self.wait_until(id, |stored| matches!(stored.sandbox.lease, Lease::Live(_))).await?;
         Ok(id)

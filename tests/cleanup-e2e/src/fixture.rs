@@ -10,15 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use pinfold_alerts::{Alert, Rule, Rules as AlertRules};
 use pinfold_client::Client;
 use pinfold_engine::{Config, HostLiveness, NodeLiveness, OnExit, Schedule};
+use pinfold_host::{Programs, TestHooks, start_host_with};
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::{NodeId, SandboxId, Timestamp};
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
 use pinfold_notify::AlertsConfig;
-use pinfold_provider::Provider;
-use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, ServiceConfig, TestHooks};
-use pinfold_store::Store;
+use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -72,7 +71,7 @@ impl Fixture {
                 parts
             }),
         };
-        let host = Host::begin_with(config(data.path(), spawner)?, seams).await?;
+        let host = start_host_with(config(data.path())?, programs(spawner), seams).await?;
         host.store.heartbeat(HostLiveness::take()?.this_node(STALLED_NODE), host.clock.now()).await?;
         let first_cleanup_at = host.cleaner.active_from();
         let service = Arc::new(Service::with(host, rules(alert_interval)));
@@ -129,8 +128,14 @@ impl RunningServer {
     }
 }
 
+fn programs(spawner: SpawnerProgram) -> Programs {
+    // No test imports an image.
+    let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
+    Programs { spawner, unpacker }
+}
+
 /// Only the scheduled layer of cleanup runs, and no reconciliation.
-fn config(data: &Path, spawner: SpawnerProgram) -> Result<HostConfig> {
+fn config(data: &Path) -> Result<HostConfig> {
     let on_leap_days = Schedule::parse("0 0 29 2 *").context("no schedule")?;
     let mut engine = Config { reconcile_every_ms: 10 * DAY, ..Config::default() };
     engine.cleanup.settle_ms = SETTLE_MS;
@@ -139,9 +144,6 @@ fn config(data: &Path, spawner: SpawnerProgram) -> Result<HostConfig> {
     engine.cleanup.reconcile = on_leap_days;
     Ok(HostConfig {
         data: data.to_owned(),
-        spawner,
-        // No test imports an image.
-        unpacker: Unpacker { program: "/nonexistent".into(), arguments: Vec::new() },
         engine,
         objects: ObjectStoreConfig::default(),
         keep: RetentionPeriods::default(),

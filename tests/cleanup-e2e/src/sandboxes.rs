@@ -8,7 +8,6 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use pinfold_api::CleanupRun;
 use pinfold_engine::Clock;
 use pinfold_lifecycle::{Cause, SandboxId};
-use pinfold_store::Store;
 
 use crate::fixture::{Fixture, RunningServer};
 

@@ -1,7 +1,6 @@
 //! An emulated machine with cgroup v2 only: Debian's cloud kernel, with our programs and a few of this host's in
 //! its initramfs.
 
-mod built;
 mod emulator;
 mod image;
 mod kernel;
@@ -13,7 +12,6 @@ use anyhow::{Context, Result, bail};
 
 use super::needs;
 use crate::cargo;
-pub(super) use built::{built, program};
 pub(super) use emulator::{ConsoleEvent, Emulator, now};
 pub(super) use image::Root;
 use kernel::Kernel;

@@ -91,12 +91,7 @@ fn apt_get(arguments: &[&str]) -> bool {
 
 fn install_components() {
     for (subcommand, component) in COMPONENTS {
-        let answers = cargo::command(&[subcommand, "--version"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
-        if answers {
+        if has_cargo(subcommand) {
             continue;
         }
         println!("rustup component add {component}");
@@ -105,6 +100,13 @@ fn install_components() {
             println!("could not install {component}: `cargo {subcommand}` will fail");
         }
     }
+}
+
+/// Whether cargo has this subcommand.
+pub(super) fn has_cargo(subcommand: &str) -> bool {
+    let status =
+        cargo::command(&[subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// The owner of our entry in /proc is the user we act as.

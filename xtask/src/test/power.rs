@@ -8,13 +8,14 @@ mod disks;
 mod round;
 mod writes;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 
-use super::machine::{self, Machine, Root, built, now, program};
+use super::machine::{self, Machine, Root, now};
 use super::needs;
 use super::tally::Tally;
+use crate::builds::{PRODUCT, kept_program};
 use disks::Disks;
 use round::Round;
 
@@ -36,6 +37,9 @@ pub(crate) struct Options {
 /// Runs only this stage. Whether it passed.
 pub(crate) fn run_with(options: &Options) -> Result<bool> {
     needs::install_for_the_machine();
+    if !PRODUCT.make()? {
+        return Ok(false);
+    }
     let tally = run(options)?;
     println!("{tally}");
     Ok(tally.failed == 0 && tally.skipped == 0)
@@ -54,8 +58,7 @@ fn run(options: &Options) -> Result<Tally> {
     }
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("seed {seed}");
-    let programs = Programs::build()?;
-    let machine = Machine::make("power", HOST_PROGRAMS, |root| programs.put_on(root))?;
+    let machine = Machine::make("power", HOST_PROGRAMS, put_programs_on)?;
     let disks = Disks::make(machine.directory())?;
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut tally = Tally::default();
@@ -76,21 +79,10 @@ fn run(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-struct Programs {
-    pinfold: PathBuf,
-    power: PathBuf,
-}
-
-impl Programs {
-    fn build() -> Result<Self> {
-        let built = built(&["build", "--package", "pinfold-cli", "--package", "pinfold-power"])?;
-        Ok(Self { pinfold: program(&built, "pinfold")?, power: program(&built, "pinfold-power")? })
+fn put_programs_on(root: &mut Root) -> Result<()> {
+    for name in ["pinfold", "pinfold-power"] {
+        root.add_stripped(&kept_program(name), &Path::new("/usr/local/bin").join(name))?;
     }
-
-    fn put_on(&self, root: &mut Root) -> Result<()> {
-        root.add_stripped(&self.pinfold, Path::new("/usr/local/bin/pinfold"))?;
-        root.add_stripped(&self.power, Path::new("/usr/local/bin/pinfold-power"))?;
-        root.add_text("etc/pinfold.toml", include_str!("power/pinfold.toml"))?;
-        root.add_first_program(include_str!("power/guest.sh"))
-    }
+    root.add_text("etc/pinfold.toml", include_str!("power/pinfold.toml"))?;
+    root.add_first_program(include_str!("power/guest.sh"))
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::api::Server;
 use super::http::{body, request};
+use crate::builds::PRODUCT;
 use crate::cargo;
 use package::Programs;
 use running::Prometheus;
@@ -22,10 +23,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
 const ALERT: &str = "sandbox_failure_rate_critical";
 
-pub(crate) fn run() -> Result<bool> {
-    if !cargo::succeeds(&["build", "--locked", "--package", "pinfold-cli"])? {
-        return Ok(false);
-    }
+/// Runs only this stage.
+pub(crate) fn run_alone() -> Result<bool> {
+    Ok(PRODUCT.make()? && run()?)
+}
+
+/// As a stage of the test run.
+pub(super) fn run() -> Result<bool> {
     let target = cargo::repository_root().join("target");
     let programs = Programs::fetch(&target.join("prometheus"))?;
     let rules_hold = check_rules(&programs)?;
@@ -53,7 +57,7 @@ fn check_rules(programs: &Programs) -> Result<bool> {
 
 /// Scrapes a real server whose executions fail until the alert fires, and then succeed until it resolves.
 fn scrape(programs: &Programs) -> Result<()> {
-    let server = Server::begin(&cargo::repository_root().join("target"))?;
+    let server = Server::begin("prometheus", &cargo::repository_root().join("target"))?;
     let prometheus = Prometheus::begin(programs, &server)?;
     wait_until("the server is read", || Ok(value_of(&prometheus, "up")? == Some(1.0)))?;
     wait_until("nothing has failed yet", || {

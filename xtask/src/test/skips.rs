@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::cargo;
-
 pub(super) const VARIABLE: &str = "PINFOLD_SKIPPED_TESTS";
 
 pub(super) struct Skips {
@@ -16,15 +14,8 @@ pub(super) struct Skips {
 }
 
 impl Skips {
-    /// Each run has its own file, since two may run at once.
-    pub(super) fn start() -> Result<Self> {
-        let directory = cargo::repository_root().join("target/xtask");
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("could not create `{}`", directory.display()))?;
-        Self::at(directory.join(format!("skipped-tests.{}", std::process::id())))
-    }
-
-    fn at(path: PathBuf) -> Result<Self> {
+    /// Each job has its own file, since several run at once.
+    pub(super) fn at(path: PathBuf) -> Result<Self> {
         fs::write(&path, "").with_context(|| format!("could not create `{}`", path.display()))?;
         Ok(Self { path, seen: Vec::new() })
     }

@@ -23,6 +23,21 @@ impl Tally {
         Some(Self { passed: count_of("passed")?, failed: count_of("failed")?, skipped: count_of("ignored")? })
     }
 
+    /// Reads what `Display` prints.
+    pub(super) fn from_display(line: &str) -> Option<Self> {
+        let mut counts = line.split(", ").map(|count| count.split_once(' '));
+        let mut next = |what: &str| {
+            let (count, named) = counts.next()??;
+            (named == what).then(|| count.parse().ok())?
+        };
+        Some(Self { passed: next("passed")?, failed: next("failed")?, skipped: next("skipped")? })
+    }
+
+    pub(super) fn plus(mut self, other: Self) -> Self {
+        self.add(other);
+        self
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -84,5 +99,7 @@ mod tests {
         total.add(Tally::of_one(false));
 
         assert_eq!(total.to_string(), "1 passed, 1 failed, 0 skipped");
+        assert_eq!(Tally::from_display(&total.to_string()), Some(total));
+        assert_eq!(Tally::from_display("1 passed, 1 skipped, 0 failed"), None);
     }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use super::machine::{self, ConsoleEvent, Machine, Root, now};
 use super::needs;
 use super::tally::Tally;
+use crate::builds::{PRODUCT, RELEASE};
 use console::Verdict;
 use programs::Programs;
 
@@ -32,6 +33,9 @@ const DISK_BYTES: u64 = 4 << 30;
 /// Runs only this stage. Whether it passed.
 pub(super) fn run_alone() -> Result<bool> {
     needs::install_for_the_machine();
+    if !PRODUCT.make()? || !RELEASE.make()? {
+        return Ok(false);
+    }
     let tally = run()?;
     println!("{tally}");
     Ok(tally.failed == 0 && tally.skipped == 0 && tally.passed > 0)
@@ -43,7 +47,7 @@ pub(super) fn run() -> Result<Tally> {
         println!("skipped: {why}");
         return Ok(Tally { skipped: 1, ..Tally::default() });
     }
-    let programs = programs::build()?;
+    let programs = programs::find()?;
     let machine = Machine::make("v2", HOST_PROGRAMS, |root| fill(root, &programs))?;
     read_console(&machine)?.tally(programs.tests.len())
 }

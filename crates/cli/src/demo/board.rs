@@ -7,7 +7,7 @@ use std::time::Duration;
 use pinfold_lifecycle::{SandboxId, State, Timestamp, status};
 use pinfold_provider::Usage;
 use pinfold_service::Host;
-use pinfold_store::{Row, Store};
+use pinfold_store::Row;
 use rustix::termios::tcgetwinsize;
 
 use super::agents::Agent;

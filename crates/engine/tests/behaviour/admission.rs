@@ -72,7 +72,8 @@ async fn leased_memory_is_not_admitted_twice() {
     let admission = AdmissionLimits { memory_mb: Some(1_000), ..AdmissionLimits::default() };
     let engine = fixture.start_engine_with(Config { admission, ..Config::default() }).await;
     let requesting = |memory_mb| CreateRequest {
-        spec: Spec { limits: Limits { memory_mb: Some(memory_mb), ..Limits::default() }, ..Spec::default() },
+        spec: Spec { limits: Limits { memory_mb: Some(memory_mb), ..Limits::default() }, ..Spec::default() }
+            .into(),
         ..CreateRequest::default()
     };
 

@@ -48,7 +48,7 @@ async fn start_engine_with(fixture: &Fixture, config: Config) -> (Engine, Arc<Cl
 }
 
 async fn working(fixture: &Fixture, engine: &Engine, spec: Spec, command: &str) -> SandboxId {
-    let request = CreateRequest { spec, policy: patient(), key: None, queue: None };
+    let request = CreateRequest { spec: spec.into(), policy: patient().into(), ..CreateRequest::default() };
     let id = engine.create(request).await.unwrap();
     fixture.wait_ready(engine, id).await.unwrap();
     fixture.run(engine, id, command).await;
@@ -316,7 +316,8 @@ async fn under_pressure_the_oldest_idle_sandboxes_end_until_enough_is_free() {
     let admission = AdmissionLimits { sandboxes: Some(10), ..AdmissionLimits::default() };
     let config = Config { poll_ms: 10 * SECOND, admission, ..Config::default() };
     let (engine, cleaner) = start_engine_with(&fixture, config).await;
-    let kept = CreateRequest { spec: critical(), policy: patient(), key: None, queue: None };
+    let kept =
+        CreateRequest { spec: critical().into(), policy: patient().into(), ..CreateRequest::default() };
     let kept = engine.create(kept).await.unwrap();
     let busy = silent(&fixture, &engine).await;
     let mut idle = Vec::new();

@@ -142,7 +142,7 @@ async fn a_whole_life_is_four_commits() {
     let engine = fixture.start_engine().await;
     fixture.pass_ms(10).await;
     let before = fixture.store.counts().requests;
-    let ask = CreateRequest { policy: one_shot(), ..CreateRequest::default() };
+    let ask = CreateRequest { policy: one_shot().into(), ..CreateRequest::default() };
 
     let (id, execution) = engine.create_and_execute(ask, running("exit 3")).await.unwrap();
     let outcome = fixture.outcome(&engine, id, execution).await;
@@ -198,7 +198,10 @@ async fn a_sandbox_whose_policy_refuses_the_first_execution_is_not_created() {
     let policy = Policy { max_concurrent: 0, queue_length: 0, ..Policy::default() };
 
     let refused = engine
-        .create_and_execute(CreateRequest { policy, ..CreateRequest::default() }, running("true"))
+        .create_and_execute(
+            CreateRequest { policy: policy.into(), ..CreateRequest::default() },
+            running("true"),
+        )
         .await;
 
     let busy = |error| matches!(error, RunError::Execute(ApplyError::Refused(Refusal::Busy { .. })));

@@ -119,7 +119,7 @@ impl Fixture {
     }
 
     pub(crate) async fn create(&self, engine: &Engine, policy: Policy) -> SandboxId {
-        let request = CreateRequest { policy, ..CreateRequest::default() };
+        let request = CreateRequest { policy: policy.into(), ..CreateRequest::default() };
         engine.create(request).await.unwrap()
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn pool_of(size: u64) -> Config {
 pub(crate) fn requesting() -> CreateRequest {
     let labels = [("team".to_owned(), "blue".to_owned())].into();
     CreateRequest {
-        spec: Spec { name: Some("mine".into()), labels, ..shape().spec() },
+        spec: Spec { name: Some("mine".into()), labels, ..shape().spec() }.into(),
         ..CreateRequest::default()
     }
 }
@@ -120,10 +120,10 @@ async fn a_claimed_sandbox_has_the_requested_spec() {
     fixture.pass_ms(7 * SECOND).await;
     let policy = Policy { max_life_ms: 3 * 60 * MINUTE, grace_ms: 77, ..Policy::default() };
 
-    let id = engine.create(CreateRequest { policy: policy.clone(), ..requesting() }).await.unwrap();
+    let id = engine.create(CreateRequest { policy: policy.clone().into(), ..requesting() }).await.unwrap();
 
     let stored = fixture.stored(id).await;
-    assert_eq!((stored.spec.as_ref(), stored.policy.as_ref()), (&requesting().spec, &policy));
+    assert_eq!((stored.spec.as_ref(), stored.policy.as_ref()), (requesting().spec.as_ref(), &policy));
     assert_eq!(stored.sandbox.created_at, START.after_ms(fixture.now()));
     assert_eq!(stored.sandbox.expires_at, START.after_ms(fixture.now() + 3 * 60 * MINUTE));
     assert_eq!((stored.sandbox.owner, stored.sandbox.grace_ms), (engine.node(), 77));
@@ -191,7 +191,7 @@ async fn expired_evidence_in_the_pool_is_not_claimed() {
     fixture.pass_ms(5 * SECOND).await;
 
     let strict = Policy { evidence_ms: 4 * SECOND, probe_every_ms: 2 * SECOND, ..Policy::default() };
-    let cold = engine.create(CreateRequest { policy: strict, ..requesting() }).await.unwrap();
+    let cold = engine.create(CreateRequest { policy: strict.into(), ..requesting() }).await.unwrap();
     let warm = engine.create(requesting()).await.unwrap();
 
     assert_eq!((waiting.contains(&cold), waiting.contains(&warm)), (false, true));
@@ -202,11 +202,14 @@ async fn another_shape_or_a_sandbox_bound_to_its_owner_bypasses_the_pool() {
     let fixture = Fixture::new();
     let engine = fixture.start_engine_with_pool(1).await;
     let waiting = fixture.ready_in_pool().await;
-    let larger = Spec { limits: Limits { memory_mb: Some(65), ..Limits::default() }, ..requesting().spec };
+    let larger = Spec {
+        limits: Limits { memory_mb: Some(65), ..Limits::default() },
+        ..Spec::clone(&requesting().spec)
+    };
     let bound = Policy { ends_with_owner: true, ..Policy::default() };
 
-    let other = engine.create(CreateRequest { spec: larger, ..requesting() }).await.unwrap();
-    let owned = engine.create(CreateRequest { policy: bound, ..requesting() }).await.unwrap();
+    let other = engine.create(CreateRequest { spec: larger.into(), ..requesting() }).await.unwrap();
+    let owned = engine.create(CreateRequest { policy: bound.into(), ..requesting() }).await.unwrap();
 
     for id in [other, owned] {
         assert!(!waiting.contains(&id));

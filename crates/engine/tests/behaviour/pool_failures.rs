@@ -15,7 +15,7 @@ use crate::pool::{pool_of, requesting};
 
 async fn given(fixture: &Fixture, engine: &Engine, policy: Policy) -> SandboxId {
     let waiting = fixture.until_pool_has(1).await;
-    let id = engine.create(CreateRequest { policy, ..requesting() }).await.unwrap();
+    let id = engine.create(CreateRequest { policy: policy.into(), ..requesting() }).await.unwrap();
     assert_eq!(waiting, [id]);
     id
 }

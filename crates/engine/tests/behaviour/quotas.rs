@@ -22,7 +22,10 @@ fn rules() -> Config {
 fn by(token: u128, name: &str, team: Option<&str>) -> CreateRequest {
     let labels = team.map(|team| ("team".to_owned(), team.to_owned())).into_iter().collect();
     let requested_by = Some(Requester { token: TokenId(token), name: name.to_owned() });
-    CreateRequest { spec: Spec { labels, requested_by, ..Spec::default() }, ..CreateRequest::default() }
+    CreateRequest {
+        spec: Spec { labels, requested_by, ..Spec::default() }.into(),
+        ..CreateRequest::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]

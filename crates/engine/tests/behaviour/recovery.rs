@@ -147,7 +147,8 @@ async fn a_stop_between_two_attempts_is_final() {
     let engine = fixture.start_engine().await;
     let slowly = Policy { recovery: Some(Recovery { attempts: 3, backoff_ms: MINUTE }), ..Policy::default() };
     let requested =
-        run_agent_by(&engine, "hang", CreateRequest { policy: slowly, ..CreateRequest::default() }).await;
+        run_agent_by(&engine, "hang", CreateRequest { policy: slowly.into(), ..CreateRequest::default() })
+            .await;
     fixture.until_running(requested.0, 1).await;
     fixture.kill_its_instance(requested.0).await;
     fixture.until(requested.0, MINUTE, |sandbox| matches!(sandbox.lease, Lease::LaunchWaiting { .. })).await;

@@ -85,7 +85,7 @@ async fn create(engine: &Engine) {
         recovery: fastrand::bool().then_some(Recovery { attempts: 3, backoff_ms: 50 }),
         ..Policy::default()
     };
-    if let Ok(id) = engine.create(CreateRequest { policy, ..CreateRequest::default() }).await {
+    if let Ok(id) = engine.create(CreateRequest { policy: policy.into(), ..CreateRequest::default() }).await {
         say("created", &id.to_string());
     }
 }

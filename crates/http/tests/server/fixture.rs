@@ -20,15 +20,15 @@ use hyper_util::rt::TokioExecutor;
 use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
+use pinfold_host::{Programs, TestHooks, start_host_with};
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
-use pinfold_provider::Provider;
-use pinfold_service::{Host, HostConfig, ObjectStoreConfig, Service, ServiceConfig, TestHooks};
-use pinfold_store::{Seq, Store};
+use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
+use pinfold_store::Seq;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -198,14 +198,13 @@ async fn start_service_as(
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
     let host = HostConfig {
         data: data.to_owned(),
-        spawner,
-        unpacker,
         engine,
         objects: ObjectStoreConfig::default(),
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let service = Arc::new(Service::with(Host::begin_with(host, hooks).await.unwrap(), rules));
+    let host = start_host_with(host, Programs { spawner, unpacker }, hooks).await.unwrap();
+    let service = Arc::new(Service::with(host, rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)

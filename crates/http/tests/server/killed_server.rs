@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use pinfold_api::{AgentRequest, ArtifactState, Cause, ExecutionState};
 use pinfold_client::{Client, Completion};
 use pinfold_engine::{ArtifactCollector, Parts};
+use pinfold_host::TestHooks;
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_lifecycle::{Fact, Timestamp};
 use pinfold_provider::{Files, InstanceId};
-use pinfold_service::TestHooks;
-use pinfold_store::{Seq, Store, StoredExecution};
+use pinfold_store::{Seq, StoredExecution};
 use serde_json::json;
 use tokio::net::TcpListener;
 

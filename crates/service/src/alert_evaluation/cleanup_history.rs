@@ -26,7 +26,7 @@ impl Service {
 }
 
 /// The last runs of each job. One query over all jobs would return too few runs of a rare one.
-async fn last_runs(store: &impl JobSchedule, jobs: &[ScheduledJob]) -> Result<Vec<JobRun>, StoreError> {
+async fn last_runs(store: &dyn JobSchedule, jobs: &[ScheduledJob]) -> Result<Vec<JobRun>, StoreError> {
     let mut runs = Vec::new();
     for job in jobs {
         runs.extend(store.runs(Some(&job.name), RUNS).await?);

@@ -8,7 +8,7 @@ use pinfold_alerts::{
     Alert, AlertChange, AlertInputs, AlertState, AlertTransition, ChangeKind, Severity, step,
 };
 use pinfold_notify::runbook_of;
-use pinfold_store::{self as store, AlertRow, AlertStore, NewAlertRecord};
+use pinfold_store::{self as store, AlertRow, NewAlertRecord};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::convert::serde_name;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pinfold_alerts::{AlertInputs, AlertSubject, DurationP95, SandboxEventKind};
 use pinfold_lifecycle::{AdmissionLimits, Lease, State, StopFailure, Timestamp, Totals, status};
 use pinfold_metrics::{Counters, Latency};
-use pinfold_provider::{Capacity, Provider};
-use pinfold_store::{MetricStore, Row, SandboxFilter, Store, StoreError};
+use pinfold_provider::Capacity;
+use pinfold_store::{Row, SandboxFilter, StoreError};
 use tokio::time::timeout;
 
 use super::AlertSnapshot;

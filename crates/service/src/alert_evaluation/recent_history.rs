@@ -77,7 +77,7 @@ impl RecentHistory {
     /// Reads new history and returns the counts since `from`.
     pub(super) async fn since(
         &mut self,
-        store: &(impl Store + MetricStore),
+        store: &(impl Store + MetricStore + ?Sized),
         from: Timestamp,
     ) -> Result<RecentCounts, StoreError> {
         let mut at = match self.read_to {
@@ -116,7 +116,7 @@ impl RecentHistory {
 
 /// The end times of failed starts. Earlier records are read only where the cause allows a failed start.
 async fn failed_starts_in(
-    store: &impl MetricStore,
+    store: &(impl MetricStore + ?Sized),
     rows: &[HistoryRow],
 ) -> Result<Vec<Timestamp>, StoreError> {
     let mut ended_at = Vec::new();
@@ -134,7 +134,7 @@ async fn failed_starts_in(
 }
 
 /// A history position shortly before `from`, by binary search down to one page.
-async fn first_after(store: &impl Store, from: Timestamp) -> Result<Seq, StoreError> {
+async fn first_after(store: &(impl Store + ?Sized), from: Timestamp) -> Result<Seq, StoreError> {
     let (mut early, mut late) = (0, store.changes(Seq::LATEST).await?.up_to.0);
     while late - early > ROWS as i64 {
         let middle = early + (late - early) / 2;

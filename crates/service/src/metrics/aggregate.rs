@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pinfold_engine::{AdmitError, RunError};
 use pinfold_lifecycle::{Life, Record, ResourceUsage, SandboxId, Timestamp};
 use pinfold_metrics::{AgentLabel, AgentTypes, Counters, HistoryEntry, OTHER, count_entry};
-use pinfold_store::{
-    CountBatch, CreateError, HistoryRow, MINUTE_MS, MetricStore, Row, Seq, Store, StoreError, floor_to_step,
-};
+use pinfold_store::{CountBatch, CreateError, HistoryRow, MINUTE_MS, Row, Seq, StoreError, floor_to_step};
 use tokio::sync::Mutex;
 
 use crate::{Service, ServiceConfig};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pinfold_lifecycle::Timestamp;
-use pinfold_store::{MetricStore, QUARTER_HOUR_MS, floor_to_step};
+use pinfold_store::{QUARTER_HOUR_MS, floor_to_step};
 
 use super::archive::{ArchiveDaysError, DAY_MS, archive_days};
 use crate::Service;

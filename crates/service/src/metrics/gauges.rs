@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use pinfold_lifecycle::{Cause, Life, Sandbox, State, status};
 use pinfold_metrics::Gauges;
-use pinfold_provider::Provider;
-use pinfold_store::{Row, SandboxFilter, Store, StoreError};
+use pinfold_store::{Row, SandboxFilter, StoreError};
 use tokio::time::timeout;
 
 use crate::Service;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pinfold_api::{MetricsHistory, MetricsPoint};
 use pinfold_lifecycle::Timestamp;
 use pinfold_metrics::{Counters, Series};
-use pinfold_store::{MetricPoint, MetricStore};
+use pinfold_store::MetricPoint;
 
 use super::super::convert::rfc3339;
 use crate::{Failure, Service};

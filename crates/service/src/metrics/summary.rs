@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pinfold_lifecycle::Timestamp;
 use pinfold_metrics::{CleanupMetrics, Counters, Gauges};
-use pinfold_store::{MINUTE_MS, MetricStore, StoreError, floor_to_step};
+use pinfold_store::{MINUTE_MS, StoreError, floor_to_step};
 
 use crate::{Failure, Service};
 

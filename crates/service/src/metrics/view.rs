@@ -11,7 +11,6 @@ use pinfold_lifecycle::{Cause, State, Timestamp, final_state};
 use pinfold_metrics::{
     AgentMetrics, CleanupMetrics, Counters, Exposition, Family, Gauges, Histogram, Latency,
 };
-use pinfold_store::MetricStore;
 
 use super::super::convert::rfc3339;
 use super::MetricsSummary;

@@ -1,10 +1,10 @@
-//! Builds the programs to test on the machine.
+//! The programs to test on the machine.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::test::machine::{built, program};
+use crate::builds::{RELEASE, kept_program, program};
 
 /// Tests look for programs at their build paths, so the machine has them there.
 pub(super) struct Programs {
@@ -18,20 +18,16 @@ pub(super) struct Test {
     pub(super) program: PathBuf,
 }
 
-/// Tests that depend on cgroups. An emulator is slow, and the others do not use cgroups.
-const OF_GROUPS: [&str; 4] = ["cgroup", "conformance", "executions", "limits"];
-
-pub(super) fn build() -> Result<Programs> {
-    // Optimized, since an emulator is slow and keepers have to answer in time.
-    let linux = built(&["test", "--no-run", "--release", "--package", "pinfold-linux"])?;
-    let cli = built(&["build", "--package", "pinfold-cli"])?;
+/// The release build has only the tests that depend on cgroups.
+pub(super) fn find() -> Result<Programs> {
+    let programs = RELEASE.programs()?;
     Ok(Programs {
-        spawner: program(&linux, "pinfold-spawner")?,
-        pinfold: program(&cli, "pinfold")?,
-        tests: linux
+        spawner: program(&programs, "pinfold-spawner")?,
+        pinfold: kept_program("pinfold"),
+        tests: programs
             .into_iter()
-            .filter(|it| it.kind == "test" && OF_GROUPS.contains(&it.name.as_str()))
-            .map(|it| Test { name: it.name, program: it.program })
+            .filter(|it| it.kind == "test")
+            .map(|it| Test { name: it.name, program: it.path })
             .collect(),
     })
 }

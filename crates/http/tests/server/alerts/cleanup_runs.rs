@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pinfold_alerts::{Alert, Rule};
 use pinfold_engine::{Config, Schedule};
 use pinfold_lifecycle::{NodeId, SandboxId, Timestamp};
-use pinfold_store::{ClaimRun, JobSchedule, MINUTE_MS, RunOutcome, RunReport, UnscheduledRun, floor_to_step};
+use pinfold_store::{ClaimRun, MINUTE_MS, RunOutcome, RunReport, UnscheduledRun, floor_to_step};
 use serde_json::json;
 
 use super::{ANY, above, fast_alerts, state_of, wait_for_state, with_alerts};
