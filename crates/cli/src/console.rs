@@ -4,10 +4,10 @@ mod raw;
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, IsTerminal, Read};
-use std::time::Duration;
 
 use anyhow::Context;
 use pinfold_api::{ErrorCode, ExecRequest, StdinAnswer, StdinRequest, TerminalSize};
+use pinfold_backoff::Backoff;
 use rustix::termios::{Winsize, tcgetwinsize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -28,8 +28,7 @@ pub(crate) struct ConsoleOptions {
 }
 
 /// Backoff between attempts to send input that was not accepted.
-const SHORTEST_BACKOFF: Duration = Duration::from_millis(1);
-const LONGEST_BACKOFF: Duration = Duration::from_millis(50);
+const INPUT_BACKOFF: Backoff = Backoff::from_ms(1, 50);
 /// Bytes read from standard input at a time.
 const CHUNK_SIZE: usize = 64 * 1024;
 
@@ -115,10 +114,12 @@ struct InputChannel<'a> {
 
 impl InputChannel<'_> {
     async fn wait_for_terminal(&self) {
-        let mut pause = SHORTEST_BACKOFF;
+        let mut backoff = INPUT_BACKOFF;
         while let Err(error) = self.backend.resize(self.execution, terminal_size()).await {
             match error.code() {
-                None | Some(ErrorCode::Unavailable | ErrorCode::TimedOut) => back_off(&mut pause).await,
+                None | Some(ErrorCode::Unavailable | ErrorCode::TimedOut) => {
+                    tokio::time::sleep(backoff.next_pause()).await
+                }
                 // The execution has ended.
                 Some(_) => return,
             }
@@ -146,7 +147,7 @@ impl InputChannel<'_> {
     /// Sends one chunk and returns the new offset. None: the execution reads no more input.
     async fn send_chunk(&self, mut at: u64, chunk: &[u8], close: bool) -> Option<u64> {
         let end = at + chunk.len() as u64;
-        let mut pause = SHORTEST_BACKOFF;
+        let mut backoff = INPUT_BACKOFF;
         loop {
             let left = usize::try_from(end - at).unwrap_or(0);
             let bytes = base64(&chunk[chunk.len() - left..]);
@@ -156,16 +157,11 @@ impl InputChannel<'_> {
                 Ok(StdinAnswer { accepted, .. }) if accepted == end && !close => return Some(end),
                 Ok(StdinAnswer { accepted, .. }) if accepted > at && accepted <= end => {
                     at = accepted;
-                    pause = SHORTEST_BACKOFF;
+                    backoff.reset();
                 }
                 // The execution has not started, or its buffer is full, or it has ended and this task is dropped soon.
-                Ok(_) | Err(_) => back_off(&mut pause).await,
+                Ok(_) | Err(_) => tokio::time::sleep(backoff.next_pause()).await,
             }
         }
     }
-}
-
-async fn back_off(pause: &mut Duration) {
-    tokio::time::sleep(*pause).await;
-    *pause = (*pause * 2).min(LONGEST_BACKOFF);
 }

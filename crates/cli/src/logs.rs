@@ -1,9 +1,9 @@
 //! `pinfold logs`: output of the commands in a sandbox and Pinfold's own entries, in one order, also after its end.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use pinfold_api::{LogEntry, LogPage, LogSource};
+use pinfold_backoff::Backoff;
 use pinfold_logs::{escape_bytes, escape_text};
 
 use crate::GlobalOptions;
@@ -29,9 +29,8 @@ pub(crate) struct Options {
     sandbox: String,
 }
 
-/// Poll interval while following: short after new entries, doubling up to the longest while there are none.
-const SHORTEST_POLL: Duration = Duration::from_millis(20);
-const LONGEST_POLL: Duration = Duration::from_millis(200);
+/// Poll interval while following: short after new entries, growing while there are none.
+const POLL_BACKOFF: Backoff = Backoff::from_ms(20, 200);
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
     let backend = Backend::open(global).await?;
@@ -76,7 +75,7 @@ async fn print_pages(
     global: &GlobalOptions,
     options: &Options,
 ) -> anyhow::Result<()> {
-    let (mut after, mut pause) = (String::new(), SHORTEST_POLL);
+    let (mut after, mut backoff) = (String::new(), POLL_BACKOFF);
     let mut printer = Printer { at_line_start: true };
     loop {
         let page = backend.logs(id, &after).await?;
@@ -94,9 +93,11 @@ async fn print_pages(
         if page.over || (!options.follow && !page.more) {
             return Ok(());
         }
-        pause = if page.entries.is_empty() { (pause * 2).min(LONGEST_POLL) } else { SHORTEST_POLL };
+        if !page.entries.is_empty() {
+            backoff.reset();
+        }
         if !page.more {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(backoff.next_pause()).await;
         }
     }
 }

@@ -27,14 +27,7 @@ pub enum ServerFileError {
 /// Start time of a process in clock ticks since boot. None: there is no such process, or it has ended.
 #[must_use]
 pub fn process_started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command name is in parentheses and may itself contain parentheses.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    pinfold_procfs::start_time(i32::try_from(pid).ok()?).ok()?
 }
 
 impl ServerFile {

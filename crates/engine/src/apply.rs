@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pinfold_backoff::Backoff;
 use pinfold_lifecycle::{
     AdmissionLimits, Context, Effect, Event, Policy, Refusal, Request, SandboxId, Timestamp, Transition,
     quarantine_unreadable, request, step,
@@ -275,7 +276,7 @@ impl Inner {
 
     /// Applies an event, retrying while the store fails: the event stays true.
     pub(crate) async fn apply_with_retry(self: Arc<Self>, id: SandboxId, input: Input) {
-        let mut wait_ms = 50;
+        let mut backoff = Backoff::from_ms(50, 2_000);
         loop {
             match self.clone().apply(id, input.clone(), Vec::new()).await {
                 Ok(()) => return,
@@ -284,8 +285,7 @@ impl Inner {
                     tracing::warn!(sandbox_id = %id, error = &error as &dyn std::error::Error, "commit of an effect's result failed, retrying");
                 }
             }
-            self.clock.sleep_until(self.clock.now().after_ms(wait_ms)).await;
-            wait_ms = (wait_ms * 2).min(2_000);
+            self.clock.sleep_until(self.clock.now().after_ms(backoff.next_pause_ms())).await;
         }
     }
 }

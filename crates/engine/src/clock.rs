@@ -49,10 +49,10 @@ impl HostClock {
                 source,
             })?;
         }
-        let zero_ms = read()?.trim().parse().map_err(|_| AnchorError {
-            doing: "understand",
+        let zero_ms = read()?.trim().parse().map_err(|error: std::num::ParseIntError| AnchorError {
+            doing: "parse",
             path: path.clone(),
-            source: io::ErrorKind::InvalidData.into(),
+            source: io::Error::new(io::ErrorKind::InvalidData, error),
         })?;
         Ok(Self { zero_ms })
     }

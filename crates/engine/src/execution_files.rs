@@ -166,7 +166,51 @@ fn not_put(path: &str, error: FileError) -> ExecError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use pinfold_lifecycle::{
+        ExecutionFiles, ExecutionLimits, Generation, Guards, SandboxId, Spec, Timestamp as Time,
+    };
+    use pinfold_provider::fake::{FakeProvider, NoFaults};
+    use pinfold_provider::{ExecRequest, StartPermit, StartRequest};
+
     use super::*;
+
+    struct Permitted;
+
+    #[async_trait]
+    impl StartPermit for Permitted {
+        async fn still_wanted(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn input_files_are_put_before_the_start_and_never_after_it() {
+        let provider = FakeProvider::new(Arc::default(), Arc::new(NoFaults), Guards::default());
+        let instance = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
+        let (spec, ends_at) = (&Spec::default(), Time(1_000));
+        let start = StartRequest { instance, spec, ends_at, ends_with_caller: false, permit: &Permitted };
+        provider.start(start).await.unwrap();
+        let file = InputFile { content: FileContent::Text("brought".into()), executable: false };
+        let execution_files =
+            ExecutionFiles { files: BTreeMap::from([("a".to_owned(), file)]), ..ExecutionFiles::default() };
+        let command = Command { argv: vec!["hang".into()], execution_files, ..Command::default() };
+        let put = || put_all(&provider, instance, ExecutionId(1), &command);
+
+        put().await.unwrap();
+        let before = provider.stat(instance, b"/workspace/a").await.map(|file| file.size);
+        let exec =
+            ExecRequest { execution: ExecutionId(1), command: &command, limits: ExecutionLimits::default() };
+        provider.exec(instance, exec).await.unwrap();
+        let changed = &mut InMemoryContent::new(b"changed by it".to_vec());
+        provider.write(instance, b"/workspace/a", None, changed).await.unwrap();
+        put().await.unwrap();
+        let after = provider.stat(instance, b"/workspace/a").await.map(|file| file.size);
+
+        assert_eq!((before, after), (Ok(7), Ok(13)));
+    }
 
     #[test]
     fn a_relative_path_starts_at_the_working_directory() {

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use pinfold_lifecycle::{NodeId, Timestamp};
+use pinfold_procfs::Stat;
 use pinfold_store::{Node, RegisteredNode};
-use rustix::io::Errno;
 
 pub trait NodeLiveness: Send + Sync + 'static {
     /// This process as a node, under the id of this run.
@@ -48,10 +49,8 @@ impl HostLiveness {
         let host = if machine.trim().is_empty() { name.trim() } else { machine.trim() }.to_owned();
         let boot_id = read("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let pid = std::process::id();
-        let started = started(&read("/proc/self/stat")?).ok_or(HostLivenessError {
-            path: "/proc/self/stat",
-            source: io::ErrorKind::InvalidData.into(),
-        })?;
+        let started =
+            own_start_time().map_err(|source| HostLivenessError { path: "/proc/self/stat", source })?;
         Ok(Self { host, boot_id, pid, started })
     }
 
@@ -81,37 +80,36 @@ impl NodeLiveness for HostLiveness {
         if node.boot_id != self.boot_id {
             return Liveness::DeadByReboot;
         }
-        process_liveness(&stat(node.pid), node.start_ticks)
+        process_liveness(&start_time(node.pid), node.start_ticks)
     }
 }
 
-fn stat(pid: u32) -> io::Result<String> {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
+fn own_start_time() -> io::Result<u64> {
+    let own = Stat::read_in(Path::new("/proc/self"))?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(own.start_ticks)
+}
+
+/// None: there is no such process, or it has ended.
+fn start_time(pid: u32) -> io::Result<Option<u64>> {
+    match i32::try_from(pid) {
+        Ok(pid) => pinfold_procfs::start_time(pid),
+        Err(_) => Ok(None),
+    }
 }
 
 /// A failed read does not prove a process dead.
-fn process_liveness(stat: &io::Result<String>, began: u64) -> Liveness {
-    let is_gone = |error: &io::Error| matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH));
-    match stat {
-        Ok(stat) if started(stat) == Some(began) => Liveness::Alive,
-        Err(error) if !is_gone(error) => Liveness::Alive,
-        Ok(_) | Err(_) => Liveness::Dead,
+fn process_liveness(start_time: &io::Result<Option<u64>>, began: u64) -> Liveness {
+    match start_time {
+        Ok(start) if *start == Some(began) => Liveness::Alive,
+        Ok(_) => Liveness::Dead,
+        Err(_) => Liveness::Alive,
     }
-}
-
-/// Start time of a process, in ticks since boot. None for a zombie, which has ended.
-fn started(stat: &str) -> Option<u64> {
-    // The command name is in brackets and may itself contain brackets.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -133,10 +131,11 @@ mod tests {
 
     #[test]
     fn a_failed_read_does_not_prove_a_process_dead() {
+        let failures = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
         let reported = |error: Errno| process_liveness(&Err(error.into()), 7);
 
-        assert_eq!([Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(reported), [Liveness::Alive; 3]);
-        assert_eq!([Errno::NOENT, Errno::SRCH].map(reported), [Liveness::Dead; 2]);
+        assert_eq!(failures.map(reported), [Liveness::Alive; 3]);
+        assert_eq!([None, Some(8)].map(|start| process_liveness(&Ok(start), 7)), [Liveness::Dead; 2]);
     }
 
     #[test]

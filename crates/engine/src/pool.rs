@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pinfold_backoff::Backoff;
 use pinfold_lifecycle::{Cause, Lease, Life, Policy, Request, SandboxId, Shape, Timestamp, create_pooled};
 use pinfold_store::{AdmissionTerms, FillError, NewSandbox, Row, SandboxFilter, StoreError, StoredSandbox};
 use tokio::sync::Notify;
@@ -69,13 +70,12 @@ struct FillState {
     plan: PoolPlan,
     /// Launched here, result not yet found.
     launched: Vec<SandboxId>,
-    failures: u32,
+    backoff: Backoff,
     not_before: Timestamp,
 }
 
 /// Backoff after launches that failed or found no room.
-const MIN_BACKOFF_MS: u64 = 1_000;
-const MAX_BACKOFF_MS: u64 = 60_000;
+const LAUNCH_BACKOFF: Backoff = Backoff::from_ms(1_000, 60_000);
 /// The pool counts as quiet after this long without a claim: longer than a short command takes in a pooled
 /// instance.
 const QUIET_MS: u64 = 20;
@@ -83,17 +83,16 @@ const MAX_QUIET_WAIT_MS: u64 = 100;
 
 impl FillState {
     fn begin(plan: PoolPlan) -> Self {
-        Self { plan, launched: Vec::new(), failures: 0, not_before: Timestamp(i64::MIN) }
+        Self { plan, launched: Vec::new(), backoff: LAUNCH_BACKOFF, not_before: Timestamp(i64::MIN) }
     }
 
     fn record_success(&mut self) {
-        (self.failures, self.not_before) = (0, Timestamp(i64::MIN));
+        self.backoff.reset();
+        self.not_before = Timestamp(i64::MIN);
     }
 
     fn failed(&mut self, now: Timestamp) {
-        let wait_ms = MIN_BACKOFF_MS.saturating_mul(1 << self.failures.min(10)).min(MAX_BACKOFF_MS);
-        self.failures += 1;
-        self.not_before = now.after_ms(wait_ms);
+        self.not_before = now.after_ms(self.backoff.next_pause_ms());
     }
 }
 

@@ -5,9 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use pinfold_procfs::Stat;
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::process::read_text;
 
 /// Attempts per call to prove that no process is left. The keeper calls again some milliseconds later.
 const TRIES: usize = 4;
@@ -81,20 +80,8 @@ fn parse_last_pid(load: &str) -> Option<u64> {
 
 /// CPU time of a process and its reaped children.
 pub(crate) fn cpu_ms(pid: Pid) -> Option<u64> {
-    cpu_ms_of(&read_text(format!("/proc/{}/stat", pid.as_raw_nonzero()).as_ref())?)
+    Some(Stat::of(pid.as_raw_pid()).ok()??.cpu_ms_with_reaped())
 }
-
-/// Parses `/proc/<pid>/stat`.
-pub(crate) fn cpu_ms_of(stat: &str) -> Option<u64> {
-    // The process name may hold any character, so fields are counted after the last bracket: state is field 3, utime
-    // field 14.
-    let fields = &stat[stat.rfind(')')? + 1..];
-    let ticks = fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());
-    Some(ticks.sum::<u64>() * 1_000 / TICKS_A_SECOND)
-}
-
-/// USER_HZ: fixed in the interface to programs, whatever the kernel's internal tick.
-const TICKS_A_SECOND: u64 = 100;
 
 #[cfg(test)]
 mod tests {

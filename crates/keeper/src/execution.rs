@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use pinfold_backoff::Backoff;
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 
 use crate::console::{self, ConsoleDevices, ReadResult};
@@ -33,7 +34,7 @@ pub(crate) struct Execution {
     ending: Option<EndedBy>,
     exited: Option<WaitStatus>,
     /// Time of the next check whether all its processes are gone, and the interval after that. None while it runs.
-    next_exit_check: Option<(i64, i64)>,
+    next_exit_check: Option<(i64, Backoff)>,
 }
 
 /// CPU limit check. The kernel counts CPU time; the keeper compares it no later than it can be used up.
@@ -46,8 +47,8 @@ struct CpuWatch {
 const CHUNK: usize = 64 * 1024;
 /// Capacity of the largest pipe, in chunks.
 const LAST_CHUNKS: usize = 16;
-const MIN_EXIT_CHECK_MS: i64 = 1;
-pub(crate) const MAX_EXIT_CHECK_MS: i64 = 20;
+const MIN_EXIT_CHECK_MS: u64 = 1;
+pub(crate) const MAX_EXIT_CHECK_MS: u64 = 20;
 
 impl Execution {
     /// Starts the command. On failure the error comes with its cgroup, if one was made, to be removed when it is empty.
@@ -196,7 +197,7 @@ impl Execution {
         let own = pid == self.leader && self.exited.is_none();
         if own {
             self.exited = Some(status);
-            self.next_exit_check = Some((now_ms, MIN_EXIT_CHECK_MS));
+            self.next_exit_check = Some((now_ms, Backoff::from_ms(MIN_EXIT_CHECK_MS, MAX_EXIT_CHECK_MS)));
         }
         own
     }
@@ -220,14 +221,16 @@ impl Execution {
     /// Whether all its processes are gone. A killed process is usually reaped at once. If another process inside traces
     /// it, only the tracer is notified; then it is enough that none of its processes is alive.
     fn is_gone(&mut self, now_ms: i64) -> bool {
-        let late = (now_ms.saturating_add(MAX_EXIT_CHECK_MS), MAX_EXIT_CHECK_MS);
-        let (at, pause) = *self.next_exit_check.get_or_insert(late);
+        let rarely = Backoff::from_ms(MAX_EXIT_CHECK_MS, MAX_EXIT_CHECK_MS);
+        let late = (now_ms.saturating_add_unsigned(MAX_EXIT_CHECK_MS), rarely);
+        let (at, mut backoff) = *self.next_exit_check.get_or_insert(late);
         if self.exited.is_none() && now_ms < at {
             return false;
         }
         let gone = self.tree.is_gone();
         if !gone {
-            self.next_exit_check = Some((now_ms.saturating_add(pause), (pause * 2).min(MAX_EXIT_CHECK_MS)));
+            let pause_ms = backoff.next_pause_ms();
+            self.next_exit_check = Some((now_ms.saturating_add_unsigned(pause_ms), backoff));
         }
         gone
     }

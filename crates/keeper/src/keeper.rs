@@ -259,7 +259,8 @@ impl Keeper {
     fn next_check(&self) -> i64 {
         let executions = self.running.values().filter_map(Execution::next_check);
         let probes = self.pending_probes.iter().map(|probe| probe.ends_at_ms);
-        let dying_trees = (!self.dying_trees.is_empty()).then(|| now_ms().saturating_add(MAX_EXIT_CHECK_MS));
+        let dying_trees =
+            (!self.dying_trees.is_empty()).then(|| now_ms().saturating_add_unsigned(MAX_EXIT_CHECK_MS));
         let own = [self.ends_at_ms];
         executions
             .chain(probes)

@@ -45,7 +45,6 @@ pub mod log;
 mod loop_device;
 pub mod priority;
 mod probe;
-pub mod process;
 mod process_tree;
 pub mod sandbox_setup;
 mod sealed_exe;

@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
+use pinfold_procfs::Stat;
 use rustix::process::{getpriority_process, setpriority_process, setsid};
 
 /// Nice value of the server and keepers: about nine times the normal CPU share.
@@ -30,12 +32,7 @@ pub fn raise_if_session_leader() {
 /// Pid of the session leader. Zero if the leader is outside this pid namespace; read from `/proc` because rustix's
 /// getsid does not support zero.
 fn session_leader() -> Option<u32> {
-    parse_session_leader(&fs::read_to_string("/proc/self/stat").ok()?)
-}
-
-fn parse_session_leader(stat: &str) -> Option<u32> {
-    // The process name is in brackets and may itself hold brackets.
-    stat[stat.rfind(')')? + 1..].split_whitespace().nth(3)?.parse().ok()
+    u32::try_from(Stat::read_in(Path::new("/proc/self")).ok()??.session).ok()
 }
 
 /// Raises the priority where permitted. A process that was started with a lowered priority keeps it.
@@ -61,16 +58,6 @@ pub(crate) fn reset_in_new_session() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_session_leader_is_parsed_after_a_name_with_brackets() {
-        assert_eq!(parse_session_leader("71 (a) (b 9) S 1 70 69 34816 70 4194304 1"), Some(69));
-    }
-
-    #[test]
-    fn a_session_leader_outside_the_namespace_is_zero() {
-        assert_eq!(parse_session_leader("1 (pinfold) S 0 0 0 0 -1 4194560 1"), Some(0));
-    }
 
     #[test]
     fn the_own_session_leader_is_found() {

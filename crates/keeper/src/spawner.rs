@@ -18,7 +18,6 @@ use rustix::thread::{
 
 use crate::keeper::{self, KeeperInit, WorkloadDescriptors};
 use crate::priority;
-use crate::process;
 use crate::sandbox_setup::{DetachedMounts, KernelMounts, SetupError};
 use crate::syscalls::{self, Cloned};
 use crate::wire::{IdMap, SpawnRequest, SpawnResponse};
@@ -159,7 +158,7 @@ fn take_start_cgroup(descriptors: &mut Vec<OwnedFd>) -> io::Result<OwnedFd> {
 
 fn record_pid(pid: i32, descriptors: &[OwnedFd]) -> io::Result<()> {
     let held = descriptors.get(COMMON_DESCRIPTORS - 1).ok_or(io::ErrorKind::InvalidInput)?;
-    let began = process::start_time(pid)?.ok_or(io::ErrorKind::NotFound)?;
+    let began = pinfold_procfs::start_time(pid)?.ok_or(io::ErrorKind::NotFound)?;
     File::from(held.try_clone()?).write_all(format!("{pid} {began}").as_bytes())
 }
 

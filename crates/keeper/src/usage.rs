@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use pinfold_procfs::{Stat, read_text};
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup_namespace::cpu_ms_of;
-use crate::process::read_text;
 use crate::syscalls;
 
 /// Usage of all current and past processes inside, except the keeper.
@@ -35,10 +34,10 @@ impl ProcessUsage {
 
     /// Adds a live process. One that just exited is counted with the reaped ones next time.
     fn add(&mut self, process: &Path) {
-        let Some(cpu_ms) = read_text(&process.join("stat")).and_then(|stat| cpu_ms_of(&stat)) else { return };
+        let Ok(Some(stat)) = Stat::read_in(process) else { return };
         let status = read_text(&process.join("status")).unwrap_or_default();
         self.processes += 1;
-        self.cpu_ms += cpu_ms;
+        self.cpu_ms += stat.cpu_ms_with_reaped();
         self.memory_bytes += bytes_of(&status, "VmRSS:");
         self.memory_peak_bytes = self.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
     }

@@ -2,6 +2,7 @@
 //! interrupted run again on the next one. Attempts, causes and waits are part of the stored state, so a crash loses
 //! none of them.
 
+use pinfold_backoff::Backoff;
 use serde::{Deserialize, Serialize};
 
 use crate::transition::TransitionBuilder;
@@ -28,8 +29,7 @@ impl Recovery {
     /// The wait after this many attempts.
     #[must_use]
     pub fn wait_ms(&self, attempts: u32) -> u64 {
-        let doubled = 1u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
-        self.backoff_ms.saturating_mul(doubled)
+        Backoff::from_ms(self.backoff_ms, u64::MAX).pause_ms_after(attempts)
     }
 }
 

@@ -23,8 +23,8 @@
 //!
 //! The control directory is created first and removed last, so whatever a crash leaves is found by name.
 
-mod backoff;
 mod blocking;
+mod bounded_wait;
 mod capacity;
 pub mod cgroup;
 mod cgroup_record;
@@ -59,6 +59,7 @@ pub use examine::{Fault, ProbeReport};
 pub use host_image::HOST_IMAGE;
 pub use id_ranges::FIRST_LAYER_ID;
 pub use pinfold_keeper::sandbox_setup::RootLayer;
-pub use processes::{ProcessInfo, ProcessState};
+pub use pinfold_procfs::ProcessState;
+pub use processes::ProcessInfo;
 pub use provider::{FindLayers, LinuxConfig, LinuxProvider, OpenError};
 pub use spawner::SpawnerProgram;

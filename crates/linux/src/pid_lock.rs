@@ -11,11 +11,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use pinfold_keeper::process::start_time;
+use pinfold_procfs::start_time;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 use crate::paths::InstancePaths;
 
 /// Poll interval for a lock that another process holds.
@@ -69,9 +69,9 @@ pub(crate) fn block_spawning(paths: &InstancePaths) -> io::Result<Option<File>> 
 fn lock_pid_file(paths: &InstancePaths, within: Duration) -> io::Result<File> {
     let path = paths.pid_file();
     let lock = open(&path)?;
-    let mut backoff = Backoff::with_timeout(within);
+    let mut wait = BoundedWait::new(within);
     while !try_lock(&lock)? {
-        if backoff.pause().is_err() {
+        if wait.pause().is_err() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a keeper holds the pid file"));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use pinfold_keeper::process::read_text;
+use pinfold_procfs::{ProcessState, Stat};
 use pinfold_provider::InstanceId;
 
 use crate::cgroup::InstanceCgroup;
@@ -24,19 +24,6 @@ pub struct ProcessInfo {
     /// Blocked in a read of its standard input.
     pub waits_for_input: bool,
     pub sockets: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ProcessState {
-    Running,
-    Sleeping,
-    /// Uninterruptible sleep: no signal reaches it.
-    Uninterruptible,
-    /// Stopped by a signal or a debugger.
-    Stopped,
-    /// Exited and not yet reaped.
-    Zombie,
-    Other,
 }
 
 /// Maximum number of entries, so that a fork bomb makes no endless list.
@@ -78,13 +65,13 @@ pub(crate) fn any_running(paths: &InstancePaths, groups: &InstanceCgroup) -> Opt
 
 fn any_thread_running(proc: &Path, pids: &[i32]) -> bool {
     let threads = pids.iter().flat_map(|pid| threads(proc, *pid));
-    threads.take(MAX_PROCESSES).any(|stat| matches!(parse(&stat), Some((_, ProcessState::Running, _))))
+    threads.take(MAX_PROCESSES).any(|stat| stat.state == ProcessState::Running)
 }
 
-/// The `stat` lines of all threads: any of them may be running while the first one sleeps.
-fn threads(proc: &Path, pid: i32) -> impl Iterator<Item = String> {
+/// All threads: any of them may be running while the first one sleeps.
+fn threads(proc: &Path, pid: i32) -> impl Iterator<Item = Stat> {
     let tasks = fs::read_dir(proc.join(pid.to_string()).join("task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| read_text(&task.path().join("stat")))
+    tasks.filter_map(|task| Stat::read_in(&task.path()).ok()?)
 }
 
 /// Maps every pid to its parent. Orphans inside are reparented to the keeper, so all processes are below it.
@@ -93,8 +80,8 @@ pub(crate) fn parents(proc: &Path) -> std::io::Result<BTreeMap<i32, i32>> {
     for entry in fs::read_dir(proc)? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // Processes that exited meanwhile are left out.
-        if let Some((_, _, parent)) = stat(proc, pid) {
-            parents.insert(pid, parent);
+        if let Some(stat) = stat(proc, pid) {
+            parents.insert(pid, stat.parent);
         }
     }
     Ok(parents)
@@ -119,7 +106,7 @@ pub(crate) fn descendants(parents: &BTreeMap<i32, i32>, of: i32) -> Vec<i32> {
 }
 
 fn inspect(proc: &Path, pid: i32) -> Option<ProcessInfo> {
-    let (name, state, _) = stat(proc, pid)?;
+    let Stat { name, state, .. } = stat(proc, pid)?;
     let own = proc.join(pid.to_string());
     let wait_channel = fs::read_to_string(own.join("wchan")).ok();
     let wait_channel = wait_channel.filter(|function| !function.is_empty() && function != "0");
@@ -134,25 +121,9 @@ fn inspect(proc: &Path, pid: i32) -> Option<ProcessInfo> {
     })
 }
 
-/// Name, state and parent of a process.
-fn stat(proc: &Path, pid: i32) -> Option<(String, ProcessState, i32)> {
-    parse(&read_text(&proc.join(pid.to_string()).join("stat"))?)
-}
-
-/// Parsed from the right: a name may contain anything, also text that looks like the rest.
-fn parse(stat: &str) -> Option<(String, ProcessState, i32)> {
-    let (head, rest) = stat.rsplit_once(") ")?;
-    let (_, name) = head.split_once(" (")?;
-    let mut rest = rest.split(' ');
-    let state = match rest.next()? {
-        "R" => ProcessState::Running,
-        "S" | "I" => ProcessState::Sleeping,
-        "D" => ProcessState::Uninterruptible,
-        "T" | "t" => ProcessState::Stopped,
-        "Z" | "X" => ProcessState::Zombie,
-        _ => ProcessState::Other,
-    };
-    Some((name.to_owned(), state, rest.next()?.parse().ok()?))
+/// None: it has exited meanwhile, or cannot be read.
+fn stat(proc: &Path, pid: i32) -> Option<Stat> {
+    Stat::read_in(&proc.join(pid.to_string())).ok()?
 }
 
 /// The line holds the system call number and its arguments.
@@ -180,20 +151,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_name_cannot_fake_a_state() {
-        let hostile = "7 (x) Z 1 (y) T 12 7 7 0 -1";
-        let seen = parse(hostile);
-
-        assert_eq!(seen, Some(("x) Z 1 (y".to_owned(), ProcessState::Stopped, 12)));
-        assert_eq!(parse("7 (half"), None);
-    }
-
-    #[test]
     fn a_process_runs_if_any_of_its_threads_does() {
         let proc = tempfile::tempdir().unwrap();
         for (task, state) in [("7/task/7", "S"), ("7/task/8", "R"), ("9/task/9", "S"), ("9/task/10", "D")] {
             fs::create_dir_all(proc.path().join(task)).unwrap();
-            let named = [b"7 (\xff) ", state.as_bytes(), b" 1 7 7 0 -1"].concat();
+            let named =
+                [b"7 (\xff) ", state.as_bytes(), b" 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"].concat();
             fs::write(proc.path().join(task).join("stat"), named).unwrap();
         }
 

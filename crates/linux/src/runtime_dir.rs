@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 use rustix::process::getuid;
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 use crate::paths::make_directory;
 
 /// Directories that are moved to the tmpfs.
@@ -60,7 +60,7 @@ impl RuntimeDir {
         let path = data.join("runtime_dir");
         let mut record =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let mut backoff = Backoff::with_timeout(PREPARE_TIMEOUT);
+        let mut wait = BoundedWait::new(PREPARE_TIMEOUT);
         loop {
             if try_lock(&record, FlockOperation::NonBlockingLockShared)? {
                 match read(&mut record)? {
@@ -74,7 +74,7 @@ impl RuntimeDir {
             // Another process is preparing it, or has done so by the next attempt.
             if try_lock(&record, FlockOperation::NonBlockingLockExclusive)? {
                 create(data, tmpfs_root, &mut record)?;
-            } else if backoff.pause().is_err() {
+            } else if wait.pause().is_err() {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
                     "another process holds the runtime directory lock for too long",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pinfold_backoff::Backoff;
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, ResourceUsage, StopOutcome, Timestamp};
 use pinfold_provider::InstanceId;
@@ -17,8 +18,7 @@ use crate::teardown::{Teardown, wait_for_devices};
 use crate::usage::{FINAL_USAGE_TIMEOUT, KeeperUsage, keeper_usage, merge};
 
 /// Poll interval while executions terminate.
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+const POLL_PAUSES: Backoff = Backoff::from_ms(2, 20).growing_by_half();
 
 /// Stop of one instance and of all earlier generations of its sandbox.
 struct Stop {
@@ -78,14 +78,13 @@ impl LinuxProvider {
         if query(paths, &Request::Terminate).await.is_err() {
             return;
         }
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = POLL_PAUSES;
         while tokio::time::Instant::now() < end {
             match query(paths, &Request::List).await {
                 Ok(Response::Executions(executions)) if executions.iter().any(|e| e.ended.is_none()) => {}
                 Ok(_) | Err(_) => return,
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(backoff.next_pause()).await;
         }
     }
 }

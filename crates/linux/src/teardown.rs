@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 use crate::cgroup::{CgroupUsage, Cgroups, InstanceCgroup};
 use crate::cgroup_record;
 use crate::disk::{release_loop_devices, remove_tree};
@@ -93,7 +93,7 @@ impl Teardown {
 }
 
 fn kill_keeper_and_wait(paths: &InstancePaths, groups: &InstanceCgroup) -> io::Result<()> {
-    let mut backoff = Backoff::with_timeout(EXIT_TIMEOUT);
+    let mut wait = BoundedWait::new(EXIT_TIMEOUT);
     loop {
         // Repeated each time: a keeper that is being spawned has no pid yet.
         match kill_keeper(paths)? {
@@ -108,7 +108,7 @@ fn kill_keeper_and_wait(paths: &InstancePaths, groups: &InstanceCgroup) -> io::R
             KillResult::Retry => {}
         }
         // The pid file stays until the keeper is gone: without it the process could not be found any more.
-        if backoff.pause().is_err() {
+        if wait.pause().is_err() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the keeper is still alive after SIGKILL"));
         }
     }

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use config::{config, now};
+use config::config;
 use pinfold_lifecycle::{Command, ExecutionId, SandboxId, Spec, Timestamp};
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::conformance::{Fixture, TestCommand};
 use pinfold_provider::{Discovered, Provider};
+use pinfold_test_support::linux::now;
 
 struct HostFixture {
     data: tempfile::TempDir,

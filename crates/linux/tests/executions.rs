@@ -20,7 +20,8 @@ use pinfold_linux::cgroup::Cgroups;
 use pinfold_provider::{
     ExecError, Provider, ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult,
 };
-use sandbox::{Sandbox, sh, until};
+use pinfold_test_support::until_async;
+use sandbox::{Sandbox, sh};
 
 const NO_LIMITS: ExecutionLimits = ExecutionLimits { timeout_ms: None, inactivity_ms: None };
 
@@ -32,7 +33,7 @@ async fn write_input(sandbox: &Sandbox, execution: ExecutionId, at: u64, bytes: 
             sandbox.provider.write_stdin(sandbox.instance, execution, StdinWrite { at, bytes, close }).await;
         written.unwrap().accepted >= end
     };
-    until("all is accepted", accepted).await;
+    until_async("all is accepted", accepted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,7 +213,7 @@ async fn an_execution_has_its_own_cgroup_and_it_is_removed_at_its_end() {
     let execution = sandbox.script("sleep 1000 & sleep 1000").await;
     let group = instance.execution(&execution.to_string()).unwrap();
 
-    until("both processes run", || async { group.processes().unwrap().len() >= 2 }).await;
+    until_async("both processes run", || async { group.processes().unwrap().len() >= 2 }).await;
     sandbox.provider.kill(sandbox.instance, execution).await;
     sandbox.outcome(execution).await;
 
@@ -265,10 +266,10 @@ async fn computing_execution_counts_as_running_and_sleeping_one_does_not() {
     let sandbox = Sandbox::plain().await;
     let sleeping = sandbox.exec(&sh("exec sleep 1000"), NO_LIMITS).await;
     let runs = || async { sandbox.provider.usage(sandbox.instance).await.unwrap().runs };
-    until("it sleeps", || async { runs().await == Some(false) }).await;
+    until_async("it sleeps", || async { runs().await == Some(false) }).await;
 
     let computing = sandbox.exec(&sh("echo on; while :; do :; done"), NO_LIMITS).await;
-    until("it is computing", || async { sandbox.stdout(computing) == "on\n" }).await;
+    until_async("it is computing", || async { sandbox.stdout(computing) == "on\n" }).await;
 
     for _ in 0..5 {
         assert_eq!(runs().await, Some(true));

@@ -12,10 +12,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use config::{config, now};
+use config::config;
 use pinfold_lifecycle::{Generation, SandboxId, Spec, StopOutcome, Timestamp};
 use pinfold_linux::{LinuxConfig, LinuxProvider};
 use pinfold_provider::{Discovered, InstanceId, Provider, StartPermit, StartRequest};
+use pinfold_test_support::linux::now;
 use tokio::time::timeout;
 
 const INSTANCE: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };

@@ -17,7 +17,8 @@ use pinfold_keeper::log::{Gap, LogEntry};
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, Limits, ProbeResult};
 use pinfold_linux::LinuxProvider;
 use pinfold_provider::Provider;
-use sandbox::{Sandbox, sh, until};
+use pinfold_test_support::until_async;
+use sandbox::{Sandbox, sh};
 
 /// Number of processes inside with this name.
 async fn count(sandbox: &Sandbox, name: &str) -> usize {
@@ -26,7 +27,8 @@ async fn count(sandbox: &Sandbox, name: &str) -> usize {
 }
 
 async fn until_count(sandbox: &Sandbox, many: usize, name: &str) {
-    until("the number of processes is as expected", || async { count(sandbox, name).await == many }).await;
+    until_async("the number of processes is as expected", || async { count(sandbox, name).await == many })
+        .await;
 }
 
 const SPIN: &str = "while :; do :; done";

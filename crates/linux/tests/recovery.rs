@@ -126,7 +126,7 @@ fn kill_keeper(control: &Path) {
     let pid_file = fs::read_to_string(control.join("keeper.pid")).unwrap();
     let (pid, since) = pid_file.split_once(' ').unwrap();
     let keeper = pidfd_open(Pid::from_raw(pid.parse().unwrap()).unwrap(), PidfdFlags::empty()).unwrap();
-    let began = pinfold_keeper::process::start_time(pid.parse().unwrap()).unwrap();
+    let began = pinfold_procfs::start_time(pid.parse().unwrap()).unwrap();
     assert_eq!(began, Some(since.trim().parse().unwrap()));
     pidfd_send_signal(&keeper, Signal::KILL).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pinfold_backoff::Backoff;
 use pinfold_lifecycle::{SandboxId, Timestamp};
 use tokio::time::Instant;
 
@@ -12,9 +13,8 @@ use crate::page_limit::{PageLimit, RemainingLimit};
 use crate::paths::LogLocation;
 use crate::tail::LogTail;
 
-/// The poll interval starts here after each entry, and doubles up to the maximum while none comes.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-const MAX_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Reset after each entry: the poll interval grows while none comes.
+const POLL_BACKOFF: Backoff = Backoff::from_ms(5, 100);
 /// Whether the sandbox is gone is checked after new entries, and otherwise once in so many polls.
 const POLLS_PER_GONE_CHECK: u32 = 10;
 
@@ -26,7 +26,7 @@ pub struct LogFollower {
     limit: PageLimit,
     tail: Option<(LogTail, LogLocation)>,
     last_activity: Option<Timestamp>,
-    poll_interval: Duration,
+    backoff: Backoff,
     empty_polls: u32,
 }
 
@@ -39,7 +39,7 @@ impl LogFollower {
             limit,
             tail: None,
             last_activity: None,
-            poll_interval: MIN_POLL_INTERVAL,
+            backoff: POLL_BACKOFF,
             empty_polls: 0,
         }
     }
@@ -53,8 +53,7 @@ impl LogFollower {
             if !page.entries.is_empty() || page.finished || Instant::now() >= deadline {
                 return Ok(page);
             }
-            tokio::time::sleep_until((Instant::now() + self.poll_interval).min(deadline)).await;
-            self.poll_interval = (self.poll_interval * 2).min(MAX_POLL_INTERVAL);
+            tokio::time::sleep_until((Instant::now() + self.backoff.next_pause()).min(deadline)).await;
         }
     }
 
@@ -72,7 +71,7 @@ impl LogFollower {
         self.empty_polls = if entries.is_empty() { self.empty_polls + 1 } else { 0 };
         if let Some(last) = entries.last() {
             self.cursor = last.seq.clone();
-            self.poll_interval = MIN_POLL_INTERVAL;
+            self.backoff.reset();
         }
         Ok(LogPage {
             last_activity: self.last_activity,

@@ -51,7 +51,7 @@ pub enum ReadError {
     #[error("the log is being moved or removed; try again")]
     Moving,
     #[error("reading was interrupted; try again")]
-    Interrupted,
+    Interrupted { source: tokio::task::JoinError },
 }
 
 /// How often a read is repeated because the log was moved meanwhile. A log is moved once.
@@ -106,7 +106,10 @@ impl Logs {
         let running = row.sandbox.executions.iter().map(|execution| format!("{}.", execution.id));
         let (paths, running) = (self.paths.clone(), running.collect::<Vec<_>>());
         let reading = tokio::task::spawn_blocking(move || paths.last_written(sandbox, &running));
-        reading.await.map_err(|_| ReadError::Interrupted)?.map_err(|source| ReadError::Output { source })
+        reading
+            .await
+            .map_err(|source| ReadError::Interrupted { source })?
+            .map_err(|source| ReadError::Output { source })
     }
 
     /// Whether its instance is proven gone, so that nothing more is written. A record is deleted only after that.

@@ -110,7 +110,7 @@ impl Logs {
             drop(lock);
             left
         });
-        let switched = switching.await.map_err(|_| ReadError::Interrupted)?;
+        let switched = switching.await.map_err(|source| ReadError::Interrupted { source })?;
         switched.map_err(|(action, source)| self.files(action, self.paths.outputs_of(sandbox), source))
     }
 

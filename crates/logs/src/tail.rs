@@ -75,7 +75,7 @@ impl LogTail {
                 }
                 Ok((self, more, left))
             });
-            let read: io::Result<_> = reading.await.map_err(|_| ReadError::Interrupted)?;
+            let read: io::Result<_> = reading.await.map_err(|source| ReadError::Interrupted { source })?;
             let (tail, more, rest) = read.map_err(|source| ReadError::Output { source })?;
             (self, left) = (tail, rest);
             taken.extend(more);

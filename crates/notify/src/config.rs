@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use pinfold_alerts::{EscalationLevel, NotificationPolicy, Rules, Severity};
+use pinfold_backoff::Backoff;
 
 use super::Channel;
 
@@ -134,8 +135,7 @@ impl DeliveryRetry {
         if attempts >= self.attempts {
             return None;
         }
-        let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
-        Some(self.first_pause.saturating_mul(doubled).min(self.longest_pause))
+        Some(Backoff::new(self.first_pause, self.longest_pause).pause_after(attempts))
     }
 }
 

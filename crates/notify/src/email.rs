@@ -17,7 +17,7 @@ use super::{Smtp, SmtpSecurity};
 #[derive(Debug, thiserror::Error)]
 pub enum EmailError {
     #[error("`{given}` is not a mail address")]
-    BadAddress { given: String },
+    BadAddress { given: String, source: lettre::address::AddressError },
     #[error("could not compose the mail: {0}")]
     Write(#[from] lettre::error::Error),
     #[error("could not send the mail: {0}")]
@@ -76,7 +76,7 @@ fn mail(smtp: &Smtp, to: &[String], delivery: &str, notice: &AlertNotice) -> Res
 }
 
 fn address(given: &str) -> Result<Mailbox, EmailError> {
-    given.parse().map_err(|_| EmailError::BadAddress { given: given.to_owned() })
+    given.parse().map_err(|source| EmailError::BadAddress { given: given.to_owned(), source })
 }
 
 fn subject(notice: &AlertNotice) -> String {

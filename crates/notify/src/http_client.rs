@@ -16,9 +16,9 @@ use rustls::{ClientConfig, RootCertStore};
 #[derive(Debug, thiserror::Error)]
 pub enum HttpSendError {
     #[error("the configured address is not an http or https address")]
-    BadAddress,
+    BadAddress(#[source] hyper::http::Error),
     #[error("could not set up TLS: {0}")]
-    Tls(String),
+    Tls(#[source] rustls::Error),
     #[error("could not connect: {0}")]
     Unreachable(String),
     #[error("it answered {status}")]
@@ -36,7 +36,7 @@ impl HttpClient {
         let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let tls = tls.map_err(|error| HttpSendError::Tls(error.to_string()))?;
+        let tls = tls.map_err(HttpSendError::Tls)?;
         let tls = tls.with_root_certificates(roots).with_no_client_auth();
         let mut plain = HttpConnector::new();
         plain.enforce_http(false);

@@ -14,7 +14,7 @@ use super::notice::impact_text;
 pub(super) fn request(to: &Redacted, notice: &AlertNotice) -> Result<Request<Full<Bytes>>, HttpSendError> {
     let body = body(notice).to_string();
     let request = Request::post(&to.0).header(CONTENT_TYPE, "application/json");
-    request.body(Full::new(Bytes::from(body))).map_err(|_| HttpSendError::BadAddress)
+    request.body(Full::new(Bytes::from(body))).map_err(HttpSendError::BadAddress)
 }
 
 /// `text` is the preview, `blocks` the message in the channel.

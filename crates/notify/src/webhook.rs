@@ -29,7 +29,7 @@ pub(super) fn request(
         request = request.header(SIGNATURE, format!("sha256={}", signature(&secret.0, seconds, body)));
     }
     let request = request.body(Full::new(Bytes::from(body.to_owned())));
-    request.map_err(|_| HttpSendError::BadAddress)
+    request.map_err(HttpSendError::BadAddress)
 }
 
 /// HMAC-SHA256 of `TIMESTAMP.BODY`.

@@ -1,6 +1,6 @@
 //! The conformance suite of providers: one function per case. A provider's test file implements [`Fixture`] and
 //! writes `pinfold_provider::conformance_tests!(tests: fixture())`, which makes each case a test of its name.
-//! No case assumes defect long an operation takes: it waits for a condition, with a deadline.
+//! No case assumes how long an operation takes: it waits for a condition, with a deadline.
 
 mod deadline;
 mod execution;

@@ -54,7 +54,7 @@ pub trait Provider: Send + Sync + 'static {
         signal: i32,
     ) -> Result<(), SignalError>;
 
-    /// Writes to an execution's stdin and returns defect many bytes it accepted in total. The caller repeats the
+    /// Writes to an execution's stdin and returns how many bytes it accepted in total. The caller repeats the
     /// rest.
     async fn write_stdin(
         &self,

@@ -172,7 +172,7 @@ impl From<ReadError> for Failure {
         match error {
             ReadError::NoSuchLog { sandbox } => Self::unknown_sandbox(sandbox),
             ReadError::Store(error) => error.into(),
-            ReadError::Moving | ReadError::Interrupted => Self::unavailable(error),
+            ReadError::Moving | ReadError::Interrupted { .. } => Self::unavailable(error),
             ReadError::Output { .. } | ReadError::Archive(_) => Self::internal(error),
         }
     }

@@ -1,18 +1,16 @@
 //! Standard input and terminal size of executions.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{self as api, ErrorCode, StdinAnswer, StdinRequest};
+use pinfold_backoff::Backoff;
 use pinfold_lifecycle::{ExecutionId, SandboxId};
 use pinfold_provider::{InstanceId, ResizeError, StdinError, StdinWrite, TerminalSize, WriteResult};
 
 use super::{Failure, Service, instance_of};
 
-/// First pause before input that was not accepted is sent again.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// Before input that was not accepted is sent again.
+const INPUT_BACKOFF: Backoff = Backoff::from_ms(1, 50);
 
 impl Service {
     /// Writes as much input as the buffer takes. The answer has the offset at which to continue.
@@ -35,7 +33,7 @@ impl Service {
 
     /// Writes all bytes after the input so far, waiting for buffer space. The execution may not have started yet.
     pub async fn write_stdin_all(&self, id: ExecutionId, mut bytes: &[u8]) -> Result<(), Failure> {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = INPUT_BACKOFF;
         while !bytes.is_empty() {
             let instance = instance_of(&*self.running(id).await?);
             let taken = match self.write_stdin_piece(instance, id, bytes).await {
@@ -45,9 +43,9 @@ impl Service {
             };
             bytes = &bytes[taken..];
             if taken == 0 {
-                back_off(&mut pause).await;
+                tokio::time::sleep(backoff.next_pause()).await;
             } else {
-                pause = FIRST_PAUSE;
+                backoff.reset();
             }
         }
         Ok(())
@@ -73,13 +71,13 @@ impl Service {
     /// Sets the terminal size. The execution may not have started yet.
     pub async fn resize(&self, id: ExecutionId, size: api::TerminalSize) -> Result<(), Failure> {
         let size = TerminalSize { columns: size.columns, rows: size.rows };
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = INPUT_BACKOFF;
         loop {
             let instance = instance_of(&*self.running(id).await?);
             match self.host.provider.resize(instance, id, size).await {
                 Ok(()) => return Ok(()),
                 Err(ResizeError::NoSuchExecution | ResizeError::Unreachable { .. }) => {
-                    back_off(&mut pause).await
+                    tokio::time::sleep(backoff.next_pause()).await
                 }
                 Err(error @ (ResizeError::NotRunning | ResizeError::NoTerminal)) => {
                     return Err(Failure::new(ErrorCode::WrongState, error.to_string()));
@@ -96,7 +94,7 @@ impl Service {
         bytes: &[u8],
         close: bool,
     ) {
-        let (mut at, mut pause) = (0, FIRST_PAUSE);
+        let (mut at, mut backoff) = (0, INPUT_BACKOFF);
         while at < bytes.len() || close {
             let feed = StdinWrite { at: at as u64, bytes: &bytes[at..], close };
             let fed = match self.stored(sandbox).await {
@@ -110,20 +108,15 @@ impl Service {
                 Ok(WriteResult { accepted, .. }) => {
                     let accepted = usize::try_from(accepted).unwrap_or(usize::MAX).min(bytes.len());
                     if accepted > at {
-                        pause = FIRST_PAUSE;
+                        backoff.reset();
                     }
                     at = accepted;
                 }
                 Err(StdinError::NoSuchExecution | StdinError::Unreachable { .. }) => {}
             }
-            back_off(&mut pause).await;
+            tokio::time::sleep(backoff.next_pause()).await;
         }
     }
-}
-
-async fn back_off(pause: &mut Duration) {
-    tokio::time::sleep(*pause).await;
-    *pause = (*pause * 2).min(LONGEST_PAUSE);
 }
 
 fn bytes(request: &StdinRequest) -> Result<Vec<u8>, Failure> {

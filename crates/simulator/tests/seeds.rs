@@ -6,7 +6,7 @@ use pinfold_lifecycle::{Guard, Guards};
 use pinfold_simulator::{Run, run};
 
 /// Guards whose removal is caught within few seeds. The model checker covers all of them.
-const MISSED_SOON: [Guard; 15] = [
+const MISSED_SOON: [Guard; 16] = [
     Guard::OnlyAbsenceFrees,
     Guard::LaunchWaitsForAbsence,
     Guard::StopCoversStart,
@@ -22,6 +22,7 @@ const MISSED_SOON: [Guard; 15] = [
     Guard::RetryWaitsForAbsence,
     Guard::StopEndsRetries,
     Guard::RetriesAreBounded,
+    Guard::CollectingKeepsOutcome,
 ];
 
 fn whole(seed: u64) -> Run {

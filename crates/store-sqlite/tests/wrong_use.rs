@@ -12,6 +12,7 @@ use pinfold_lifecycle::{AdmissionLimits, SandboxId};
 use pinfold_store::conformance::fixture::{NODE, NOON, StoreFixture};
 use pinfold_store::{CreateError, OpenError, SandboxFilter, Store, StoreError};
 use pinfold_store_sqlite::SqliteStore;
+use pinfold_test_support::skip;
 
 const FILE: &str = "pinfold.db";
 
@@ -230,14 +231,6 @@ fn in_own_mounts(script: &str, test: &str) -> Option<String> {
     }
     skip(test, &format!("no mount namespace: {}", String::from_utf8_lossy(&output.stderr).trim()));
     None
-}
-
-fn skip(test: &str, reason: &str) {
-    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-        let mut lines = fs::read_to_string(&path).unwrap_or_default();
-        lines.push_str(&format!("{test}: {reason}\n"));
-        fs::write(path, lines).unwrap();
-    }
 }
 
 #[test]

@@ -179,10 +179,7 @@ fn namespaces(pid: i32) -> Option<Vec<PathBuf>> {
     NAMESPACES.iter().map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()).collect()
 }
 
-/// Start time in kernel ticks. None: the process is gone or a zombie.
+/// None: the process is gone or a zombie.
 fn start_ticks(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+    pinfold_procfs::start_time(pid).ok()?
 }

@@ -2,26 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::Write;
 use std::process::Command;
+
+use pinfold_test_support::skip;
 
 /// Runs one round with a killed server and without this guard. Returns whether it passed, and its output.
 fn round_without(guard: &str) -> Option<(bool, String)> {
     if !rustix::process::getuid().is_root() {
-        skip("makes real sandboxes with groups and mounts, for which it has to be root");
+        skip("chaos guards", "makes real sandboxes with groups and mounts, for which it has to be root");
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_pinfold-chaos"));
     command.args(["faults", "--rounds", "1", "--seed", "7", "--fault", "server-killed", "--without", guard]);
     let output = command.output().unwrap();
     Some((output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned()))
-}
-
-fn skip(why: &str) {
-    if let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-        let mut list = std::fs::OpenOptions::new().create(true).append(true).open(list).unwrap();
-        writeln!(list, "chaos guards: {why}").unwrap();
-    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pinfold_procfs::Stat;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -230,11 +231,7 @@ fn remove_group(group: &Path) {
 
 /// None: the process is gone or a zombie.
 fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The process name in parentheses may contain anything.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
+    Some(Stat::of(pid).ok()??).filter(|stat| !stat.has_exited()).map(|stat| stat.parent)
 }
 
 /// In bytes.

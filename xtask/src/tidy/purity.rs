@@ -9,12 +9,16 @@ use super::whole_words::{has_word, is_word};
 use crate::cargo;
 
 /// Their packages, and where they are.
-const PURE: &[(&str, &str)] =
-    &[("pinfold-lifecycle", "crates/lifecycle"), ("pinfold-alerts", "crates/alerts")];
+const PURE: &[(&str, &str)] = &[
+    ("pinfold-lifecycle", "crates/lifecycle"),
+    ("pinfold-alerts", "crates/alerts"),
+    ("pinfold-backoff", "crates/backoff"),
+];
 
 /// An allow list, since a deny list would never be complete.
 const ALLOWED_CRATES: &[&str] = &[
     "pinfold-alerts",
+    "pinfold-backoff",
     "pinfold-lifecycle",
     "proc-macro2",
     "quote",

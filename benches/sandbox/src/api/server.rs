@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pinfold_bench_report::now;
+use pinfold_procfs::Stat;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -81,13 +82,8 @@ impl Server {
 
     /// CPU time of all its threads, also of those that have ended, without the spawner and the sandboxes.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // The process name in parentheses may contain anything; the field after it is the state, the third of all.
-        let (_, fields) = stat.rsplit_once(')').context("no name")?;
-        let mut times = fields.split_whitespace().skip(11);
-        let mut ticks = || anyhow::Ok(times.next().context("no figure")?.parse::<u32>()?);
-        let ticks = u64::from(ticks()?) + u64::from(ticks()?);
-        Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
+        let stat = Stat::of(i32::try_from(self.process.id())?)?.context("the server has ended")?;
+        Ok(Duration::from_millis(stat.cpu_ms()))
     }
 
     /// Stops the server with all its sandboxes.

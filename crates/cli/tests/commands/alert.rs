@@ -4,9 +4,10 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
+use pinfold_test_support::{skip, until};
 use serde_json::Value;
 
-use crate::fixture::{Fixture, fixtures, text, until};
+use crate::fixture::{Fixture, fixtures, text};
 use crate::serve::Server;
 use crate::tls::make_certificate;
 
@@ -103,13 +104,6 @@ impl Drop for MailServer {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn skip(test: &str, why: &str) {
-    use std::io::Write;
-    let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-    writeln!(file, "{test}: {why}").unwrap();
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::fs;
 use std::process::Stdio;
 
+use pinfold_test_support::until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::fixture::{Fixture, all_absent, fixtures, is_alive, keeper_of, text, until};
+use crate::fixture::{Fixture, all_absent, fixtures, is_alive, keeper_of, text};
 use crate::serve::Server;
 
 /// The structure of a document: field names without values.

@@ -7,10 +7,11 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use pinfold_test_support::until;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::fixture::{Fixture, fixtures, text, until};
+use crate::fixture::{Fixture, fixtures, text};
 
 /// A pseudo-terminal with the text shown on it.
 struct Terminal {

@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::fixture::{all_absent, fixtures, is_alive, keeper_of, text, until};
+use pinfold_test_support::until;
+
+use crate::fixture::{all_absent, fixtures, is_alive, keeper_of, text};
 
 #[test]
 fn sandbox_can_be_created_used_and_stopped_by_different_processes() {

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use pinfold_test_support::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::fixture::{Fixture, all_absent, fixtures, text, until};
+use crate::fixture::{Fixture, all_absent, fixtures, text};
 
 /// Without a data directory, so that the demo creates a temporary one.
 fn demo(fixture: &Fixture, arguments: &[&str]) -> Command {

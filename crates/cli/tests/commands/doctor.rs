@@ -1,8 +1,9 @@
 //! `pinfold doctor` for the machine and for one sandbox.
 
+use pinfold_test_support::until;
 use serde_json::Value;
 
-use crate::fixture::{fixtures, keeper_of, text, until};
+use crate::fixture::{fixtures, keeper_of, text};
 
 #[test]
 fn doctor_lists_what_the_machine_can_enforce_with_advice() {

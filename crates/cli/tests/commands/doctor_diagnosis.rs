@@ -2,10 +2,11 @@
 
 use std::process::{Child, Command, Stdio};
 
+use pinfold_test_support::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::fixture::{Fixture, fixtures, keeper_of, text, until};
+use crate::fixture::{Fixture, fixtures, keeper_of, text};
 
 /// A command that runs in a sandbox and is killed on drop.
 struct BackgroundCommand(Child);

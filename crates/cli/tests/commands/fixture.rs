@@ -6,12 +6,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use pinfold_test_support::UNPRIVILEGED_UID;
 use serde_json::Value;
-
-/// Uid of an unprivileged user.
-const ORDINARY_USER: u32 = 54_321;
 
 /// A data directory, and a copy of the program that its user can run.
 pub(crate) struct Fixture {
@@ -194,7 +191,7 @@ fn is_root() -> bool {
 /// As root: fixtures for root and for an unprivileged user; else only for the current user.
 pub(crate) fn fixtures() -> Vec<Fixture> {
     if is_root() {
-        vec![Fixture::of(None), Fixture::of(Some(ORDINARY_USER))]
+        vec![Fixture::of(None), Fixture::of(Some(UNPRIVILEGED_UID))]
     } else {
         vec![Fixture::of(None)]
     }
@@ -217,17 +214,7 @@ pub(crate) fn keeper_of(data: &Path) -> Option<u32> {
 }
 
 pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test of real processes takes real time")]
-pub(crate) fn until(what: &str, met: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !met() {
-        assert!(Instant::now() < end, "timed out waiting until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    pinfold_procfs::start_time(pid.try_into().unwrap()).unwrap().is_some()
 }
 
 /// The shell commands of a document, in order.

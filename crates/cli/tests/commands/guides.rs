@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use pinfold_client::ServerFile;
+use pinfold_test_support::until;
 
-use crate::fixture::{Fixture, commands_in, fixtures, text, until};
+use crate::fixture::{Fixture, commands_in, fixtures, text};
 
 /// Runs all commands of a document with a server, whose address and token are in the environment.
 fn run_all_of(document: &str, fixture: &Fixture) -> Output {

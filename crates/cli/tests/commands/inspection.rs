@@ -3,7 +3,9 @@
 use std::io::pipe;
 use std::process::Stdio;
 
-use crate::fixture::{fixtures, text, until};
+use pinfold_test_support::until;
+
+use crate::fixture::{fixtures, text};
 
 #[test]
 fn log_escapes_control_characters_unless_raw() {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::fixture::{fixtures, text, until};
+use pinfold_test_support::until;
+
+use crate::fixture::{fixtures, text};
 use crate::serve::Server;
 
 #[test]

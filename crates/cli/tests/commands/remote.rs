@@ -5,9 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use pinfold_test_support::until;
 use serde_json::Value;
 
-use crate::fixture::{Fixture, fixtures, text, until};
+use crate::fixture::{Fixture, fixtures, text};
 use crate::serve::Server;
 
 /// A remote user. Commands must create nothing in its data directory.

@@ -3,7 +3,9 @@
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use crate::fixture::{all_absent, fixtures, is_alive, keeper_of, text, until};
+use pinfold_test_support::until;
+
+use crate::fixture::{all_absent, fixtures, is_alive, keeper_of, text};
 
 #[test]
 fn run_exits_with_the_commands_code_and_leaves_nothing() {

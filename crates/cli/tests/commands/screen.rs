@@ -4,10 +4,11 @@ mod tmux;
 
 use std::process::Stdio;
 
+use pinfold_test_support::until;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::tmux::Tmux;
-use crate::fixture::{Fixture, fixtures, is_alive, keeper_of, text, until};
+use crate::fixture::{Fixture, fixtures, is_alive, keeper_of, text};
 use crate::serve::Server;
 
 /// A sandbox with a busy loop.

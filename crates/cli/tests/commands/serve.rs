@@ -5,9 +5,10 @@ use std::process::{Child, Stdio};
 
 use pinfold_api::{ExecRequest, OutputEvent};
 use pinfold_client::{Client, ServerFile};
+use pinfold_test_support::until;
 use serde_json::json;
 
-use crate::fixture::{Fixture, all_absent, fixtures, text, until};
+use crate::fixture::{Fixture, all_absent, fixtures, text};
 
 /// A server that is killed on drop.
 pub(crate) struct Server {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use pinfold_api::{Cause, ExecRequest, OutputEvent};
 use pinfold_client::{Client, Completion};
+use pinfold_test_support::until;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
-use crate::fixture::{Fixture, fixtures, until};
+use crate::fixture::{Fixture, fixtures};
 use crate::serve::{Server, request, text_of};
 
 const SANDBOXES: usize = 5;

@@ -7,8 +7,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use pinfold_client::ServerFile;
+use pinfold_test_support::until;
 
-use crate::fixture::{Fixture, fixtures, text, until};
+use crate::fixture::{Fixture, fixtures, text};
 use crate::serve::Server;
 
 /// A listener that accepts telemetry requests.

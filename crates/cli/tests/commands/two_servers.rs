@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use pinfold_api::{Cause, OutputEvent, Receipt};
 use pinfold_client::{Client, ClientError, Completion};
+use pinfold_test_support::until;
 use serde_json::json;
 
-use crate::fixture::{all_absent, fixtures, until};
+use crate::fixture::{all_absent, fixtures};
 use crate::serve::{Server, request};
 
 const OF_EACH: usize = 4;

@@ -9,10 +9,10 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionFiles, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact,
     FileContent, InputFile, Outcome, OutcomeKind, Policy, ProbeResult, Record, Sandbox, SandboxId,
 };
+use pinfold_provider::InstanceId;
 use pinfold_provider::fake::{Call, Fault};
-use pinfold_provider::{Files, InMemoryContent, InstanceId};
 
-use crate::fakes::{TestFaults, fault, hangs};
+use crate::fakes::{fault, hangs};
 use crate::fixture::{Fixture, MINUTE, SECOND, words};
 
 const NAME: &str = "notes/input.txt";
@@ -162,34 +162,6 @@ async fn process_that_ends_while_no_node_runs_has_its_artifacts_collected() {
 
     assert_eq!(outcome, Outcome::exited(0));
     assert_eq!(fixture.artifacts.of(execution, NAME), Some(b"a text".to_vec()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn node_that_wakes_up_late_does_not_write_input_files_of_a_running_process() {
-    let fixture = Fixture::new();
-    let clock = fixture.clock.of_another_process();
-    let faults = TestFaults::over(clock.clone());
-    let first = fixture.start_engine_of(&clock, &faults).await;
-    let id = fixture.ready(&first, Policy::default()).await;
-    faults.next(Call::Files, fault(Fault::HalfDone));
-    let execution = run(&first, id, with_file("sleep 5", "a text")).await;
-    fixture.until(id, SECOND, |_| faults.calls(Call::Files) == 1).await;
-    clock.pause();
-
-    fixture.liveness.declare_dead(first.node());
-    let second = fixture.start_engine().await;
-    let runs = |sandbox: &Sandbox| matches!(sandbox.executions[0].state, ExecutionState::Running { .. });
-    let sandbox = fixture.until(id, MINUTE, runs).await;
-    let instance = InstanceId { sandbox: id, generation: sandbox.generation() };
-    let changed = &mut InMemoryContent::new(b"changed".to_vec());
-    let path = format!("/workspace/{NAME}");
-    fixture.provider(&fixture.faults).write(instance, path.as_bytes(), None, changed).await.unwrap();
-    let written = faults.calls(Call::Files);
-    clock.go_on();
-    fixture.outcome(&second, id, execution).await;
-
-    assert_eq!(fixture.artifacts.of(execution, NAME), Some(b"changed".to_vec()));
-    assert_eq!((written, faults.calls(Call::Files)), (1, 1));
 }
 
 #[derive(Default)]

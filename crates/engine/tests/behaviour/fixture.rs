@@ -76,12 +76,6 @@ impl Fixture {
         (Engine::start(parts, Config::default()).await.unwrap(), clock)
     }
 
-    /// An engine with its own clock and provider faults.
-    pub(crate) async fn start_engine_of(&self, clock: &TestClock, faults: &Arc<TestFaults>) -> Engine {
-        let parts = self.parts(self.provider(faults), clock.clone());
-        Engine::start(parts, Config::default()).await.unwrap()
-    }
-
     pub(crate) fn provider(&self, faults: &Arc<TestFaults>) -> FakeProvider {
         FakeProvider::new(self.world.clone(), faults.clone(), Guards::default())
     }

@@ -25,10 +25,10 @@ use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
-use pinfold_linux::SpawnerProgram;
 use pinfold_logs::RetentionPeriods;
 use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 use pinfold_store::Seq;
+use pinfold_test_support::linux::{self, KeeperProcess};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -192,8 +192,7 @@ async fn start_service_as(
     rules: ServiceConfig,
     hooks: TestHooks,
 ) -> (Arc<Service>, String) {
-    let spawner =
-        SpawnerProgram { program: env!("CARGO_BIN_EXE_pinfold-http-spawner").into(), arguments: Vec::new() };
+    let spawner = linux::spawner(env!("CARGO_BIN_EXE_pinfold-http-spawner"));
     // No test in this package imports an image.
     let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
     let host = HostConfig {
@@ -203,27 +202,21 @@ async fn start_service_as(
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let programs = Programs { spawner, unpacker };
-    let service = Arc::new(Service::with(start_host_with(host, programs, hooks).await.unwrap(), rules));
+    let host = start_host_with(host, Programs { spawner, unpacker }, hooks).await.unwrap();
+    let service = Arc::new(Service::with(host, rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)
 }
 
-/// Pid and start time of process 1 of the named instance.
-pub(crate) fn keeper_of(data: &std::path::Path, instance: &str) -> (i32, u64) {
-    let content =
-        std::fs::read_to_string(data.join(format!("linux/control/v1.{instance}/keeper.pid"))).unwrap();
-    let (pid, since) = content.split_once(' ').unwrap();
-    (pid.parse().unwrap(), since.trim().parse().unwrap())
+/// Process 1 of the named instance.
+pub(crate) fn keeper_of(data: &std::path::Path, instance: &str) -> KeeperProcess {
+    KeeperProcess::read_in(&data.join(format!("linux/control/v1.{instance}"))).unwrap()
 }
 
 /// Kills process 1 of the named instance.
 pub(crate) fn kill_keeper(data: &std::path::Path, instance: &str) {
-    let (pid, since) = keeper_of(data, instance);
-    let handle = rustix::process::Pid::from_raw(pid).unwrap();
-    let keeper = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
-    assert_eq!(pinfold_keeper::process::start_time(pid).unwrap(), Some(since));
+    let keeper = keeper_of(data, instance).open().unwrap();
     rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
 }
 

@@ -1,43 +1,37 @@
 //! Imports as an unprivileged user, with a single uid and no capabilities.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use pinfold_test_support::{UNPRIVILEGED_UID, UnprivilegedCopies};
 
 use super::archive::{Archive, Entry, gzip};
 use super::bundles::oci;
 use super::fixture::names_in;
 use super::overlays::{CHANGED, changing_layers, seen_in_overlay};
 
-const UNPRIVILEGED_UID: u32 = 54_321;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold-images");
 
 struct UserFixture {
-    directory: tempfile::TempDir,
+    copies: UnprivilegedCopies,
 }
 
 impl UserFixture {
     fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Copy in another process: a concurrent fork of this one would hold the file open for writing (ETXTBSY).
-        let (from, to) = (env!("CARGO_BIN_EXE_pinfold-images"), directory.path().join("program"));
-        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
-        fs::create_dir(directory.path().join("images")).unwrap();
-        chown(directory.path().join("images"), Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).unwrap();
-        Self { directory }
+        Self { copies: UnprivilegedCopies::of(&[Path::new(PROGRAM)]).unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.copies.own_directory().join(name)
     }
 
     fn import(&self, bytes: &[u8], name: &str) -> Output {
         fs::write(self.path("source"), bytes).unwrap();
-        let mut command = Command::new(self.path("program"));
+        let mut command = self.copies.command(Path::new(PROGRAM));
         command.arg("import").arg(self.path("images")).arg(self.path("source")).arg(name);
-        command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID).stdin(Stdio::null()).output().unwrap()
+        command.output().unwrap()
     }
 
     fn layers(&self) -> Vec<PathBuf> {

@@ -1,6 +1,6 @@
 //! Test fixture: forks a child into new namespaces, like those of a sandbox, and runs one action there.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
@@ -82,15 +82,6 @@ pub(crate) fn errno_of(error: &ApplyError) -> i32 {
 
 pub(crate) fn as_io(error: &ApplyError) -> io::Error {
     io::Error::from_raw_os_error(errno_of(error))
-}
-
-/// Reports a skipped test to `cargo xtask test`.
-pub(crate) fn skip(test: &str, reason: &str) {
-    println!("skipped: {test}: {reason}");
-    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        writeln!(file, "{test}: {reason}").unwrap();
-    }
 }
 
 fn silent(command: &mut Command) -> &mut Command {

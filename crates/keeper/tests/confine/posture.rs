@@ -8,9 +8,10 @@ use pinfold_keeper::confine::{
     CapabilitySet, Limits, NewPrivileges, PrepareError, Profile, WORKLOAD_CAPABILITIES,
 };
 use pinfold_keeper::confine::{Confinement, ProcessTracking};
+use pinfold_test_support::skip;
 use rustix::thread::{CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities};
 
-use crate::fixture::{as_io, confined, run_after, run_confined, skip};
+use crate::fixture::{as_io, confined, run_after, run_confined};
 use crate::raw_syscalls;
 
 const NOBODY: usize = 65_534;

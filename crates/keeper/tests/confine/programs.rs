@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use pinfold_keeper::confine::Profile;
+use pinfold_test_support::skip;
 
-use crate::fixture::{run_confined, skip};
+use crate::fixture::run_confined;
 
 const PYTHON: &str = r#"
 import concurrent.futures, multiprocessing, os, select, shutil, socket, subprocess, tempfile, threading, mmap

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 
 use super::detect::Version;
 use super::files;
@@ -69,9 +69,9 @@ pub(super) fn wait(
     within: Duration,
     is_empty: impl Fn() -> Result<bool, EmptyError>,
 ) -> Result<(), WaitEmptyError> {
-    let mut backoff = Backoff::with_timeout(within);
+    let mut wait = BoundedWait::new(within);
     while !is_empty()? {
-        if backoff.pause().is_err() {
+        if wait.pause().is_err() {
             return Err(WaitEmptyError::StillAlive { name: name.to_owned(), within });
         }
     }

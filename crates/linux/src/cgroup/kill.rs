@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 
 use super::detect::Version;
 use super::empty::EmptyError;
@@ -71,7 +71,7 @@ impl InstanceCgroup {
         if self.is_populated()? {
             self.kill_all()?;
         }
-        let mut backoff = Backoff::with_timeout(within);
+        let mut wait = BoundedWait::new(within);
         while let Some(populated) = self.first_populated()? {
             // The tracking cgroup's processes are dying already; another cgroup holds processes that the kill did not
             // reach.
@@ -79,7 +79,7 @@ impl InstanceCgroup {
             if tracked_is_done {
                 populated.kill_one_by_one()?;
             }
-            if backoff.pause().is_err() {
+            if wait.pause().is_err() {
                 let name = self.name().to_owned();
                 return Err(KillAllError::StillAlive { name, within });
             }
@@ -114,7 +114,7 @@ impl Group {
 
     /// Freezes the cgroup, so that the listed processes are all, and kills them; repeats until none is left.
     pub(super) fn kill_one_by_one(&self) -> Result<(), KillError> {
-        let mut backoff = Backoff::with_timeout(KILL_LOOP_TIMEOUT);
+        let mut wait = BoundedWait::new(KILL_LOOP_TIMEOUT);
         loop {
             let listed = self.processes()?;
             if listed.is_empty() {
@@ -125,7 +125,7 @@ impl Group {
             // In v1 a frozen process dies only after it is thawed.
             self.freeze(false);
             killed?;
-            if backoff.pause().is_err() {
+            if wait.pause().is_err() {
                 return Err(KillError::StillAlive { path: self.directory.clone() });
             }
         }

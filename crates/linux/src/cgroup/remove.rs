@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::backoff::Backoff;
+use crate::bounded_wait::BoundedWait;
 
 use super::group::Group;
 use super::instance::InstanceCgroup;
@@ -58,13 +58,13 @@ impl Group {
     }
 
     pub(super) fn remove(&self, within: Duration) -> Result<(), RemoveError> {
-        let mut backoff = Backoff::with_timeout(within);
+        let mut wait = BoundedWait::new(within);
         loop {
             let Err(first) = self.remove_directory() else { return Ok(()) };
             // `EBUSY`: it has children, or processes.
             let below = if first == Errno::BUSY { self.remove_below() } else { Err(first) };
             let Err(error) = below.and_then(|()| self.remove_directory()) else { return Ok(()) };
-            if error != Errno::BUSY || backoff.pause().is_err() {
+            if error != Errno::BUSY || wait.pause().is_err() {
                 return Err(RemoveError::StillPresent {
                     path: self.directory.clone(),
                     within,

@@ -59,15 +59,15 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    use pinfold_keeper::process::start_time;
+    use pinfold_procfs::start_time;
 
     use super::*;
-    use crate::backoff::Backoff;
+    use crate::bounded_wait::BoundedWait;
 
     fn until(mut is_so: impl FnMut() -> bool) {
-        let mut backoff = Backoff::with_timeout(Duration::from_secs(10));
+        let mut wait = BoundedWait::new(Duration::from_secs(10));
         while !is_so() {
-            backoff.pause().unwrap();
+            wait.pause().unwrap();
         }
     }
 

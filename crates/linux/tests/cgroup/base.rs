@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use pinfold_linux::cgroup::Cgroups;
+use pinfold_test_support::skip;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -114,13 +115,6 @@ fn search(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
             search(&entry.path(), name, found);
         }
     }
-}
-
-fn skip(test: &str, reason: &str) {
-    let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-    // In one call: other tests append at the same time.
-    list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
 }
 
 /// A shell in the cgroups of an instance. Killed and reaped on drop.

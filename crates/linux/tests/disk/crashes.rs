@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use pinfold_lifecycle::Limits;
 use pinfold_linux::SpawnerProgram;
 use pinfold_provider::Provider;
+use pinfold_test_support::skip;
 
-use crate::fixture::{Fixture, is_root, skip, spawner};
+use crate::fixture::{Fixture, is_root, spawner};
 
 /// A spawner that is killed at the n-th call of this system call.
 fn killed_at(call: &str, time: u32) -> SpawnerProgram {

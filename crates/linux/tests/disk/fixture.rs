@@ -1,51 +1,29 @@
 //! Real sandboxes for storage tests, all stopped when the fixture is dropped.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use pinfold_lifecycle::{
     Command, ExecutionId, ExecutionLimits, Finding, Generation, Limits, Outcome, Receipt, SandboxId, Spec,
-    StopOutcome, Timestamp,
+    StopOutcome,
 };
-use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram, StorageKind};
-use pinfold_provider::{
-    Discovered, ExecRequest, InstanceId, Provider, StartError, StartPermit, StartRequest,
-};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use pinfold_linux::{LinuxProvider, SpawnerProgram, StorageKind};
+use pinfold_provider::{Discovered, ExecRequest, InstanceId, Provider, StartError, StartRequest};
+use pinfold_test_support::linux::{self, AlwaysWanted, KeeperProcess, now};
 
 pub(crate) struct Fixture {
     pub(crate) data: tempfile::TempDir,
     pub(crate) provider: Arc<LinuxProvider>,
-    store_id: u128,
     last_id: AtomicU64,
     made: Mutex<Vec<InstanceId>>,
 }
 
-struct AlwaysWanted;
-
-#[async_trait]
-impl StartPermit for AlwaysWanted {
-    async fn still_wanted(&self) -> bool {
-        true
-    }
-}
-
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
-}
-
-/// Adds a line to the list of skipped tests.
-pub(crate) fn skip(test: &str, why: &str) {
-    let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-    writeln!(list, "{test}: {why}").unwrap();
 }
 
 /// Kinds of storage that enforce a limit on this host, as this user.
@@ -62,13 +40,7 @@ pub(crate) fn tmpfs_has_user_xattrs() -> bool {
 }
 
 pub(crate) fn spawner() -> SpawnerProgram {
-    SpawnerProgram { program: env!("CARGO_BIN_EXE_pinfold-spawner").into(), arguments: Vec::new() }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test of real sandboxes takes real time")]
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap())
+    linux::spawner(env!("CARGO_BIN_EXE_pinfold-spawner"))
 }
 
 impl Fixture {
@@ -84,15 +56,15 @@ impl Fixture {
 
     pub(crate) fn with_spawner(spawner: SpawnerProgram) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let name = data.path().file_name().unwrap().to_string_lossy().into_owned();
-        let store_id = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
-        let provider = Arc::new(open(data.path(), store_id, spawner));
-        Self { data, provider, store_id, last_id: AtomicU64::new(0), made: Mutex::default() }
+        let config = linux::config(data.path(), linux::store_id_of(data.path()), spawner);
+        let provider = Arc::new(LinuxProvider::open(config).unwrap());
+        Self { data, provider, last_id: AtomicU64::new(0), made: Mutex::default() }
     }
 
     /// A provider as another process on the same data would have it.
     pub(crate) fn another_provider(&self, spawner: SpawnerProgram) -> LinuxProvider {
-        open(self.data.path(), self.store_id, spawner)
+        let data = self.data.path();
+        LinuxProvider::open(linux::config(data, linux::store_id_of(data), spawner)).unwrap()
     }
 
     fn fresh(&self) -> u128 {
@@ -158,12 +130,7 @@ impl Fixture {
             .path()
             .join("control")
             .join(format!("v1.{}.{}", instance.sandbox, instance.generation.0));
-        let pid_file = fs::read_to_string(control.join("keeper.pid")).unwrap();
-        let (pid, since) = pid_file.split_once(' ').unwrap();
-        let (pid, since) = (pid.parse().unwrap(), since.trim().parse().unwrap());
-        let keeper = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
-        assert_eq!(pinfold_keeper::process::start_time(pid).unwrap(), Some(since));
-        keeper
+        KeeperProcess::read_in(&control).unwrap().open().unwrap()
     }
 
     pub(crate) fn storage_directory(&self) -> PathBuf {
@@ -186,11 +153,6 @@ impl Fixture {
     }
 }
 
-fn open(data: &Path, store_id: u128, spawner: SpawnerProgram) -> LinuxProvider {
-    let config = LinuxConfig { data: data.to_owned(), store_id, spawner, clock: Arc::new(now) };
-    LinuxProvider::open(config).unwrap()
-}
-
 /// Stops everything, also when a test has failed.
 impl Drop for Fixture {
     fn drop(&mut self) {
@@ -209,15 +171,4 @@ impl Drop for Fixture {
             assert_eq!(left.unwrap(), Discovered::default(), "{test} left instances");
         }
     }
-}
-
-/// Waits until the condition holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("timed out: {what}");
 }

@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 
 use pinfold_lifecycle::Limits;
+use pinfold_test_support::{skip, until_async};
 
-use crate::fixture::{Fixture, is_root, skip, until};
+use crate::fixture::{Fixture, is_root};
 
 /// Each `tail -f` of a local file holds one inotify instance, or reports that it got none.
 const HOLD: &str = "touch /dev/shm/file;
@@ -48,7 +49,7 @@ async fn the_namespaces_belong_to_the_sandbox_and_not_to_root() {
     assert_eq!(fixture.code(instance, owned).await, Some(0));
     let kept = "grep -q '^ *0 *[123][0-9]* *65536$' /proc/self/uid_map";
     assert_eq!(fixture.code(instance, kept).await, Some(0));
-    until("its id range is recorded", || {
+    until_async("its id range is recorded", async || {
         std::fs::read_dir(fixture.data.path().join("ids")).unwrap().count() == 1
     })
     .await;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pinfold_lifecycle::Limits;
 use pinfold_linux::StorageKind;
+use pinfold_test_support::skip;
 use rustix::process::{Signal, pidfd_send_signal};
 
-use crate::fixture::{Fixture, is_root, limited_kinds, skip};
+use crate::fixture::{Fixture, is_root, limited_kinds};
 
 const HOSTILE: &str = "cd /workspace && mkdir -p shut/shut && touch shut/shut/file && mkfifo shut/fifo &&
     ln -s / shut/root && ln -s .. shut/up && ln -s shut shut/loop &&

@@ -7,9 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use pinfold_lifecycle::{Evidence, ExecutionId, Finding, Generation, ProbeResult, Spec, StopOutcome};
 use pinfold_provider::{InstanceId, Provider, StartRequest};
+use pinfold_test_support::linux::{AlwaysWanted, now};
+use pinfold_test_support::until_async;
 
-use crate::config::now;
-use crate::sandbox::{AlwaysWanted, Sandbox, until};
+use crate::sandbox::Sandbox;
 
 /// Stops itself; reports if anything continues it, and would live on.
 const STOP_ITSELF: &str = "trap '' TERM; trap 'echo woken' CONT; kill -STOP $$; echo woken";
@@ -19,7 +20,7 @@ async fn sandbox_with_stopped_process() -> (Sandbox, ExecutionId) {
     let sandbox = Sandbox::plain().await;
     let sleeper = sandbox.script(STOP_ITSELF).await;
     let stopped = "cat /proc/[0-9]*/stat | grep -c '^[0-9]* (sh) T '";
-    until("it sleeps", || async { sandbox.says(stopped).await == "1\n" }).await;
+    until_async("it sleeps", || async { sandbox.says(stopped).await == "1\n" }).await;
     (sandbox, sleeper)
 }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use pinfold_lifecycle::{ProbeFailure, ProbeResult, Spec};
 use pinfold_linux::{FIRST_LAYER_ID, RootLayer};
 use pinfold_provider::Provider;
+use pinfold_test_support::until_async;
 
-use crate::sandbox::{Sandbox, until};
+use crate::sandbox::Sandbox;
 
 /// A few programs with their libraries.
 const COPY_PROGRAMS: &str = r#"for name in sh cat setsid sleep; do
@@ -57,7 +58,7 @@ async fn probe_with(hostile: &str) -> ProbeResult {
 
     assert_eq!(sandbox.says("cat /workspace/left").await, "something\n");
     let inside = || sandbox.provider.processes(sandbox.instance);
-    until("nothing is left", || async { inside().is_some_and(|inside| inside.is_empty()) }).await;
+    until_async("nothing is left", || async { inside().is_some_and(|inside| inside.is_empty()) }).await;
     probed
 }
 

@@ -3,25 +3,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
 use pinfold_lifecycle::{
     Command, ExecutionId, ExecutionLimits, Generation, Outcome, SandboxId, Spec, StopOutcome,
 };
 use pinfold_linux::LinuxProvider;
-use pinfold_provider::{ExecRequest, Files, InstanceId, Provider, StartPermit, StartRequest};
+use pinfold_provider::{ExecRequest, Files, InstanceId, Provider, StartRequest};
+use pinfold_test_support::linux::{AlwaysWanted, now};
 
-use crate::config::{config, now};
+use crate::config::config;
 
 pub(crate) const INSTANCE: InstanceId = InstanceId { sandbox: SandboxId(1), generation: Generation(1) };
-
-struct AlwaysWanted;
-
-#[async_trait]
-impl StartPermit for AlwaysWanted {
-    async fn still_wanted(&self) -> bool {
-        true
-    }
-}
 
 pub(crate) struct Fixture {
     pub(crate) provider: LinuxProvider,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pinfold_logs::LogEntry;
+use pinfold_test_support::skip_without_strace;
 
 use crate::fixture::{Fixture, ID};
 
@@ -55,7 +56,7 @@ async fn read(directory: &Path) -> Vec<LogEntry> {
 #[tokio::test]
 async fn mover_killed_at_any_call_leaves_the_log_readable_and_the_next_finishes() {
     const TEST: &str = "mover_killed_at_any_call_leaves_the_log_readable_and_the_next_finishes";
-    if strace_is_missing(TEST) {
+    if skip_without_strace(TEST) {
         return;
     }
     let original = tempfile::tempdir().unwrap();
@@ -90,18 +91,4 @@ async fn mover_killed_at_any_call_leaves_the_log_readable_and_the_next_finishes(
     }
     println!("killed at each of {killed} calls");
     assert!(killed > 15, "{killed}");
-}
-
-/// Whether strace is missing. If so, the test is reported as skipped.
-fn strace_is_missing(test: &str) -> bool {
-    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
-    if there.is_ok_and(|status| status.success()) {
-        return false;
-    }
-    if let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-        let mut lines = fs::read_to_string(&path).unwrap_or_default();
-        lines.push_str(&format!("{test}: strace is not installed\n"));
-        fs::write(path, lines).unwrap();
-    }
-    true
 }

@@ -146,7 +146,7 @@ fn export_error(error: &HttpSendError) -> ExportError {
     let retryable = match error {
         HttpSendError::Unreachable(_) => true,
         HttpSendError::Refused { status } => matches!(status, 429 | 502 | 503 | 504),
-        HttpSendError::BadAddress | HttpSendError::Tls(_) => false,
+        HttpSendError::BadAddress(_) | HttpSendError::Tls(_) => false,
     };
     ExportError { why: error.to_string(), retryable }
 }

@@ -1,4 +1,4 @@
-//! Processes of the fake. A command is a few words that say defect long it runs and defect it ends.
+//! Processes of the fake. A command is a few words that say how long it runs and how it ends.
 
 use pinfold_lifecycle::{Cause, Command, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};

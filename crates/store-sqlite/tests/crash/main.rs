@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use check::check;
 use child::Work;
-use run::{Acks, ChildOutput, Running, strace_is_missing};
+use pinfold_test_support::skip_without_strace;
+use run::{Acks, ChildOutput, Running};
 
 /// Short, since it is run once for each of its calls.
 const SHORT: Work = Work { first: 1, tasks: 3, transitions: 9 };
@@ -60,7 +61,7 @@ fn kills_at_every(call: &str) -> usize {
 
 #[test]
 fn writer_killed_at_any_sync_loses_no_acknowledged_commit() {
-    if strace_is_missing("writer_killed_at_any_sync_loses_no_acknowledged_commit") {
+    if skip_without_strace("writer_killed_at_any_sync_loses_no_acknowledged_commit") {
         return;
     }
 
@@ -72,7 +73,7 @@ fn writer_killed_at_any_sync_loses_no_acknowledged_commit() {
 
 #[test]
 fn writer_killed_at_any_write_loses_no_acknowledged_commit() {
-    if strace_is_missing("writer_killed_at_any_write_loses_no_acknowledged_commit") {
+    if skip_without_strace("writer_killed_at_any_write_loses_no_acknowledged_commit") {
         return;
     }
 
@@ -84,7 +85,7 @@ fn writer_killed_at_any_write_loses_no_acknowledged_commit() {
 
 #[test]
 fn writer_killed_at_any_truncate_or_unlink_loses_no_acknowledged_commit() {
-    if strace_is_missing("writer_killed_at_any_truncate_or_unlink_loses_no_acknowledged_commit") {
+    if skip_without_strace("writer_killed_at_any_truncate_or_unlink_loses_no_acknowledged_commit") {
         return;
     }
 
@@ -143,7 +144,7 @@ fn several_killed_writers_lose_no_acknowledged_commit() {
 
 #[test]
 fn acknowledgement_follows_its_sync() {
-    if strace_is_missing("acknowledgement_follows_its_sync") {
+    if skip_without_strace("acknowledgement_follows_its_sync") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +166,7 @@ fn acknowledgement_follows_its_sync() {
 
 #[test]
 fn full_disk_is_reported_and_loses_no_acknowledged_commit() {
-    if strace_is_missing("full_disk_is_reported_and_loses_no_acknowledged_commit") {
+    if skip_without_strace("full_disk_is_reported_and_loses_no_acknowledged_commit") {
         return;
     }
     let (mut refused, mut unopened) = (0, 0);
@@ -190,7 +191,7 @@ fn full_disk_is_reported_and_loses_no_acknowledged_commit() {
 
 #[test]
 fn disk_that_stays_full_acknowledges_no_further_commit() {
-    if strace_is_missing("disk_that_stays_full_acknowledges_no_further_commit") {
+    if skip_without_strace("disk_that_stays_full_acknowledges_no_further_commit") {
         return;
     }
 
@@ -207,7 +208,7 @@ fn disk_that_stays_full_acknowledges_no_further_commit() {
 
 #[test]
 fn failed_sync_is_resolved_by_reading_the_outcome() {
-    if strace_is_missing("failed_sync_is_resolved_by_reading_the_outcome") {
+    if skip_without_strace("failed_sync_is_resolved_by_reading_the_outcome") {
         return;
     }
     let mut refused = 0;
@@ -230,7 +231,7 @@ fn failed_sync_is_resolved_by_reading_the_outcome() {
 
 #[test]
 fn outcome_is_unknown_while_every_sync_fails() {
-    if strace_is_missing("outcome_is_unknown_while_every_sync_fails") {
+    if skip_without_strace("outcome_is_unknown_while_every_sync_fails") {
         return;
     }
 

@@ -2,7 +2,6 @@
 //! exact call. The child never outlives the test.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -133,19 +132,4 @@ fn child_command(mut command: Command, directory: &Path, work: Work) -> Command 
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     command
-}
-
-/// Whether strace is missing. If so, the test is reported as skipped.
-pub(crate) fn strace_is_missing(test: &str) -> bool {
-    let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
-    if there.is_ok_and(|status| status.success()) {
-        return false;
-    }
-    let skipped = std::env::var_os("PINFOLD_SKIPPED_TESTS").map(PathBuf::from);
-    if let Some(path) = skipped {
-        let mut lines = fs::read_to_string(&path).unwrap_or_default();
-        lines.push_str(&format!("{test}: strace is not installed\n"));
-        fs::write(path, lines).unwrap();
-    }
-    true
 }

@@ -6,20 +6,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use async_trait::async_trait;
 use pinfold_keeper::disabled_guards::{DisabledGuard, UNSEALED};
 use pinfold_keeper::log::LogEntry;
 use pinfold_keeper::sandbox_setup::RootLayer;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, ProbeResult, SandboxId, Spec,
-    StopOutcome, Timestamp,
+    StopOutcome,
 };
-use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
-use pinfold_provider::{
-    ExecError, ExecRequest, Files, InMemoryContent, InstanceId, Provider, StartPermit, StartRequest,
-};
+use pinfold_linux::{LinuxProvider, SpawnerProgram};
+use pinfold_provider::{ExecError, ExecRequest, Files, InMemoryContent, InstanceId, Provider, StartRequest};
+use pinfold_test_support::linux::{self, AlwaysWanted, KeeperProcess, now};
 
 use crate::entry::Verdict;
 use crate::host_targets::HostTargets;
@@ -44,21 +42,6 @@ pub(crate) struct Fixture {
     pub(crate) store_id: u128,
     pub(crate) disabled_guards: Vec<DisabledGuard>,
     last_execution: AtomicU64,
-}
-
-struct Granted;
-
-#[async_trait]
-impl StartPermit for Granted {
-    async fn still_wanted(&self) -> bool {
-        true
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "real sandboxes take real time")]
-pub(crate) fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Limits of every sandbox in this suite, so that nothing it does can harm the machine.
@@ -86,8 +69,7 @@ impl Fixture {
             fs::set_permissions(path.join("canary/canary"), fs::Permissions::from_mode(0o666))
         };
         add_files().map_err(|error| error.to_string())?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let store_id = name.bytes().fold(0, |sum: u128, byte| (sum << 8) | u128::from(byte));
+        let store_id = linux::store_id_of(path);
         let id = InstanceId { sandbox: SandboxId(store_id & 0xffff_ffff), generation: Generation(1) };
         let provider = open(&path.join("data"), store_id, &[])?;
         let targets = targets.clone();
@@ -147,8 +129,13 @@ impl Fixture {
     async fn start_as(&self, spec: &Spec, life_ms: u64) -> Result<(), String> {
         let ends_at = now().after_ms(life_ms);
         // No sandbox outlives this program.
-        let start =
-            StartRequest { instance: self.instance, spec, ends_at, permit: &Granted, ends_with_caller: true };
+        let start = StartRequest {
+            instance: self.instance,
+            spec,
+            ends_at,
+            permit: &AlwaysWanted,
+            ends_with_caller: true,
+        };
         self.provider.start(start).await.map_err(|error| error.to_string())
     }
 
@@ -170,10 +157,8 @@ impl Fixture {
 
     /// The host pid of process 1, and its start time.
     pub(crate) fn keeper(&self) -> Result<(i32, u64), String> {
-        let noted =
-            fs::read_to_string(self.control().join("keeper.pid")).map_err(|error| error.to_string())?;
-        let parsed = noted.split_once(' ').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-        parsed.ok_or_else(|| format!("`{noted}` is no process"))
+        let keeper = KeeperProcess::read_in(&self.control()).map_err(|error| error.to_string())?;
+        Ok((keeper.pid, keeper.start_ticks))
     }
 
     pub(crate) fn secret(&self) -> String {
@@ -334,12 +319,8 @@ pub(crate) fn runtime() -> PathBuf {
 
 fn open(data: &Path, store_id: u128, disabled_guards: &[DisabledGuard]) -> Result<LinuxProvider, String> {
     let unsealed = disabled_guards.contains(&DisabledGuard::RuntimeUnsealed).then(|| UNSEALED.into());
-    let config = LinuxConfig {
-        data: data.to_owned(),
-        store_id,
-        spawner: SpawnerProgram { program: runtime(), arguments: unsealed.into_iter().collect() },
-        clock: Arc::new(now),
-    };
+    let spawner = SpawnerProgram { program: runtime(), arguments: unsealed.into_iter().collect() };
+    let config = linux::config(data, store_id, spawner);
     let opened = LinuxProvider::open(config).map(|provider| provider.with_disabled_guards(disabled_guards));
     opened.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
 }

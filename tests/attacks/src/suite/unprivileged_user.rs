@@ -1,14 +1,11 @@
 //! Runs the suite again as an unprivileged user, with copies of the programs that this user owns.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-/// An unprivileged uid without an account.
-const USER: u32 = 54_321;
+use pinfold_test_support::{UNPRIVILEGED_UID, UnprivilegedCopies};
+
 /// Environment variable with the directory of the copies. Set only in the second run.
 const COPIES_VARIABLE: &str = "PINFOLD_ATTACKS_UNPRIVILEGED";
 
@@ -42,36 +39,15 @@ pub(crate) fn run(programs: &[&str]) -> Vec<String> {
 }
 
 fn output(programs: &[&str]) -> io::Result<String> {
-    let copies = tempfile::tempdir()?;
-    let own = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-        chown(path, Some(USER), Some(USER))
-    };
-    own(copies.path(), 0o755)?;
     let suite = std::env::current_exe()?;
-    for from in programs.iter().map(Path::new).chain([suite.as_path()]) {
-        let to = copies.path().join(from.file_name().unwrap_or_default());
-        copy(from, &to)?;
-        own(&to, 0o755)?;
+    let programs: Vec<&Path> = programs.iter().map(Path::new).chain([suite.as_path()]).collect();
+    let copies = UnprivilegedCopies::of(&programs)?;
+    // Owned by the user, as in an installation of its own.
+    for path in programs.iter().map(|program| copies.copy_of(program)).chain([copies.directory().to_owned()])
+    {
+        chown(path, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID))?;
     }
-    let scratch = copies.path().join("scratch");
-    fs::create_dir(&scratch)?;
-    own(&scratch, 0o755)?;
-    let output = Command::new(copies.path().join(suite.file_name().unwrap_or_default()))
-        .env(COPIES_VARIABLE, copies.path())
-        .env("TMPDIR", &scratch)
-        .current_dir(&scratch)
-        .stdin(Stdio::null())
-        .uid(USER)
-        .gid(USER)
-        .output()?;
+    let output = copies.command(&suite).env(COPIES_VARIABLE, copies.directory()).output()?;
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     Ok(format!("{}\n{}\n{}", said[0], said[1], output.status))
-}
-
-/// Copies in another process: a child that is forked here meanwhile would have the copy open for writing, and
-/// until its exec the copy could not be run.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let copied = Command::new("cp").arg(from).arg(to).status()?;
-    if copied.success() { Ok(()) } else { Err(io::Error::other(format!("cp ended with {copied}"))) }
 }

@@ -1,11 +1,13 @@
 //! A terminal with a shell in tmux, which has its own server and socket and is removed on drop, also when a test
 //! fails.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::PathBuf;
 
-use crate::fixture::{Fixture, text, until};
+use pinfold_test_support::skip;
+use pinfold_test_support::until;
+
+use crate::fixture::{Fixture, text};
 
 pub(crate) struct Tmux<'a> {
     fixture: &'a Fixture,
@@ -16,11 +18,7 @@ impl<'a> Tmux<'a> {
     /// None: tmux is not installed, and the test is counted as skipped.
     pub(crate) fn start(fixture: &'a Fixture, columns: u16, rows: u16) -> Option<Self> {
         if fixture.program("tmux", &["-V"]).output().is_err() {
-            if let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") {
-                let mut list = OpenOptions::new().create(true).append(true).open(list).unwrap();
-                let test = std::thread::current().name().unwrap_or("screen").to_owned();
-                writeln!(list, "{test}: no tmux").unwrap();
-            }
+            skip(std::thread::current().name().unwrap_or("screen"), "tmux is not installed");
             return None;
         }
         let tmux = Self { fixture, socket: fixture.directory("terminal").join("socket") };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pinfold_alerts::{Alert, EscalationLevel};
 use pinfold_notify::{AlertsConfig, Receivers, Smtp, SmtpSecurity};
+use pinfold_test_support::skip;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -68,13 +69,6 @@ impl Drop for MailServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn skip(test: &str, why: &str) {
-    use std::io::Write;
-    let Some(path) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-    writeln!(file, "{test}: {why}").unwrap();
 }
 
 fn to_mail(mut config: AlertsConfig, port: u16, security: SmtpSecurity) -> AlertsConfig {

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use pinfold_test_support::skip;
+
 use super::*;
 use crate::cgroup::detect::{self, DetectedHierarchy};
 use crate::cgroup::{CgroupLimits, Cgroups};
@@ -50,18 +52,11 @@ fn twenty_in(test: &str, keep: fn(&DetectedHierarchy) -> bool) -> Option<(Guard,
         fs::File::from(join_file).write_all(guard.child.id().to_string().as_bytes()).unwrap();
     }
     guard.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let mut backoff = Backoff::with_timeout(SOON);
+    let mut wait = BoundedWait::new(SOON);
     while instance.processes().unwrap().len() < 21 {
-        backoff.pause().unwrap();
+        wait.pause().unwrap();
     }
     Some((guard, instance))
-}
-
-fn skip(test: &str, reason: &str) {
-    let Some(list) = std::env::var_os("PINFOLD_SKIPPED_TESTS") else { return };
-    let mut list = fs::OpenOptions::new().create(true).append(true).open(list).unwrap();
-    // In one call: other tests append at the same time.
-    list.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
 }
 
 #[test]

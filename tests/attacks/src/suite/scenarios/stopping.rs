@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pinfold_keeper::wire::{self, Request, Response};
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, StopOutcome};
+use pinfold_procfs::start_time;
 use pinfold_provider::Provider;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -112,7 +113,7 @@ pub(crate) async fn inactivity(fixture: &Fixture) -> Result<Verdict, String> {
 /// A sandbox with a lifetime of two seconds ends in time despite this attempt.
 async fn over_in_time(fixture: &Fixture, arguments: &[&str]) -> Result<Verdict, String> {
     let (pid, began) = fixture.keeper()?;
-    let ends_at = crate::fixture::now().after_ms(1_500);
+    let ends_at = pinfold_test_support::linux::now().after_ms(1_500);
     fixture.provider.keep_alive(fixture.instance, ends_at).await.map_err(|error| error.to_string())?;
     fixture.begin(&fixture.hostile(arguments), None).await.map_err(|error| error.to_string())?;
     let gone = until(Duration::from_secs(6), async || started(pid) != Some(began)).await;
@@ -120,13 +121,7 @@ async fn over_in_time(fixture: &Fixture, arguments: &[&str]) -> Result<Verdict, 
 }
 
 fn started(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace();
-    if matches!(fields.next(), Some("Z" | "X") | None) {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    start_time(pid).ok()?
 }
 
 pub(crate) async fn deadline_under_flood(fixture: &Fixture) -> Result<Verdict, String> {

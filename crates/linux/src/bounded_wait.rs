@@ -1,23 +1,24 @@
-//! Short, growing pauses while waiting for the kernel, up to a time limit.
+//! Short, growing pauses while waiting for the kernel, up to a time limit. They block the thread.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pinfold_backoff::Backoff;
+
 /// One process is gone 0.1 ms after SIGKILL, a thousand after 30 ms. `poll` on `cgroup.events` would take 10 ms in
 /// both cases: the kernel limits the rate of these notifications.
-const FIRST_PAUSE: Duration = Duration::from_micros(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+const PAUSES: Backoff = Backoff::new(Duration::from_micros(20), Duration::from_millis(2)).growing_by_half();
 
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct BoundedWait {
     started: Instant,
     within: Duration,
-    next: Duration,
+    backoff: Backoff,
 }
 
-impl Backoff {
-    pub(crate) fn with_timeout(within: Duration) -> Backoff {
-        Backoff { started: now(), within, next: FIRST_PAUSE }
+impl BoundedWait {
+    pub(crate) fn new(within: Duration) -> Self {
+        Self { started: now(), within, backoff: PAUSES }
     }
 
     /// Sleeps for the next pause, or reports that the time limit has passed.
@@ -26,8 +27,7 @@ impl Backoff {
         if left.is_zero() {
             return Err(TimedOut);
         }
-        thread::sleep(self.next.min(left));
-        self.next = (self.next * 3 / 2).min(LONGEST_PAUSE);
+        thread::sleep(self.backoff.next_pause().min(left));
         Ok(())
     }
 }
