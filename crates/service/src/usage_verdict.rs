@@ -37,8 +37,14 @@ pub(super) fn judge_usage(signs: &Signs) -> (Verdict, String) {
     if signs.is_leaking() {
         return (Verdict::Leaking, "memory leak: memory grows towards its limit".into());
     }
-    if signs.is_busy() {
+    if signs.uses_its_cpu() {
         return (Verdict::Busy, "infinite loop or heavy computation: the processor is near 100 %".into());
+    }
+    if signs.is_starved() {
+        return (
+            Verdict::Busy,
+            "infinite loop or heavy computation: the processor is shared and always wanted".into(),
+        );
     }
     if signs.executions == 0 {
         return (Verdict::Idle, "no operations: nothing runs in it, it waits for work".into());
@@ -58,12 +64,15 @@ pub(super) fn judge_usage(signs: &Signs) -> (Verdict, String) {
 }
 
 impl Signs {
-    fn is_busy(&self) -> bool {
+    fn uses_its_cpu(&self) -> bool {
         let all = self.cpu_limit_percent.unwrap_or(100.0).min(100.0);
-        let is_starved = self.is_runnable && self.operations == 0;
-        self.cpu_percent.is_some_and(|percent| {
-            percent >= all * BUSY_PERCENT / 100.0 || (is_starved && percent > STILL_PERCENT)
-        })
+        self.cpu_percent.is_some_and(|percent| percent >= all * BUSY_PERCENT / 100.0)
+    }
+
+    /// A process always wants a CPU and gets less than it wants, because the host is loaded.
+    fn is_starved(&self) -> bool {
+        let gets_some = self.cpu_percent.is_some_and(|percent| percent > STILL_PERCENT);
+        gets_some && self.is_runnable && self.operations == 0
     }
 
     fn is_leaking(&self) -> bool {
