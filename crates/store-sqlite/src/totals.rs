@@ -160,7 +160,7 @@ impl TotalsRow {
         self.sum
     }
 
-    pub(crate) fn to_totals(&self) -> Totals {
+    pub(crate) fn to_totals(self) -> Totals {
         Totals {
             created: unsigned(self.sum.created),
             destroyed: unsigned(self.sum.destroyed),
