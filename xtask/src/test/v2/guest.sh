@@ -53,10 +53,10 @@ check "a run by root" "$root_inside" pinfold run -- sh -c 'id; exit 7'
 check "a run by an ordinary user" "$root_inside" as_user pinfold run -- sh -c 'id; exit 7'
 check "a run in a delegated group" "$root_inside" delegated pinfold run --memory 256 -- sh -c 'id; exit 7'
 check "memory is limited in a delegated group" '137 *' delegated pinfold run --memory 64 -- tail /dev/zero
-# The program reports what this kernel cannot do: here, that a tmpfs does not show files with other ids.
-check "a data directory in memory is refused" '125 *cannot show files with other ids*' \
+# The program reports what this kernel cannot do: here, that a tmpfs does not support idmapped mounts.
+check "a data directory in memory is refused" '125 *does not support idmapped mounts*' \
     pinfold --data-dir /tmp/data run -- true
-check "the doctor names an unfit data directory" '1 *cannot show files with*' pinfold --data-dir /tmp/data doctor
+check "the doctor names an unfit data directory" '1 *does not support id-mapped mounts*' pinfold --data-dir /tmp/data doctor
 check "the doctor finds this machine fit" '0 *Sandboxes can run here.' pinfold doctor
 check "the doctor says what root could have" '0 *may be written to*Sandboxes can run here.' \
     as_user pinfold doctor
