@@ -87,7 +87,7 @@ pub async fn start_host_with(
     let linux = Arc::new(linux.with_images(find_layers(images.clone())));
     let liveness = Arc::new(liveness);
     let parts = HostParts { store, provider: linux.clone(), linux, clock, liveness, images };
-    Ok(Host::begin(parts, config, Some(hooks.parts)).await?)
+    Ok(Host::begin(parts, config, hooks.parts).await?)
 }
 
 /// The callback by which the provider finds an image's layers.

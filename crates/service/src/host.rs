@@ -76,11 +76,7 @@ pub enum HostError {
 
 impl Host {
     /// Starts an engine on these parts. `wrap` decorates what the engine sees of them; only tests do so.
-    pub async fn begin(
-        parts: HostParts,
-        config: HostConfig,
-        wrap: Option<Wrap<Parts>>,
-    ) -> Result<Self, HostError> {
+    pub async fn begin(parts: HostParts, config: HostConfig, wrap: Wrap<Parts>) -> Result<Self, HostError> {
         let HostParts { store, provider, linux, clock, liveness, images } = parts;
         let HostConfig { data, engine, objects, keep, stale_after_ms } = config;
         let objects = objects.open(&data)?;
@@ -99,11 +95,7 @@ impl Host {
             ids: Arc::new(RandomIds),
             liveness,
         };
-        let parts = match wrap {
-            Some(wrap) => wrap(parts),
-            None => parts,
-        };
-        let engine = Engine::start(parts, engine).await?;
+        let engine = Engine::start(wrap(parts), engine).await?;
         let observer = EngineObserver { meter: meter.clone(), spans: spans.clone() };
         engine.set_observer(Arc::new(observer));
         engine.set_stale_data(Arc::new(StaleFiles {

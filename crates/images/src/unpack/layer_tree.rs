@@ -34,9 +34,9 @@ pub(super) const DIRECTORIES: [(&[u8], u32); 8] = [
 /// become the owner of the layer.
 const KEPT_MODE: u32 = 0o1777;
 const IMPLIED_DIRECTORY_MODE: u32 = 0o755;
-/// The largest id inside a layer. Larger ids become `NOBODY`.
+/// The largest id inside a layer. Larger ids become `OVERFLOW_ID`.
 const LARGEST_ID: u64 = 65_535;
-const NOBODY: u32 = 65_534;
+const OVERFLOW_ID: u32 = 65_534;
 const MAX_TIME: u64 = u32::MAX as u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,7 +290,8 @@ impl<'a> LayerTree<'a> {
     }
 
     fn owner(&self, entry: &Entry) -> Option<(Uid, Gid)> {
-        let inside = |id: u64| if id > LARGEST_ID { NOBODY } else { u32::try_from(id).unwrap_or(NOBODY) };
+        let inside =
+            |id: u64| if id > LARGEST_ID { OVERFLOW_ID } else { u32::try_from(id).unwrap_or(OVERFLOW_ID) };
         match self.ownership {
             Ownership::Kept => Some((Uid::from_raw(inside(entry.uid)), Gid::from_raw(inside(entry.gid)))),
             Ownership::Flattened => None,

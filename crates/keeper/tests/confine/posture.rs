@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySets, capabilities, configure_capability_in_ambie
 use crate::fixture::{as_io, confined, run_after, run_confined};
 use crate::raw_syscalls;
 
-const NOBODY: usize = 65_534;
+const OVERFLOW_ID: usize = 65_534;
 
 /// A line of `/proc/self/status` or `/proc/self/limits`, without its name.
 fn line(output: &Output, name: &str) -> String {
@@ -78,8 +78,8 @@ fn a_child_of_the_keeper_that_changed_to_a_user_has_no_capability_and_the_same_f
         let step = |call, id| raw_syscalls::call(call, &[id]).map_err(io::Error::from_raw_os_error);
         confinement.apply_to_keeper(ProcessTracking::Cgroups).map_err(|error| as_io(&error))?;
         step(SYS_setgroups, 0)?;
-        step(SYS_setgid, NOBODY)?;
-        step(SYS_setuid, NOBODY)?;
+        step(SYS_setgid, OVERFLOW_ID)?;
+        step(SYS_setuid, OVERFLOW_ID)?;
         confinement.apply().map_err(|error| as_io(&error))
     });
 
