@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pinfold_keeper::log::LogReader;
+use pinfold_output_log::LogReader;
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;

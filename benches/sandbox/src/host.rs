@@ -10,13 +10,13 @@ use pinfold_engine::{
     Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, OnExit, Parts, PoolPlan,
     RandomIds, RunRequest, StopProgress, WaitOutcome,
 };
-use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::profile::DEFAULT;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Lease, Limits, Policy, SandboxId, Shape,
     Spec, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
+use pinfold_output_log::OutputEntry;
 use pinfold_provider::Provider;
 use pinfold_store::{Row, SandboxFilter, Store};
 use pinfold_store_sqlite::SqliteStore;
@@ -159,7 +159,7 @@ impl Host {
     pub(crate) fn output(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Vec<u8>> {
         let (mut log, mut written) = (self.provider.output_of(sandbox, execution), Vec::new());
         while let Some(entry) = log.next()? {
-            if let LogEntry::Chunk(piece) = entry {
+            if let OutputEntry::Chunk(piece) = entry {
                 written.extend(piece.bytes);
             }
         }

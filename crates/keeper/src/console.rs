@@ -11,8 +11,8 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::input::Input;
-use crate::log::Stream;
 use crate::wire::{Console, TerminalSize};
+use pinfold_output_log::OutputStream;
 
 /// Devices for consoles, opened before untrusted code runs in the sandbox: no path is resolved later.
 pub(crate) struct ConsoleDevices {
@@ -38,7 +38,7 @@ impl ConsoleDevices {
 
 /// The keeper's ends.
 pub(crate) struct KeeperEnds {
-    pub(crate) outputs: Vec<(Stream, OwnedFd)>,
+    pub(crate) outputs: Vec<(OutputStream, OwnedFd)>,
     pub(crate) input: Option<Input>,
     pub(crate) terminal: Option<OwnedFd>,
 }
@@ -72,7 +72,7 @@ fn make_pipes(input: Option<Input>, stdin: OwnedFd) -> io::Result<(KeeperEnds, E
     for end in [&stdout_reader, &stderr_reader] {
         set_nonblocking_reads(end)?;
     }
-    let outputs = vec![(Stream::Stdout, stdout_reader), (Stream::Stderr, stderr_reader)];
+    let outputs = vec![(OutputStream::Stdout, stdout_reader), (OutputStream::Stderr, stderr_reader)];
     Ok((
         KeeperEnds { outputs, input, terminal: None },
         ExecutionEnds { stdin, stdout, stderr, is_terminal: false },
@@ -98,7 +98,7 @@ fn make_terminal(size: TerminalSize, devices: &ConsoleDevices) -> io::Result<(Ke
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let there = ioctl_tiocgptpeer(&here, flags)?;
     let input = Input::into_terminal(here.try_clone()?);
-    let outputs = vec![(Stream::Stdout, here.try_clone()?)];
+    let outputs = vec![(OutputStream::Stdout, here.try_clone()?)];
     let (stdout, stderr) = (there.try_clone()?, there.try_clone()?);
     let there = ExecutionEnds { stdin: there, stdout, stderr, is_terminal: true };
     Ok((KeeperEnds { outputs, input: Some(input), terminal: Some(here) }, there))

@@ -10,15 +10,15 @@ use crate::console::{self, ConsoleDevices, ReadResult};
 use crate::input::Input;
 use crate::launch::{LaunchContext, LaunchError, LaunchPlan, launch_failed};
 use crate::limit_counters::{LimitCounters, LimitCounts};
-use crate::log::{LogWriter, Stream};
 use crate::process_tree::{ExecutionCgroup, ProcessTree, processors};
 use crate::wire::{Ended, EndedBy, Exec, InstanceLimits, TerminalSize};
+use pinfold_output_log::{LogWriter, OutputStream};
 
 pub(crate) struct Execution {
     pub(crate) id: String,
     leader: Pid,
     tree: ProcessTree,
-    pub(crate) outputs: Vec<(Stream, OwnedFd)>,
+    pub(crate) outputs: Vec<(OutputStream, OwnedFd)>,
     pub(crate) input: Option<Input>,
     terminal: Option<OwnedFd>,
     log: LogWriter,
@@ -125,7 +125,7 @@ impl Execution {
     }
 
     /// Appends output to the log, up to the output limit. False: the limit is reached.
-    fn append_output(&mut self, stream: Stream, wall_ms: i64, bytes: &[u8]) -> io::Result<bool> {
+    fn append_output(&mut self, stream: OutputStream, wall_ms: i64, bytes: &[u8]) -> io::Result<bool> {
         let left = usize::try_from(self.output_bytes.saturating_sub(self.log.written)).unwrap_or(usize::MAX);
         self.log.append(stream, wall_ms, &bytes[..bytes.len().min(left)])?;
         Ok(bytes.len() <= left)

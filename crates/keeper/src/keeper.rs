@@ -22,13 +22,13 @@ use crate::execution::{Execution, MAX_EXIT_CHECK_MS};
 use crate::files::children::{self, FileChildren};
 use crate::files::wire::{FileReason, FileRequest};
 use crate::limit_counters::LimitCounters;
-use crate::log::SpareLog;
 use crate::probe::PendingProbe;
 use crate::process_tree::ProcessTree;
 use crate::syscalls;
 use crate::wire::{
     Ended, EndedBy, InstanceLimits, ProbeFailure, RefusalReason, Request, Response, WorkloadCgroup,
 };
+use pinfold_output_log::SpareLog;
 
 /// What a new keeper gets from the spawner.
 pub(crate) struct KeeperInit {

@@ -22,8 +22,7 @@
 //!
 //! Main types: [`wire::SpawnRequest`], [`wire::Request`] and [`wire::Response`] (control socket),
 //! [`sandbox_setup::SandboxSetup`] (root filesystem, shared directories), [`confine::Profile`] and
-//! [`confine::Confinement`] (seccomp, capabilities, limits), [`log::LogWriter`] and [`log::LogReader`] (output of
-//! executions), [`jail::run`] (a confined process over one directory, used to unpack images).
+//! [`confine::Confinement`] (seccomp, capabilities, limits), [`jail::run`] (a confined process over one directory, used to unpack images).
 //!
 //! All `unsafe` code is in `syscalls` and `confine::install`.
 
@@ -41,7 +40,6 @@ pub mod jail;
 mod keeper;
 mod launch;
 mod limit_counters;
-pub mod log;
 mod loop_device;
 pub mod priority;
 mod probe;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::disk::DiskUsage;
 use crate::files::wire::FileRequest;
-use crate::log::LogPosition;
 use crate::sandbox_setup::SandboxSetup;
 use crate::usage::ProcessUsage;
+use pinfold_output_log::LogPosition;
 
 /// Maximum length of a message. A client that announces more is disconnected.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_keeper::log::{LogPosition, LogReader};
 use pinfold_keeper::sandbox_setup::RootLayer;
 use pinfold_keeper::wire::{self, Console, RefusalReason, Request, Response};
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeResult, SandboxId, StopOutcome,
     Timestamp,
 };
+use pinfold_output_log::{LogPosition, LogReader};
 use pinfold_provider::{
     Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, InstanceError, InstanceId,
     KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,

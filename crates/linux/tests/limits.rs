@@ -13,9 +13,9 @@ mod unprivileged_user;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pinfold_keeper::log::{Gap, LogEntry};
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, Limits, ProbeResult};
 use pinfold_linux::LinuxProvider;
+use pinfold_output_log::{OutputEntry, OutputGap};
 use pinfold_provider::Provider;
 use pinfold_test_support::until_async;
 use sandbox::{Sandbox, sh};
@@ -225,7 +225,9 @@ async fn the_end_of_large_output_is_kept_and_the_rest_is_a_gap() {
     assert_eq!(sandbox.how(execution).await, (Cause::Completed, Some(0)));
 
     let entries = sandbox.entries(execution);
-    let LogEntry::Gap(Gap { from_seq: 1, bytes, .. }) = entries[0] else { panic!("{:?}", entries[0]) };
+    let OutputEntry::Gap(OutputGap { from_seq: 1, bytes, .. }) = entries[0] else {
+        panic!("{:?}", entries[0])
+    };
     let kept = sandbox.stdout(execution);
     assert!(kept.ends_with("\0end\n"));
     assert_eq!(bytes + kept.len() as u64, MUCH + 4);

@@ -15,11 +15,11 @@ use pinfold_engine::{
     AgentRun, Clock, Config, CreateRequest, DiscardArtifacts, Engine, HostClock, HostLiveness, OnExit, Parts,
     RandomIds, RunRequest, WaitOutcome,
 };
-use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Outcome, Policy, SandboxId,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider};
+use pinfold_output_log::OutputEntry;
 use pinfold_provider::{Discovered, Provider};
 use pinfold_store::Store;
 use pinfold_store_sqlite::SqliteStore;
@@ -79,8 +79,8 @@ impl TestEngine {
         let entries = std::iter::from_fn(|| reader.next().unwrap());
         let pieces: Vec<_> = entries
             .map(|entry| match entry {
-                LogEntry::Chunk(piece) => piece,
-                LogEntry::Gap(gap) => panic!("{gap:?}"),
+                OutputEntry::Chunk(piece) => piece,
+                OutputEntry::Gap(gap) => panic!("{gap:?}"),
             })
             .collect();
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes.clone()).collect();

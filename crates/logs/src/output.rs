@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 
-use pinfold_keeper::log::{Gap, LogEntry as Logged, LogReader, OutputChunk, Stream};
 use pinfold_lifecycle::{ExecutionId, Timestamp};
+use pinfold_output_log::{LogReader, OutputChunk, OutputEntry, OutputGap, OutputStream};
 
 use crate::cursor::OutputPosition;
 use crate::entry::Source;
@@ -28,7 +28,7 @@ pub(crate) struct ExecutionOutput {
     /// None: there is no file to read from.
     reader: Option<LogReader>,
     position: OutputPosition,
-    ahead: VecDeque<Logged>,
+    ahead: VecDeque<OutputEntry>,
     head: Option<LogChunk>,
     /// The last read found nothing more.
     is_exhausted: bool,
@@ -86,9 +86,9 @@ impl ExecutionOutput {
     }
 
     fn pass(&mut self, after: OutputPosition) {
-        let done = |logged: &Logged| match logged {
-            Logged::Chunk(piece) => piece.seq <= after.piece,
-            Logged::Gap(gap) => gap.to_seq <= after.piece,
+        let done = |logged: &OutputEntry| match logged {
+            OutputEntry::Chunk(piece) => piece.seq <= after.piece,
+            OutputEntry::Gap(gap) => gap.to_seq <= after.piece,
         };
         while self.ahead.front().is_some_and(done) {
             self.ahead.pop_front();
@@ -108,11 +108,13 @@ impl ExecutionOutput {
             self.read_ahead(0)?;
             let (at, stream, seq, rest) = match self.ahead.front() {
                 None => return Ok(None),
-                Some(Logged::Gap(Gap { to_seq, bytes, .. })) => {
+                Some(OutputEntry::Gap(OutputGap { to_seq, bytes, .. })) => {
                     let (piece, bytes) = (*to_seq, self.position.bytes.saturating_add(*bytes));
                     return self.gap(OutputPosition { piece, offset: 0, bytes }, now);
                 }
-                Some(Logged::Chunk(piece)) => (piece.at_ms, piece.stream, piece.seq, self.rest_of(piece)),
+                Some(OutputEntry::Chunk(piece)) => {
+                    (piece.at_ms, piece.stream, piece.seq, self.rest_of(piece))
+                }
             };
             if rest.is_empty() {
                 let bytes = self.position.bytes;
@@ -123,8 +125,8 @@ impl ExecutionOutput {
             let Some(bytes) = self.cut_chunk(rest, stream)? else { return Ok(None) };
             let after = self.position_after(bytes.len() as u64)?;
             let source = match stream {
-                Stream::Stdout => Source::Stdout,
-                Stream::Stderr => Source::Stderr,
+                OutputStream::Stdout => Source::Stdout,
+                OutputStream::Stderr => Source::Stderr,
             };
             return Ok(Some(LogChunk { at: Timestamp(at), source, content: LineContent::of(bytes), after }));
         }
@@ -134,8 +136,8 @@ impl ExecutionOutput {
     fn gap(&mut self, after: OutputPosition, now: Timestamp) -> io::Result<Option<LogChunk>> {
         self.read_ahead(1)?;
         let at = match self.ahead.get(1) {
-            Some(Logged::Chunk(piece)) => Timestamp(piece.at_ms),
-            Some(Logged::Gap(_)) => now,
+            Some(OutputEntry::Chunk(piece)) => Timestamp(piece.at_ms),
+            Some(OutputEntry::Gap(_)) => now,
             None if self.is_complete => now,
             None => return Ok(None),
         };
@@ -168,7 +170,7 @@ impl ExecutionOutput {
 
     /// Cuts a chunk. A character whose end is missing waits for it in the next piece, if that is of the same stream. None:
     /// the next piece is not there yet.
-    fn cut_chunk(&mut self, mut bytes: Vec<u8>, stream: Stream) -> io::Result<Option<Vec<u8>>> {
+    fn cut_chunk(&mut self, mut bytes: Vec<u8>, stream: OutputStream) -> io::Result<Option<Vec<u8>>> {
         if bytes.len() > MAX_CHUNK {
             bytes.truncate(MAX_CHUNK);
             let line = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
@@ -185,7 +187,7 @@ impl ExecutionOutput {
             }
             self.read_ahead(ahead)?;
             let more = match self.ahead.get(ahead) {
-                Some(Logged::Chunk(next)) if next.stream == stream => Some(&next.bytes),
+                Some(OutputEntry::Chunk(next)) if next.stream == stream => Some(&next.bytes),
                 Some(_) => None,
                 None if self.is_complete => None,
                 None => return Ok(None),
@@ -206,7 +208,7 @@ impl ExecutionOutput {
         let (mut after, mut left, mut index) = (self.position, taken, 0);
         after.bytes = after.bytes.saturating_add(taken);
         while left > 0 {
-            let Some(Logged::Chunk(piece)) = self.ahead.get(index) else {
+            let Some(OutputEntry::Chunk(piece)) = self.ahead.get(index) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
             let begun = piece.seq == after.piece.saturating_add(1);

@@ -13,6 +13,8 @@
 //! - [`InstanceId`]: one instance of a sandbox.
 //! - [`StartPermit`]: the check that keeps a late launch from outliving a stop.
 //! - [`Files`]: file access inside an instance.
+//! - [`OutputLogs`]: the output of executions, also after the end of their instance.
+//! - [`Inspect`]: processes and probes of an instance, for a person who asks what is wrong with it.
 //! - `conformance` (feature): the test suite that every provider passes.
 //! - `fake` (feature): a provider in memory, with injected faults.
 //!
@@ -23,7 +25,9 @@ pub mod conformance;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod files;
+mod inspect;
 mod instance;
+mod output;
 mod process_io;
 mod provider;
 mod usage;
@@ -32,7 +36,12 @@ pub use files::{
     ChangeKind, ContentStream, DirectoryEntry, FileChange, FileChanges, FileContent, FileError, FileKind,
     Files, InMemoryContent, Listing, Metadata,
 };
+pub use inspect::{Inspect, InstanceFault, ProbeReport, ProcessInfo, ProcessState};
 pub use instance::{Discovered, Found, InstanceId, StartPermit};
+pub use output::{
+    LockOutcome, LockedOutput, OutputChunk, OutputEntry, OutputGap, OutputLogs, OutputReader, OutputStream,
+    OutputWatch, ReadPosition, StoredOutput,
+};
 pub use process_io::{ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult};
 pub use provider::{
     DiscoverError, ExecError, ExecRequest, InstanceError, KillOutcome, Provider, StartError, StartRequest,

@@ -4,9 +4,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::OutputEvent;
-use pinfold_keeper::log::{OutputChunk, Stream};
 use pinfold_lifecycle::{ExecutionId, SandboxId};
 use pinfold_logs::{Cursor, EntryContent, Gap, LogEntry, PageLimit, Source};
+use pinfold_output_log::{OutputChunk, OutputStream};
 
 use super::output::{Transcript, of_piece};
 use super::{Failure, Service};
@@ -69,8 +69,8 @@ impl ArchivedOutput {
             return;
         }
         let stream = match entry.source {
-            Source::Stdout => Stream::Stdout,
-            Source::Stderr => Stream::Stderr,
+            Source::Stdout => OutputStream::Stdout,
+            Source::Stderr => OutputStream::Stderr,
             Source::Control => {
                 if let EntryContent::Gap(Gap { bytes, .. }) = entry.content {
                     let from_seq = from_seq.max(after + 1);

@@ -1,9 +1,9 @@
 //! The detailed examination of a sandbox: its record, deadlines, probes and diagnosed problems.
 
 use pinfold_api::{Examination, Probe, Sandbox, State, Trouble, UpcomingDeadline};
-use pinfold_keeper::log::LogEntry;
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
 use pinfold_linux::ProbeReport;
+use pinfold_output_log::OutputEntry;
 use pinfold_store::{Row, StoredSandbox};
 
 use super::convert::rfc3339;
@@ -66,7 +66,7 @@ impl Service {
             let mut written = Vec::new();
             for reader in &mut readers {
                 while let Ok(Some(entry)) = reader.next() {
-                    if let LogEntry::Chunk(piece) = entry {
+                    if let OutputEntry::Chunk(piece) = entry {
                         written.extend(piece.bytes);
                     }
                     written.drain(..written.len().saturating_sub(LAST_BYTES));

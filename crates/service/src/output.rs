@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{Output, OutputEvent, OutputPage};
 use pinfold_engine::{WaitError, WaitOutcome};
-use pinfold_keeper::log::{Gap, LogEntry, LogReader, OutputChunk, Stream};
 use pinfold_lifecycle::{ExecutionId, Outcome, SandboxId, Timestamp};
+use pinfold_output_log::{LogReader, OutputChunk, OutputEntry, OutputGap, OutputStream};
 use pinfold_store::StoredExecution;
 use tokio::sync::mpsc;
 
@@ -202,14 +202,14 @@ impl Events {
     fn next(&mut self) -> io::Result<Option<(OutputEvent, usize)>> {
         while let Some(entry) = self.log.next()? {
             match entry {
-                LogEntry::Chunk(piece) => {
+                OutputEntry::Chunk(piece) => {
                     self.last = piece.seq;
                     if piece.seq > self.after {
                         let length = piece.bytes.len();
                         return Ok(Some((of_piece(piece), length)));
                     }
                 }
-                LogEntry::Gap(Gap { from_seq, to_seq, bytes }) => {
+                OutputEntry::Gap(OutputGap { from_seq, to_seq, bytes }) => {
                     self.last = to_seq;
                     if to_seq > self.after {
                         let from_seq = from_seq.max(self.after + 1);
@@ -264,8 +264,8 @@ pub(super) fn of_piece(piece: OutputChunk) -> OutputEvent {
     let at = rfc3339(Timestamp(at_ms));
     let (text, base64) = text_or_base64(bytes);
     match stream {
-        Stream::Stdout => OutputEvent::Stdout { seq, at, text, base64 },
-        Stream::Stderr => OutputEvent::Stderr { seq, at, text, base64 },
+        OutputStream::Stdout => OutputEvent::Stdout { seq, at, text, base64 },
+        OutputStream::Stderr => OutputEvent::Stderr { seq, at, text, base64 },
     }
 }
 
@@ -289,13 +289,13 @@ impl Transcript {
         let mut all = Self::default();
         while let Some(entry) = log.next()? {
             match entry {
-                LogEntry::Chunk(OutputChunk { stream: Stream::Stdout, bytes, .. }) => {
+                OutputEntry::Chunk(OutputChunk { stream: OutputStream::Stdout, bytes, .. }) => {
                     all.stdout.extend(bytes)
                 }
-                LogEntry::Chunk(OutputChunk { stream: Stream::Stderr, bytes, .. }) => {
+                OutputEntry::Chunk(OutputChunk { stream: OutputStream::Stderr, bytes, .. }) => {
                     all.stderr.extend(bytes)
                 }
-                LogEntry::Gap(gap) => all.lost_bytes += gap.bytes,
+                OutputEntry::Gap(gap) => all.lost_bytes += gap.bytes,
             }
         }
         Ok(all)

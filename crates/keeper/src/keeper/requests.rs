@@ -7,12 +7,12 @@ use crate::connection::AwaitedEnd;
 use crate::disk::DiskUsage;
 use crate::execution::Execution;
 use crate::launch::{LaunchContext, LaunchError, launch_failed};
-use crate::log::{LogWriter, RingSize, Stream};
 use crate::probe::{self, PendingProbe};
 use crate::usage::ProcessUsage;
 use crate::wire::{
     self, Ended, EndedBy, Exec, LimitHits, ProbeFailure, RefusalReason, Request, Response, TerminalSize,
 };
+use pinfold_output_log::{LogWriter, OutputStream, RingSize};
 
 impl Keeper {
     /// Handles a request. None: it is answered later.
@@ -141,7 +141,7 @@ impl Keeper {
         self.count_operation();
         if let Ok(mut log) = self.log_of(exec) {
             // If the message cannot be written, the exit code still shows the failure.
-            let _ = log.append(Stream::Stderr, wall_ms(), format!("pinfold: {why}\n").as_bytes());
+            let _ = log.append(OutputStream::Stderr, wall_ms(), format!("pinfold: {why}\n").as_bytes());
             self.operations += log.chunks();
         }
         self.ended.insert(exec.execution.clone(), ended);

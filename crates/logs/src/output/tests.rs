@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use pinfold_keeper::log::{LogPosition, LogWriter, RingSize};
+use pinfold_output_log::{LogPosition, LogWriter, RingSize};
 
 use super::*;
 
@@ -23,7 +23,7 @@ impl Written {
         Self { directory, writer }
     }
 
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
+    fn write(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.writer.append(stream, 7, bytes).unwrap();
     }
 
@@ -53,12 +53,12 @@ fn text(text: &str) -> LineContent {
 fn a_character_that_is_cut_in_two_is_put_together() {
     let mut written = Written::new();
     let crab = "🦀".as_bytes();
-    written.write(Stream::Stdout, &[b"a", &crab[..1]].concat());
+    written.write(OutputStream::Stdout, &[b"a", &crab[..1]].concat());
     assert_eq!(written.content(false), [text("a")]);
-    written.write(Stream::Stdout, &crab[1..2]);
+    written.write(OutputStream::Stdout, &crab[1..2]);
     assert_eq!(written.content(false), [text("a")]);
 
-    written.write(Stream::Stdout, &[&crab[2..], b"b"].concat());
+    written.write(OutputStream::Stdout, &[&crab[2..], b"b"].concat());
 
     assert_eq!(written.content(false), [text("a"), text("🦀"), text("b")]);
 }
@@ -66,10 +66,10 @@ fn a_character_that_is_cut_in_two_is_put_together() {
 #[test]
 fn a_character_that_never_ends_is_bytes() {
     let mut written = Written::new();
-    written.write(Stream::Stdout, b"a\xf0\x9f");
+    written.write(OutputStream::Stdout, b"a\xf0\x9f");
     assert_eq!(written.content(true), [text("a"), LineContent::Bytes(b"\xf0\x9f".to_vec())]);
 
-    written.write(Stream::Stderr, b"other");
+    written.write(OutputStream::Stderr, b"other");
 
     let expected = [text("a"), LineContent::Bytes(b"\xf0\x9f".to_vec()), text("other")];
     assert_eq!(written.content(false), expected);
@@ -78,8 +78,8 @@ fn a_character_that_never_ends_is_bytes() {
 #[test]
 fn a_long_line_is_cut_between_characters_and_a_long_text_between_lines() {
     let mut written = Written::new();
-    written.write(Stream::Stdout, "€".repeat(20_000).as_bytes());
-    written.write(Stream::Stdout, "a line of some length\n".repeat(1_000).as_bytes());
+    written.write(OutputStream::Stdout, "€".repeat(20_000).as_bytes());
+    written.write(OutputStream::Stdout, "a line of some length\n".repeat(1_000).as_bytes());
 
     let kept = written.content(false);
 
@@ -96,9 +96,9 @@ fn a_long_line_is_cut_between_characters_and_a_long_text_between_lines() {
 #[test]
 fn pieces_of_no_length_are_passed_over() {
     let mut written = Written::new();
-    written.write(Stream::Stdout, b"");
-    written.write(Stream::Stderr, b"");
-    written.write(Stream::Stdout, b"x");
+    written.write(OutputStream::Stdout, b"");
+    written.write(OutputStream::Stderr, b"");
+    written.write(OutputStream::Stdout, b"x");
 
     assert_eq!(written.content(false), [text("x")]);
 }
@@ -113,7 +113,7 @@ fn random_output_is_read_back_unchanged() {
             let alphabet = "a\n€🦀\u{1b}é".as_bytes();
             let begin = fastrand::usize(..alphabet.len());
             let piece = &alphabet[begin..fastrand::usize(begin..=alphabet.len())];
-            let stream = if fastrand::u8(..4) == 0 { Stream::Stderr } else { Stream::Stdout };
+            let stream = if fastrand::u8(..4) == 0 { OutputStream::Stderr } else { OutputStream::Stdout };
             written.write(stream, piece);
             expected.extend(piece);
         }

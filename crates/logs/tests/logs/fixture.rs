@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pinfold_keeper::log::{LogPosition, LogWriter, RingSize, Stream};
 use pinfold_lifecycle::{Event, ExecutionId, ExecutionState, Fence, Outcome, Policy, SandboxId, Timestamp};
 use pinfold_logs::{Cursor, EntryContent, LogEntry, Logs, ObjectStorage, PageLimit, Source};
+use pinfold_output_log::{LogPosition, LogWriter, OutputStream, RingSize};
 use pinfold_store::conformance::StoreFixture;
 use pinfold_store::conformance::fixture::{NODE, NOON};
 use pinfold_store_sqlite::SqliteStore;
@@ -91,11 +91,11 @@ impl Fixture {
     }
 
     pub(crate) fn write(&mut self, execution: u128, bytes: impl AsRef<[u8]>) {
-        self.write_to(execution, Stream::Stdout, bytes);
+        self.write_to(execution, OutputStream::Stdout, bytes);
     }
 
     /// Each write is dated a millisecond after the one before.
-    pub(crate) fn write_to(&mut self, execution: u128, stream: Stream, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn write_to(&mut self, execution: u128, stream: OutputStream, bytes: impl AsRef<[u8]>) {
         self.driver.advance_ms(1);
         let writer = self.writers.get_mut(&execution).unwrap();
         writer.append(stream, self.driver.now.0, bytes.as_ref()).unwrap();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use pinfold_keeper::log::{RingSize, Stream};
 use pinfold_lifecycle::{Generation, SandboxId};
 use pinfold_logs::{Cursor, EntryContent, Gap, GapReason, PageLimit, ReadError, Source};
+use pinfold_output_log::{OutputStream, RingSize};
 
 use crate::fixture::{Fixture, ID, all, entries, text, without_positions, written};
 
@@ -13,7 +13,7 @@ async fn output_and_control_lines_come_in_one_order_with_their_times() {
     let mut fixture = Fixture::ready().await;
     fixture.start(7).await;
     fixture.write(7, "out\n");
-    fixture.write_to(7, Stream::Stderr, "err\n");
+    fixture.write_to(7, OutputStream::Stderr, "err\n");
     fixture.write(7, "out again\n");
     fixture.finish(7).await;
     fixture.end().await;

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pinfold_keeper::disabled_guards::{DisabledGuard, UNSEALED};
-use pinfold_keeper::log::LogEntry;
 use pinfold_keeper::sandbox_setup::RootLayer;
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, ProbeResult, SandboxId, Spec,
     StopOutcome,
 };
 use pinfold_linux::{LinuxProvider, SpawnerProgram};
+use pinfold_output_log::OutputEntry;
 use pinfold_provider::{ExecError, ExecRequest, Files, InMemoryContent, InstanceId, Provider, StartRequest};
 use pinfold_test_support::linux::{self, AlwaysWanted, KeeperProcess, now};
 
@@ -249,8 +249,8 @@ impl Fixture {
         let mut reader = self.provider.output_of(self.instance.sandbox, execution);
         while let Ok(Some(entry)) = reader.next() {
             match entry {
-                LogEntry::Chunk(piece) => bytes.extend(piece.bytes),
-                LogEntry::Gap(_) => {}
+                OutputEntry::Chunk(piece) => bytes.extend(piece.bytes),
+                OutputEntry::Gap(_) => {}
             }
         }
         bytes

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use pinfold_keeper::log::{LogEntry, Stream};
 use pinfold_lifecycle::Command;
+use pinfold_output_log::{OutputEntry, OutputStream};
 
 use crate::entry::Verdict;
 use crate::fixture::Fixture;
@@ -56,8 +56,10 @@ pub(crate) async fn forge_a_piece(fixture: &Fixture) -> Result<Verdict, String> 
     while let Ok(Some(entry)) = reader.next() {
         pieces += 1;
         forged |= match entry {
-            LogEntry::Chunk(piece) => piece.seq >= 99 || piece.at_ms == 0 || piece.stream == Stream::Stderr,
-            LogEntry::Gap(_) => true,
+            OutputEntry::Chunk(piece) => {
+                piece.seq >= 99 || piece.at_ms == 0 || piece.stream == OutputStream::Stderr
+            }
+            OutputEntry::Gap(_) => true,
         };
     }
     if pieces == 0 {

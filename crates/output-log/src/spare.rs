@@ -12,21 +12,21 @@ const NAME: &str = "spare";
 
 /// When to create the next spare file.
 #[derive(Default)]
-pub(crate) struct SpareLog {
+pub struct SpareLog {
     due_ms: Option<i64>,
 }
 
 impl SpareLog {
-    pub(crate) fn schedule(&mut self, at_ms: i64) {
+    pub fn schedule(&mut self, at_ms: i64) {
         self.due_ms = Some(at_ms);
     }
 
-    pub(crate) fn next_check_ms(&self) -> Option<i64> {
+    pub fn next_check_ms(&self) -> Option<i64> {
         self.due_ms
     }
 
     /// Creates the file if it is due. On failure the next log creates its own.
-    pub(crate) fn create_if_due(&mut self, now_ms: i64, directory: &OwnedFd) {
+    pub fn create_if_due(&mut self, now_ms: i64, directory: &OwnedFd) {
         if self.due_ms.is_some_and(|due| due <= now_ms) {
             self.due_ms = None;
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -36,7 +36,7 @@ impl SpareLog {
 }
 
 /// Takes the spare file, if there is one, and renames it.
-pub(super) fn take(directory: &OwnedFd, name: &str) -> io::Result<File> {
+pub(crate) fn take(directory: &OwnedFd, name: &str) -> io::Result<File> {
     let flags = OFlags::APPEND | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = openat(directory, NAME, flags, Mode::empty())?;
     renameat(directory, NAME, directory, name)?;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::{
-    CHUNK_HEADER, Gap, LogEntry, LogPosition, MAX_CHUNK_BYTES, OutputChunk, SEGMENT_HEADER, Stream,
-    segment_name,
+    CHUNK_HEADER, LogPosition, MAX_CHUNK_BYTES, OutputChunk, OutputEntry, OutputGap, OutputStream,
+    SEGMENT_HEADER, segment_name,
 };
 
 /// Reads from where it left off. The keeper may delete segments at any time; an open segment is read to its end.
@@ -47,7 +47,7 @@ impl LogReader {
 
     /// The next complete chunk or the gap before it. None: nothing more for now.
     #[expect(clippy::should_implement_trait, reason = "None is not the end: more may come")]
-    pub fn next(&mut self) -> io::Result<Option<LogEntry>> {
+    pub fn next(&mut self) -> io::Result<Option<OutputEntry>> {
         loop {
             let Some(segment) = &mut self.segment else {
                 match self.open_first()? {
@@ -145,7 +145,7 @@ impl LogReader {
         Ok(numbers)
     }
 
-    fn take(&mut self) -> io::Result<Option<LogEntry>> {
+    fn take(&mut self) -> io::Result<Option<OutputEntry>> {
         let Some(segment) = &mut self.segment else { return Ok(None) };
         loop {
             if !segment.header_read {
@@ -154,7 +154,11 @@ impl LogReader {
                     (self.next_seq, self.bytes_read) = (first_seq.max(from_seq), bytes_before);
                     if first_seq > from_seq {
                         let bytes = bytes_before.saturating_sub(read);
-                        return Ok(Some(LogEntry::Gap(Gap { from_seq, to_seq: first_seq - 1, bytes })));
+                        return Ok(Some(OutputEntry::Gap(OutputGap {
+                            from_seq,
+                            to_seq: first_seq - 1,
+                            bytes,
+                        })));
                     }
                     continue;
                 }
@@ -164,7 +168,7 @@ impl LogReader {
                     continue;
                 }
                 self.next_seq = chunk.seq.saturating_add(1);
-                return Ok(Some(LogEntry::Chunk(chunk)));
+                return Ok(Some(OutputEntry::Chunk(chunk)));
             }
             if !segment.read_more()? {
                 return Ok(None);
@@ -217,8 +221,8 @@ impl Segment {
         let (length, stream, seq, at) = (&header[..4], header[4], &header[5..13], &header[13..]);
         let length = usize::try_from(number(length)).unwrap_or(usize::MAX);
         let stream = match stream {
-            1 => Stream::Stdout,
-            2 => Stream::Stderr,
+            1 => OutputStream::Stdout,
+            2 => OutputStream::Stderr,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         if length > MAX_CHUNK_BYTES {

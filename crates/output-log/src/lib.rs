@@ -1,6 +1,11 @@
-//! Output logs of executions, in files that the sandbox cannot reach: numbered chunks with time and stream, in a ring of
+//! The output of executions, in files that the sandbox cannot reach: numbered chunks with time and stream, in a ring of
 //! segment files whose oldest are deleted. The keeper appends ([`LogWriter`]). Readers ([`LogReader`]) follow at their
-//! own pace, also after the execution ended, and see a [`Gap`] where chunks were deleted before they were read.
+//! own pace, also after the execution ended, and see an [`OutputGap`] where chunks were deleted before they were read.
+//!
+//! ```text
+//!   LogWriter --append--> EXECUTION.7.log  EXECUTION.8.log  EXECUTION.9.log --> LogReader, LogReader, ...
+//!                         (oldest)                          (current)
+//! ```
 
 mod reader;
 mod spare;
@@ -17,33 +22,33 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use reader::LogReader;
-pub(crate) use spare::SpareLog;
+pub use spare::SpareLog;
 
 /// One chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputChunk {
     pub seq: u64,
     pub at_ms: i64,
-    pub stream: Stream,
+    pub stream: OutputStream,
     pub bytes: Vec<u8>,
 }
 
 /// Chunks that were deleted before they were read, from the first to the last inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
+pub struct OutputGap {
     pub from_seq: u64,
     pub to_seq: u64,
     pub bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogEntry {
+pub enum OutputEntry {
     Chunk(OutputChunk),
-    Gap(Gap),
+    Gap(OutputGap),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Also all output to a terminal.
     Stdout,
     Stderr,
@@ -98,7 +103,7 @@ pub struct LogWriter {
     next: u64,
     position: LogPosition,
     /// Total bytes of all chunks of this writer, including deleted ones.
-    pub(crate) written: u64,
+    pub written: u64,
 }
 
 impl LogWriter {
@@ -129,15 +134,15 @@ impl LogWriter {
     }
 
     /// Appends a chunk in one write, so that readers see it complete or not at all.
-    pub fn append(&mut self, stream: Stream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
+    pub fn append(&mut self, stream: OutputStream, at_ms: i64, bytes: &[u8]) -> io::Result<()> {
         if self.segment_bytes_written >= self.ring.segment_bytes {
             self.rotate()?;
         }
         let mut chunk = Vec::with_capacity(CHUNK_HEADER + bytes.len());
         chunk.extend(u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?.to_le_bytes());
         chunk.push(match stream {
-            Stream::Stdout => 1,
-            Stream::Stderr => 2,
+            OutputStream::Stdout => 1,
+            OutputStream::Stderr => 2,
         });
         chunk.extend(self.next.to_le_bytes());
         chunk.extend(at_ms.to_le_bytes());
@@ -149,7 +154,7 @@ impl LogWriter {
         Ok(())
     }
 
-    pub(crate) fn chunks(&self) -> u64 {
+    pub fn chunks(&self) -> u64 {
         self.next - self.position.seq
     }
 
