@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pinfold_output_log::LogReader;
+use pinfold_provider::OutputReader;
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -27,11 +27,11 @@ impl Drop for LogWatch {
 }
 
 /// `directory` contains the log, and need not exist yet.
-pub(crate) async fn first_byte(log: LogReader, directory: &Path) -> Result<LogWatch> {
+pub(crate) async fn first_byte(log: Box<dyn OutputReader>, directory: &Path) -> Result<LogWatch> {
     tokio::time::timeout(TIMEOUT, wait(log, directory)).await.context("no output came")?
 }
 
-async fn wait(mut log: LogReader, directory: &Path) -> Result<LogWatch> {
+async fn wait(mut log: Box<dyn OutputReader>, directory: &Path) -> Result<LogWatch> {
     let above = directory.parent().context("the logs have no directory")?;
     #[expect(deprecated, reason = "the descriptor is owned here and closed only here")]
     let notes = AsyncFd::new(init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)?;

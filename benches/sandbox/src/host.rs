@@ -16,8 +16,7 @@ use pinfold_lifecycle::{
     Spec, Timestamp,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider, SpawnerProgram};
-use pinfold_output_log::OutputEntry;
-use pinfold_provider::Provider;
+use pinfold_provider::{OutputEntry, OutputReader, Provider, ReadPosition};
 use pinfold_store::{Row, SandboxFilter, Store};
 use pinfold_store_sqlite::SqliteStore;
 use tempfile::TempDir;
@@ -142,10 +141,14 @@ impl Host {
         Ok(self.engine.execute(sandbox, command(argv), run, limits, true).await?)
     }
 
+    fn reader(&self, sandbox: SandboxId, execution: ExecutionId) -> Box<dyn OutputReader> {
+        self.provider.output().reader(sandbox, execution, ReadPosition::default())
+    }
+
     /// Waits until the caller can read the command's first output.
     pub(crate) async fn first_byte(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<LogWatch> {
         let directory = self.data.path().join("linux/logs").join(sandbox.to_string());
-        first_byte(self.provider.output_of(sandbox, execution), &directory).await
+        first_byte(self.reader(sandbox, execution), &directory).await
     }
 
     pub(crate) async fn wait_execution(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Cause> {
@@ -157,7 +160,7 @@ impl Host {
 
     /// All output so far.
     pub(crate) fn output(&self, sandbox: SandboxId, execution: ExecutionId) -> Result<Vec<u8>> {
-        let (mut log, mut written) = (self.provider.output_of(sandbox, execution), Vec::new());
+        let (mut log, mut written) = (self.reader(sandbox, execution), Vec::new());
         while let Some(entry) = log.next()? {
             if let OutputEntry::Chunk(piece) = entry {
                 written.extend(piece.bytes);

@@ -84,9 +84,9 @@ pub async fn start_host_with(
         spawner: programs.spawner,
         clock: Arc::new(move || now.now()),
     })?;
-    let linux = Arc::new(linux.with_images(find_layers(images.clone())));
+    let linux = linux.with_images(find_layers(images.clone()));
     let liveness = Arc::new(liveness);
-    let parts = HostParts { store, provider: linux.clone(), linux, clock, liveness, images };
+    let parts = HostParts { store, provider: Arc::new(linux), clock, liveness, images };
     Ok(Host::begin(parts, config, hooks.parts).await?)
 }
 

@@ -9,7 +9,7 @@ mod whiteout;
 
 use std::io::{self, Write};
 
-use pinfold_keeper::jail::{self, JailIds, JailLimits};
+use pinfold_confine::jail::{self, JailIds, JailLimits};
 use rustix::process::{Pid, getuid};
 use serde::{Deserialize, Serialize};
 

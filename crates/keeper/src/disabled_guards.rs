@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use pinfold_confine::weakened::{self, DisabledConfinement};
+use pinfold_confine::{CapabilitySet, NewPrivileges, Profile, SyscallGroup};
 use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount_remount, move_mount, open_tree, unmount,
@@ -14,7 +16,6 @@ use rustix::mount::{
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::{Deserialize, Serialize};
 
-use crate::confine::{CapabilitySet, NewPrivileges, Profile, SyscallGroup};
 use crate::sandbox_setup::MASKED;
 use crate::syscalls;
 
@@ -70,6 +71,11 @@ const LEAKED: i32 = 60;
 
 /// In the child that becomes the keeper: disables these guards.
 pub(crate) fn disable(guards: Vec<DisabledGuard>) {
+    weakened::disable(DisabledConfinement {
+        ambient_capabilities_allowed: guards.contains(&DisabledGuard::AmbientCapabilitiesAllowed),
+        inheritable_capabilities_kept: guards.contains(&DisabledGuard::InheritableCapabilitiesKept),
+        host_limits: guards.contains(&DisabledGuard::HostLimits),
+    });
     // Set once: each keeper is its own process.
     let _ = DISABLED.set(guards);
 }

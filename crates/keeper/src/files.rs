@@ -14,10 +14,11 @@ use std::os::unix::net::UnixStream;
 
 use self::paths::Refusal;
 use self::wire::{FileAnswer, FileRequest};
-use crate::confine::Confinement;
 use crate::priority;
 use crate::syscalls;
 use crate::wire::send;
+use pinfold_confine::Confinement;
+use pinfold_confine::syscalls::{close_from, exit_now};
 
 /// In the child: serves the request over the connection and exits, which closes the connection.
 pub(crate) fn serve(request: &FileRequest, connection: UnixStream, confinement: &Confinement) -> ! {
@@ -25,7 +26,7 @@ pub(crate) fn serve(request: &FileRequest, connection: UnixStream, confinement: 
         let answer = answer(request, &mut connection);
         send(&mut connection, &answer)
     });
-    syscalls::exit_now(i32::from(served.is_err()))
+    exit_now(i32::from(served.is_err()))
 }
 
 /// Drops everything inherited from the keeper but the connection, and applies the confinement of executions.
@@ -34,7 +35,7 @@ fn prepare_child(connection: UnixStream, confinement: &Confinement) -> io::Resul
     priority::reset_in_new_session()?;
     syscalls::reset_signals();
     syscalls::dup_to(&connection, 0)?;
-    syscalls::close_from(1)?;
+    close_from(1)?;
     // close_from has closed its descriptor: do not close it again.
     let _ = connection.into_raw_fd();
     rustix::process::chdir("/")?;

@@ -14,7 +14,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{WaitOptions, wait};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::confine::{Confinement, Limits, ProcessTracking, Profile};
 use crate::connection::{AwaitedEnd, Connection};
 use crate::console::ConsoleDevices;
 use crate::disk::DiskWatch;
@@ -28,6 +27,7 @@ use crate::syscalls;
 use crate::wire::{
     Ended, EndedBy, InstanceLimits, ProbeFailure, RefusalReason, Request, Response, WorkloadCgroup,
 };
+use pinfold_confine::{Confinement, Limits, ProcessTracking, Profile};
 use pinfold_output_log::SpareLog;
 
 /// What a new keeper gets from the spawner.

@@ -7,16 +7,17 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
+use pinfold_confine::syscalls::{Cloned, clone_process, exit_now};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, chdir, ioctl_tiocsctty, kill_process, waitid};
 
-use crate::confine::Confinement;
 use crate::console::ExecutionEnds;
 use crate::priority;
 use crate::process_tree::{CgroupNamespace, open_own_cgroup_namespace};
 use crate::spawner::{receive, send_with};
-use crate::syscalls::{self, Cloned};
+use crate::syscalls;
 use crate::wire::RefusalReason;
+use pinfold_confine::Confinement;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAX_REPORT_BYTES: usize = 64;
@@ -121,12 +122,12 @@ impl LaunchPlan {
         console: ExecutionEnds,
     ) -> Result<Launched, LaunchError> {
         let (report_reader, report_writer) = UnixStream::pair()?;
-        let pid = match syscalls::clone_process(0, group).map_err(LaunchError::from_fork)? {
+        let pid = match clone_process(0, group).map_err(LaunchError::from_fork)? {
             Cloned::Child => {
                 let (step, failure) = self.run_child(context, group.is_none(), &console, &report_writer);
                 let number = failure.raw_os_error().unwrap_or(libc::EIO);
                 let _ = (&report_writer).write_all(&[&[step as u8][..], &number.to_le_bytes()].concat());
-                syscalls::exit_now(127)
+                exit_now(127)
             }
             Cloned::Parent { pid, .. } => {
                 Pid::from_raw(pid).ok_or_else(|| launch_failed("the kernel returned no process id"))?

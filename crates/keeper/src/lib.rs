@@ -9,7 +9,7 @@
 //!    v
 //!  keeper             process 1 of one sandbox; outlives the spawner                `keeper`
 //!    |    1. mounts its root, /dev, /proc, /sys, changes root                      [`sandbox_setup`]
-//!    |    2. gives up capabilities, installs seccomp                               [`confine`]
+//!    |    2. gives up capabilities, installs seccomp                               crate `confine`
 //!    |    3. serves its control socket until its deadline                          [`wire`]
 //!    |
 //!    +--> execution   one command, confined further, in a process tree of its own   `execution`, `process_tree`
@@ -21,13 +21,12 @@
 //! without a keep-alive, so a sandbox never outlives its lease even if the control plane is gone.
 //!
 //! Main types: [`wire::SpawnRequest`], [`wire::Request`] and [`wire::Response`] (control socket),
-//! [`sandbox_setup::SandboxSetup`] (root filesystem, shared directories), [`confine::Profile`] and
-//! [`confine::Confinement`] (seccomp, capabilities, limits), [`jail::run`] (a confined process over one directory, used to unpack images).
+//! [`sandbox_setup::SandboxSetup`] (root filesystem, shared directories). Executions are confined by the crate `confine`
+//! and write their output with the crate `output-log`.
 //!
-//! All `unsafe` code is in `syscalls` and `confine::install`.
+//! All `unsafe` code is in `syscalls`.
 
 mod cgroup_namespace;
-pub mod confine;
 mod connection;
 mod console;
 #[cfg(feature = "weakened")]
@@ -36,7 +35,6 @@ pub mod disk;
 mod execution;
 pub mod files;
 mod input;
-pub mod jail;
 mod keeper;
 mod launch;
 mod limit_counters;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use pinfold_confine::syscalls::{Cloned, clone_process, exit_now};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat, openat2, statx, unlinkat,
 };
@@ -16,7 +17,6 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::console::{ConsoleDevices, ExecutionEnds};
 use crate::launch::{LaunchContext, LaunchError, LaunchPlan, Launched};
 use crate::process_tree::{ExecutionCgroup, ProcessTree};
-use crate::syscalls::{self, Cloned};
 use crate::wire::ProbeFailure;
 
 /// Present in every image, and does nothing.
@@ -138,8 +138,8 @@ pub(crate) fn start_program(
 /// Starts a child that exits at once, outside the executions' cgroup. It runs no code from inside, since no limit would
 /// apply to it. Fails if the host, not the sandbox, is out of processes.
 fn start_substitute() -> Result<Pid, String> {
-    match syscalls::clone_process(0, None) {
-        Ok(Cloned::Child) => syscalls::exit_now(0),
+    match clone_process(0, None) {
+        Ok(Cloned::Child) => exit_now(0),
         Ok(Cloned::Parent { pid, .. }) => {
             Pid::from_raw(pid).ok_or_else(|| "the kernel returned no process id".to_owned())
         }

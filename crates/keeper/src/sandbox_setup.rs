@@ -11,22 +11,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::CWD;
+use pinfold_confine::IdMap;
+use pinfold_confine::mounts::{Doing, MountError, attach, change_root, clone_mount, make_mounts_private};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, UnmountFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount,
-    move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, fsconfig_create, fsmount, fsopen, mount,
+    mount_remount,
 };
-use rustix::process::{chdir, pivot_root};
 use rustix::system::sethostname;
 use serde::{Deserialize, Serialize};
 
 use crate::syscalls;
-use crate::wire::IdMap;
 
 mod root;
 
-use root::MOUNT_POINT;
 pub use root::{RootFilesystem, RootLayer, Storage};
 
 /// What a sandbox consists of. Paths are those of the host.
@@ -36,24 +33,6 @@ pub struct SandboxSetup {
     pub root: RootFilesystem,
     /// Directories of the host that are mounted inside, read-only, under the same path.
     pub shared: Vec<PathBuf>,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("could not {doing} `{}`: {source}", path.display())]
-pub struct SetupError {
-    doing: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-trait Doing<T> {
-    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, SetupError>;
-}
-
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, doing: &'static str, path: impl AsRef<Path>) -> Result<T, SetupError> {
-        self.map_err(|error| SetupError { doing, path: path.as_ref().to_owned(), source: error.into() })
-    }
 }
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -76,7 +55,7 @@ const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"]
 impl SandboxSetup {
     /// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
     /// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
-    pub(crate) fn open_mounts(&self, ids: IdMap) -> Result<DetachedMounts, SetupError> {
+    pub(crate) fn open_mounts(&self, ids: IdMap) -> Result<DetachedMounts, MountError> {
         let take = |path: &PathBuf| {
             let tree = clone_mount(path)?;
             syscalls::make_read_only(&tree).doing("make read-only", path)?;
@@ -90,7 +69,7 @@ impl SandboxSetup {
     }
 
     /// Maps the ids of the opened layers for the keeper process `pid`.
-    pub(crate) fn map_ids(&self, mounts: &DetachedMounts, pid: i32, ids: IdMap) -> Result<(), SetupError> {
+    pub(crate) fn map_ids(&self, mounts: &DetachedMounts, pid: i32, ids: IdMap) -> Result<(), MountError> {
         self.root.map_layers(&mounts.root, pid, ids)
     }
 
@@ -99,7 +78,7 @@ impl SandboxSetup {
         &self,
         mounts: DetachedMounts,
         kernel_mounts: KernelMounts,
-    ) -> Result<(), SetupError> {
+    ) -> Result<(), MountError> {
         change_root(&self.root.assemble(mounts.root)?)?;
         for (path, tree) in mounts.shared {
             attach_to_directory(&tree, &path)?;
@@ -132,17 +111,10 @@ pub(crate) struct KernelMounts {
     sys: OwnedFd,
 }
 
-/// Makes all mounts private, so that changes do not propagate to the host.
-pub(crate) fn make_mounts_private() -> Result<(), SetupError> {
-    // Change the propagation of all mounts (mount MS_PRIVATE | MS_REC).
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .doing("make private the mounts below", "/")
-}
-
 impl KernelMounts {
     /// Creates the mounts. The kernel allows a new proc or sysfs mount only while a full one is visible, so this happens
     /// before the root changes.
-    pub(crate) fn make() -> Result<Self, SetupError> {
+    pub(crate) fn make() -> Result<Self, MountError> {
         make_mounts_private()?;
         Ok(Self {
             proc: new_kernel_mount("proc", MountAttrFlags::empty())?,
@@ -151,13 +123,7 @@ impl KernelMounts {
     }
 }
 
-/// Opens a detached copy of the mount at `path` (open_tree).
-pub(crate) fn clone_mount(path: &Path) -> Result<OwnedFd, SetupError> {
-    open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-        .doing("clone the mount of", path)
-}
-
-fn clone_device_mounts() -> Result<Vec<(&'static str, OwnedFd)>, SetupError> {
+fn clone_device_mounts() -> Result<Vec<(&'static str, OwnedFd)>, MountError> {
     DEVICES.iter().map(|name| Ok((*name, clone_mount(&Path::new("/dev").join(name))?))).collect()
 }
 
@@ -171,7 +137,7 @@ fn sys_filesystem_type() -> &'static str {
 }
 
 /// Creates a detached mount of a kernel filesystem (fsopen, fsconfig, fsmount).
-fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, SetupError> {
+fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, MountError> {
     let mount = || {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_create(&context)?;
@@ -184,13 +150,13 @@ fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, SetupEr
 }
 
 /// Attaches a detached mount to a directory, which is created if missing.
-fn attach_to_directory(tree: &OwnedFd, at: &Path) -> Result<(), SetupError> {
+fn attach_to_directory(tree: &OwnedFd, at: &Path) -> Result<(), MountError> {
     ensure_directory(at)?;
     attach(tree, at)
 }
 
 /// Ensures a real directory. An image may have a symbolic link there, to redirect the mount.
-fn ensure_directory(directory: &Path) -> Result<(), SetupError> {
+fn ensure_directory(directory: &Path) -> Result<(), MountError> {
     fs::create_dir_all(directory).doing("create", directory)?;
     match fs::symlink_metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -199,32 +165,7 @@ fn ensure_directory(directory: &Path) -> Result<(), SetupError> {
     }
 }
 
-/// Attaches a detached mount (move_mount).
-fn attach(tree: &OwnedFd, at: &Path) -> Result<(), SetupError> {
-    move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).doing("attach a mount to", at)
-}
-
-/// Changes the root: attaches the new root in this mount namespace, pivots into it with the old root stacked below, and
-/// detaches the old root.
-pub(crate) fn change_root(root: &OwnedFd) -> Result<(), SetupError> {
-    attach(root, Path::new(MOUNT_POINT))?;
-    // Enter the new root (chdir).
-    chdir(MOUNT_POINT).doing("enter", MOUNT_POINT)?;
-    // Swap the roots (pivot_root). The old root is now mounted on top of `.`.
-    pivot_root(".", ".").doing("make the root", MOUNT_POINT)?;
-    // Detach the old root (umount2 MNT_DETACH).
-    unmount(".", UnmountFlags::DETACH).doing("detach the old root below", MOUNT_POINT)?;
-    chdir("/").doing("enter", "/")
-}
-
-/// Remounts the root nosuid and nodev: it was a directory of the host.
-pub(crate) fn remount_root_nosuid() -> Result<(), SetupError> {
-    // Remount (mount MS_REMOUNT | MS_BIND).
-    mount_remount("/", MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV, c"")
-        .doing("remount nosuid and nodev", "/")
-}
-
-fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), SetupError> {
+fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), MountError> {
     let dev = Path::new("/dev");
     ensure_directory(dev)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
@@ -268,7 +209,7 @@ fn devpts_options() -> &'static CStr {
     c"newinstance,ptmxmode=0666,mode=0620,max=128"
 }
 
-fn mask_paths() -> Result<(), SetupError> {
+fn mask_paths() -> Result<(), MountError> {
     for path in READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
         // Bind the path to itself and make the bind mount read-only.
         mount(*path, *path, "", MountFlags::BIND, c"").doing("make read-only", path)?;
@@ -292,7 +233,7 @@ fn mask_paths() -> Result<(), SetupError> {
 }
 
 /// Remounts `/dev` read-only. Writable directories below it are separate mounts.
-fn make_dev_read_only() -> Result<(), SetupError> {
+fn make_dev_read_only() -> Result<(), MountError> {
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
     // Remount (mount MS_REMOUNT | MS_BIND | MS_RDONLY).
     mount_remount("/dev", flags, c"").doing("make read-only", "/dev")

@@ -2,11 +2,14 @@
 //! and much memory, which makes cloning into namespaces slow and unsafe, so it sends spawn requests over the spawner's
 //! standard input instead.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
+use pinfold_confine::map_ids;
+use pinfold_confine::mounts::MountError;
+use pinfold_confine::syscalls::{Cloned, clone_process, close_from, exit_now, set_ids};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -18,9 +21,9 @@ use rustix::thread::{
 
 use crate::keeper::{self, KeeperInit, WorkloadDescriptors};
 use crate::priority;
-use crate::sandbox_setup::{DetachedMounts, KernelMounts, SetupError};
-use crate::syscalls::{self, Cloned};
-use crate::wire::{IdMap, SpawnRequest, SpawnResponse};
+use crate::sandbox_setup::{DetachedMounts, KernelMounts};
+use crate::syscalls;
+use crate::wire::{SpawnRequest, SpawnResponse};
 
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// Maximum number of descriptors in one message.
@@ -35,7 +38,7 @@ pub fn run() -> io::Result<()> {
     }
     #[cfg(not(feature = "weakened"))]
     crate::sealed_exe::reexec_sealed();
-    syscalls::close_from(3)?;
+    close_from(3)?;
     syscalls::ignore_child_exits();
     let socket = syscalls::take_inherited(0)?;
     let mut exit_pipe = ExitPipe::new()?;
@@ -56,7 +59,7 @@ pub fn run() -> io::Result<()> {
                 // Close the spawner's socket: a keeper that held it would hide the spawner's exit.
                 drop(socket);
                 child.run(exit_pipe.take_reader()?);
-                syscalls::exit_now(1)
+                exit_now(1)
             }
             Ok(Spawned::Parent { pid, pidfd }) => send(&socket, &SpawnResponse::Pid(pid), Some(&pidfd))?,
             Err(error) => send(&socket, &SpawnResponse::Failed(error.to_string()), None)?,
@@ -113,7 +116,7 @@ fn spawn(request: SpawnRequest, mut descriptors: Vec<OwnedFd>) -> io::Result<Spa
     if privileged {
         set_effective_uid(request.ids.uid)?;
     }
-    let cloned = syscalls::clone_process(namespaces, cgroup.as_ref().map(AsRawFd::as_raw_fd));
+    let cloned = clone_process(namespaces, cgroup.as_ref().map(AsRawFd::as_raw_fd));
     if privileged && !matches!(cloned, Ok(Cloned::Child)) {
         set_effective_uid(0)?;
     }
@@ -171,17 +174,6 @@ fn detach_standard_streams() -> io::Result<()> {
         let _ = nothing.into_raw_fd();
     }
     Ok(())
-}
-
-pub(crate) fn map_ids(pid: i32, ids: IdMap) -> io::Result<()> {
-    if ids.count == 1 {
-        // Without privilege only one id can be mapped, and only after setgroups is denied.
-        fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
-    }
-    // Map the user ids.
-    fs::write(format!("/proc/{pid}/uid_map"), format!("0 {} {}", ids.uid, ids.count))?;
-    // Map the group ids.
-    fs::write(format!("/proc/{pid}/gid_map"), format!("0 {} {}", ids.gid, ids.count))
 }
 
 /// A cloned child that becomes the keeper of a sandbox.
@@ -248,10 +240,10 @@ fn set_up(
         crate::disabled_guards::disable(request.disabled_guards.clone());
         crate::disabled_guards::open_host_directories().map_err(|error| error.to_string())?;
     }
-    let text = |error: SetupError| error.to_string();
+    let text = |error: MountError| error.to_string();
     let kernel_mounts = KernelMounts::make().map_err(text)?;
     let mounts = mounts.map_or_else(|| request.setup.open_mounts(request.ids), Ok).map_err(text)?;
-    syscalls::set_ids(0, 0).map_err(|error| format!("could not switch to uid 0 of the sandbox: {error}"))?;
+    set_ids(0, 0).map_err(|error| format!("could not switch to uid 0 of the sandbox: {error}"))?;
     request.setup.build(mounts, kernel_mounts).map_err(text)?;
     #[cfg(feature = "weakened")]
     crate::disabled_guards::undo_mounts().map_err(|error| format!("could not disable guards: {error}"))?;

@@ -3,20 +3,15 @@
 #![allow(unsafe_code, reason = "the kernel's own interface")]
 
 use std::ffi::{CString, c_char};
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::usage::ProcessUsage;
-use crate::wire::IdMap;
+use pinfold_confine::syscalls::close_from;
 
-/// The two returns of a clone: in the child, and in the parent with the child's pid and pidfd.
-pub(crate) enum Cloned {
-    Child,
-    Parent { pid: i32, pidfd: OwnedFd },
-}
+use crate::usage::ProcessUsage;
 
 /// Resource usage of all reaped descendants.
 pub(crate) fn usage_of_children() -> ProcessUsage {
@@ -37,53 +32,6 @@ pub(crate) fn usage_of_children() -> ProcessUsage {
     }
 }
 
-/// Clones this process into new namespaces and, if `group` is given, into the cgroup v2 directory with that descriptor.
-pub(crate) fn clone_process(namespaces: libc::c_int, group: Option<RawFd>) -> io::Result<Cloned> {
-    let mut pidfd: RawFd = -1;
-    let mut flags = u64::from(namespaces.unsigned_abs()) | u64::from(libc::CLONE_PIDFD.unsigned_abs());
-    if group.is_some() {
-        flags |= CLONE_INTO_CGROUP;
-    }
-    let arguments = CloneArguments {
-        flags,
-        pidfd: (&raw mut pidfd) as u64,
-        exit_signal: u64::from(libc::SIGCHLD.unsigned_abs()),
-        cgroup: group.map_or(0, |group| u64::from(group.unsigned_abs())),
-        ..CloneArguments::default()
-    };
-    // Create the child process (clone3).
-    // SAFETY: single-threaded: the spawner and the keeper have no other thread, so the child may run any code;
-    // `arguments` outlives the call, and `pidfd` is valid for the kernel's write.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<CloneArguments>()) };
-    match pid {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Cloned::Child),
-        pid => {
-            // SAFETY: the kernel has just opened this descriptor, and no other object owns it.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Cloned::Parent { pid: i32::try_from(pid).unwrap_or(-1), pidfd })
-        }
-    }
-}
-
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-
-#[repr(C)]
-#[derive(Default)]
-struct CloneArguments {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
-}
-
 /// Replaces this process with a program. Returns only on failure.
 pub(crate) fn execve(program: &CString, argv: &[CString], env: &[CString]) -> io::Error {
     let argv = pointers(argv);
@@ -96,34 +44,6 @@ pub(crate) fn execve(program: &CString, argv: &[CString], env: &[CString]) -> io
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
-}
-
-/// Exits at once, without destructors: in a forked child they would act on copies of the parent's objects.
-pub(crate) fn exit_now(code: i32) -> ! {
-    // Exit without cleanup (_exit).
-    // SAFETY: takes a plain number and never returns.
-    unsafe { libc::_exit(code) }
-}
-
-/// Sets the real, effective and saved ids of this process, and drops supplementary groups.
-pub(crate) fn set_ids(uid: u32, gid: u32) -> io::Result<()> {
-    // Drop supplementary groups (setgroups). EPERM: the user namespace denies setgroups, which is fine.
-    // SAFETY: the list is empty, so the pointer is not read.
-    let groups = unsafe { libc::setgroups(0, std::ptr::null()) };
-    if groups != 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EPERM) {
-        return Err(io::Error::last_os_error());
-    }
-    // Set the group ids (setresgid), before the user ids, which may take away the right to.
-    // SAFETY: plain numbers; single-threaded, so the change applies to the whole process.
-    if unsafe { libc::setresgid(gid, gid, gid) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // Set the user ids (setresuid).
-    // SAFETY: plain numbers; single-threaded, so the change applies to the whole process.
-    if unsafe { libc::setresuid(uid, uid, uid) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// A descriptor that becomes readable when one of these signals is pending. The signals are blocked.
@@ -162,14 +82,6 @@ pub(crate) fn reset_signals() {
         // SAFETY: installs no handler; SIGKILL and SIGSTOP are rejected without effect.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-}
-
-/// Closes every descriptor from this one on.
-pub(crate) fn close_from(first: u32) -> io::Result<()> {
-    // Close all descriptors from `first` on (close_range).
-    // SAFETY: called between fork and exec, or at the start of a process: no live object uses the closed descriptors.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
-    if closed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// In a child: closes every descriptor but standard input, output, error and `kept`.
@@ -285,24 +197,6 @@ struct MountAttributes {
     clear: u64,
     propagation: u64,
     namespace: u64,
-}
-
-/// Makes a user namespace that maps ids from `first` on to those of a sandbox. Its only process exits when the pipe
-/// closes; the returned descriptor keeps the namespace.
-pub(crate) fn new_idmap_namespace(first: u32, ids: IdMap) -> io::Result<OwnedFd> {
-    let (mut wait_there, hold_here) = io::pipe()?;
-    match clone_process(libc::CLONE_NEWUSER, None)? {
-        Cloned::Child => {
-            drop(hold_here);
-            let _ = wait_there.read(&mut [0]);
-            exit_now(0)
-        }
-        Cloned::Parent { pid, .. } => {
-            fs::write(format!("/proc/{pid}/uid_map"), format!("{first} {} {}", ids.uid, ids.count))?;
-            fs::write(format!("/proc/{pid}/gid_map"), format!("{first} {} {}", ids.gid, ids.count))?;
-            Ok(File::open(format!("/proc/{pid}/ns/user"))?.into())
-        }
-    }
 }
 
 /// The number of a free loop device. Another process may take it first.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
+use pinfold_confine::IdMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::disk::DiskUsage;
@@ -274,14 +275,6 @@ pub struct InstanceLimits {
     pub open_files: Option<u64>,
     /// Operations of the whole instance, as counted by [`Response::Activity`]. Absent from earlier control planes.
     pub operations: Option<u64>,
-}
-
-/// Maps ids 0 to `count - 1` inside to ids outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IdMap {
-    pub uid: u32,
-    pub gid: u32,
-    pub count: u32,
 }
 
 /// The spawner's answer. The keeper's pidfd comes with `Pid`.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use pinfold_keeper::wire::IdMap;
+use pinfold_confine::IdMap;
 use rustix::process::{getgid, getuid};
 
 use crate::paths::InstancePaths;

@@ -6,48 +6,26 @@ use std::fs;
 use std::path::Path;
 
 use pinfold_procfs::{ProcessState, Stat};
-use pinfold_provider::InstanceId;
+use pinfold_provider::{InstanceError, ProcessInfo};
 
 use crate::cgroup::InstanceCgroup;
 use crate::paths::InstancePaths;
 use crate::pid_lock::{self, KeeperStatus};
-use crate::provider::LinuxProvider;
-
-/// One process of an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcessInfo {
-    /// Its `comm`, which the process sets itself.
-    pub name: String,
-    pub state: ProcessState,
-    /// Kernel function it sleeps in (`/proc/PID/wchan`). `None`: not sleeping, or not readable.
-    pub wait_channel: Option<String>,
-    /// Blocked in a read of its standard input.
-    pub waits_for_input: bool,
-    pub sockets: usize,
-}
 
 /// Maximum number of entries, so that a fork bomb makes no endless list.
 const MAX_PROCESSES: usize = 256;
 /// The `wchan` of a process that waits for terminal input.
 const TERMINAL_READ: &str = "n_tty_read";
 
-impl LinuxProvider {
-    /// All processes except the keeper, ordered by pid. `None`: the keeper is not alive, or `/proc` is not readable.
-    pub fn processes(&self, instance: InstanceId) -> Option<Vec<ProcessInfo>> {
-        let Ok(KeeperStatus::Alive(keeper, _)) = pid_lock::keeper_status(&self.data_paths.of(instance))
-        else {
-            return None;
-        };
-        let parents = parents(Path::new("/proc")).ok()?;
-        let inside = descendants(&parents, keeper);
-        Some(
-            inside
-                .into_iter()
-                .take(MAX_PROCESSES)
-                .filter_map(|pid| inspect(Path::new("/proc"), pid))
-                .collect(),
-        )
-    }
+/// All processes except the keeper, ordered by pid.
+pub(crate) fn of(paths: &InstancePaths) -> Result<Vec<ProcessInfo>, InstanceError> {
+    let proc = Path::new("/proc");
+    let Ok(KeeperStatus::Alive(keeper, _)) = pid_lock::keeper_status(paths) else {
+        return Err(InstanceError::NoSuchInstance);
+    };
+    let parents = parents(proc).map_err(|error| InstanceError::Unreachable { why: error.to_string() })?;
+    let inside = descendants(&parents, keeper);
+    Ok(inside.into_iter().take(MAX_PROCESSES).filter_map(|pid| inspect(proc, pid)).collect())
 }
 
 /// Whether any thread except the keeper's is runnable. `None`: the processes cannot be listed.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,11 +12,11 @@ use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeResult, SandboxId, StopOutcome,
     Timestamp,
 };
-use pinfold_output_log::{LogPosition, LogReader};
+use pinfold_output_log::LogPosition;
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, Inspect, InstanceError,
+    InstanceId, KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartRequest,
+    StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::blocking::run_blocking;
@@ -30,6 +30,7 @@ use crate::id_ranges::IdRanges;
 use crate::kill_batching::KillBatcher;
 use crate::launches_in_flight::LaunchesInFlight;
 use crate::observe::outcome;
+use crate::outputs::OutputDirectory;
 use crate::paths::DataPaths;
 use crate::processes::any_running;
 use crate::single_flight::SingleFlight;
@@ -49,6 +50,7 @@ pub struct LinuxConfig {
 
 pub struct LinuxProvider {
     pub(crate) data_paths: DataPaths,
+    outputs: Arc<OutputDirectory>,
     pub(crate) cgroups: Cgroups,
     pub(crate) ids: IdRanges,
     pub(crate) host: Image,
@@ -107,6 +109,7 @@ impl LinuxProvider {
             launches_in_flight: LaunchesInFlight::default(),
             #[cfg(feature = "weakened")]
             disabled_guards: Vec::new(),
+            outputs: Arc::new(OutputDirectory::new(data_paths.logs.clone())),
             data_paths,
             clock,
         })
@@ -153,21 +156,9 @@ impl LinuxProvider {
         self.disk.ability()
     }
 
-    /// Directory of execution output, with one directory per sandbox.
-    #[must_use]
-    pub fn outputs(&self) -> &Path {
-        &self.data_paths.logs
-    }
-
-    /// Reader over the kept output of an execution. Output outlives the instance.
-    #[must_use]
-    pub fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> LogReader {
-        LogReader::new(self.data_paths.logs.join(sandbox.to_string()), &execution.to_string())
-    }
-
     /// Syncs the output of an execution to disk, before its end is reported.
     pub(crate) async fn sync_output(&self, sandbox: SandboxId, execution: ExecutionId) -> io::Result<()> {
-        let directory = self.data_paths.logs.join(sandbox.to_string());
+        let directory = self.outputs.of(sandbox);
         run_blocking(move || durable::sync_output(&directory, &execution.to_string())).await
     }
 
@@ -180,7 +171,7 @@ impl LinuxProvider {
         if instance.generation <= Generation(1) {
             return Ok(LogPosition::default());
         }
-        let earlier = self.output_of(instance.sandbox, execution);
+        let earlier = self.outputs.log_of(instance.sandbox, execution);
         let read = tokio::task::spawn_blocking(move || earlier.next_writer_position()).await;
         let found = read.map_err(io::Error::other).and_then(|found| found);
         found.map_err(|error| ExecError::Refused {
@@ -197,6 +188,14 @@ impl Provider for LinuxProvider {
     }
 
     fn files(&self) -> &dyn Files {
+        self
+    }
+
+    fn output(&self) -> Arc<dyn OutputLogs> {
+        self.outputs.clone()
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
         self
     }
 

@@ -8,8 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use pinfold_confine::IdMap;
 use pinfold_keeper::sandbox_setup::{RootFilesystem, SandboxSetup, Storage};
-use pinfold_keeper::wire::{IdMap, InstanceLimits, Request, Response, SpawnRequest, WorkloadCgroup};
+use pinfold_keeper::wire::{InstanceLimits, Request, Response, SpawnRequest, WorkloadCgroup};
 use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{StartError, StartRequest};
 use rustix::process::{Signal, pidfd_send_signal};

@@ -5,7 +5,6 @@ use std::time::Duration;
 use pinfold_keeper::usage::ProcessUsage;
 use pinfold_keeper::wire::{Request, Response};
 use pinfold_lifecycle::ResourceUsage;
-use pinfold_provider::InstanceId;
 
 use crate::cgroup::CgroupUsage;
 use crate::control::query;
@@ -26,12 +25,11 @@ pub(crate) struct KeeperUsage {
 
 impl LinuxProvider {
     /// Usage so far. The keeper is asked only for figures that cgroups do not have. `None`: no figure is available.
-    pub async fn total_usage(&self, instance: InstanceId) -> Option<ResourceUsage> {
-        let paths = self.data_paths.of(instance);
-        let groups = self.cgroups_of(&paths).map(|groups| groups.usage()).unwrap_or_default();
+    pub(crate) async fn usage_so_far(&self, paths: &InstancePaths) -> Option<ResourceUsage> {
+        let groups = self.cgroups_of(paths).map(|groups| groups.usage()).unwrap_or_default();
         let suffices = groups.cpu_ms.is_some() && groups.memory_peak_bytes.is_some();
         let reported =
-            if suffices { KeeperUsage::default() } else { keeper_usage(&paths, USAGE_TIMEOUT).await };
+            if suffices { KeeperUsage::default() } else { keeper_usage(paths, USAGE_TIMEOUT).await };
         Some(merge(&groups, &reported)).filter(|used| *used != ResourceUsage::default())
     }
 }

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, Limits, ProbeResult};
 use pinfold_linux::LinuxProvider;
-use pinfold_output_log::{OutputEntry, OutputGap};
-use pinfold_provider::Provider;
+use pinfold_provider::{OutputEntry, OutputGap, Provider};
 use pinfold_test_support::until_async;
 use sandbox::{Sandbox, sh};
 

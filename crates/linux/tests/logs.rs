@@ -20,6 +20,7 @@ use pinfold_lifecycle::{
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider};
 use pinfold_logs::{Cursor, LogEntry, Logs, MoveOutcome, ObjectStorage, PageLimit, Source};
+use pinfold_provider::Provider as _;
 use pinfold_store::{RegisteredNode, Store};
 use pinfold_store_sqlite::SqliteStore;
 
@@ -63,7 +64,7 @@ impl Node {
         });
         let provider = Arc::new(provider.unwrap());
         let objects = ObjectStorage::local(&data.join("objects")).unwrap();
-        let logs = Logs::new(store.clone(), provider.outputs(), objects);
+        let logs = Logs::new(store.clone(), provider.output(), &data.join("moved"), objects);
         let liveness = Arc::new(OnlyNode { host: liveness, me: OnceLock::new() });
         let parts = Parts {
             store,

@@ -19,8 +19,7 @@ use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionKind, ExecutionLimits, Outcome, Policy, SandboxId,
 };
 use pinfold_linux::{LinuxConfig, LinuxProvider};
-use pinfold_output_log::OutputEntry;
-use pinfold_provider::{Discovered, Provider};
+use pinfold_provider::{Discovered, OutputEntry, Provider, ReadPosition};
 use pinfold_store::Store;
 use pinfold_store_sqlite::SqliteStore;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -75,7 +74,7 @@ impl TestEngine {
 
     /// Sequence numbers of all output chunks, and the whole output.
     fn output(&self, sandbox: SandboxId, execution: ExecutionId) -> (Vec<u64>, String) {
-        let mut reader = self.provider.output_of(sandbox, execution);
+        let mut reader = self.provider.output().reader(sandbox, execution, ReadPosition::default());
         let entries = std::iter::from_fn(|| reader.next().unwrap());
         let pieces: Vec<_> = entries
             .map(|entry| match entry {

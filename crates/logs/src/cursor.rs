@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use pinfold_lifecycle::{ExecutionId, Generation};
+use pinfold_provider::ReadPosition;
 use pinfold_store::Seq;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,11 @@ impl OutputPosition {
     /// The position after which nothing is read.
     pub(crate) fn end(self) -> Self {
         Self { piece: u64::MAX, offset: 0, bytes: self.bytes }
+    }
+
+    /// Where a reader starts: before the piece that is read in part.
+    pub(crate) fn read_position(self) -> ReadPosition {
+        ReadPosition { seq: self.piece, bytes: self.bytes }
     }
 }
 

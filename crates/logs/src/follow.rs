@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::cursor::Cursor;
 use crate::entry::LogEntry;
+use crate::location::LogLocation;
 use crate::logs::{LogPage, Logs, ReadError};
 use crate::page_limit::{PageLimit, RemainingLimit};
-use crate::paths::LogLocation;
 use crate::tail::LogTail;
 
 /// Reset after each entry: the poll interval grows while none comes.

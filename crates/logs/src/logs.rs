@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_provider::OutputLogs;
 use pinfold_store::{Row, Store, StoreError};
 
 use crate::archive::{Archive, ArchiveError, Manifest};
 use crate::cursor::Cursor;
 use crate::entry::LogEntry;
 use crate::follow::LogFollower;
+use crate::location::{LogLocation, MovedLogs};
 use crate::object_storage::ObjectStorage;
 use crate::page_limit::{PageLimit, RemainingLimit};
-use crate::paths::{LogLocation, LogPaths};
 use crate::tail::LogTail;
 
 /// Cheap to clone.
@@ -21,7 +22,8 @@ use crate::tail::LogTail;
 pub struct Logs {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) objects: ObjectStorage,
-    pub(crate) paths: LogPaths,
+    pub(crate) output: Arc<dyn OutputLogs>,
+    pub(crate) moved: MovedLogs,
 }
 
 /// Some entries of a log.
@@ -58,10 +60,15 @@ pub enum ReadError {
 const MAX_ATTEMPTS: usize = 3;
 
 impl Logs {
-    /// `outputs` is the directory where the provider of this host stores output, with one directory per sandbox.
+    /// `moved` is the directory of the marker files. It is created when it is first needed.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, outputs: &Path, objects: ObjectStorage) -> Self {
-        Self { store, objects, paths: LogPaths::new(outputs) }
+    pub fn new(
+        store: Arc<dyn Store>,
+        output: Arc<dyn OutputLogs>,
+        moved: &Path,
+        objects: ObjectStorage,
+    ) -> Self {
+        Self { store, objects, output, moved: MovedLogs::new(moved) }
     }
 
     /// Entries after a position, or from the beginning with [`Cursor::default`].
@@ -85,16 +92,16 @@ impl Logs {
         let recorded = self.store.last_record(sandbox).await?.map(|row| row.record.at);
         let written = match self.log_source(sandbox).await? {
             LogSource::Moved(manifest) => Some(manifest.last_activity),
-            LogSource::Here(_) => self.last_output(sandbox).await?,
+            LogSource::Here => self.last_output(sandbox).await?,
             LogSource::OnlyRecords if recorded.is_none() => return Err(ReadError::NoSuchLog { sandbox }),
             LogSource::OnlyRecords => None,
         };
         Ok(recorded.max(written))
     }
 
-    /// Whether the output of its executions is still in the keepers' files on this host.
+    /// Whether the output of its executions is still kept by the provider on this host.
     pub fn is_here(&self, sandbox: SandboxId) -> Result<bool, ReadError> {
-        Ok(matches!(self.location(sandbox)?, LogLocation::Here(_)))
+        Ok(self.location(sandbox)? == LogLocation::Here)
     }
 
     /// Only running executions can have written after the last record.
@@ -103,9 +110,9 @@ impl Logs {
         if row.sandbox.executions.is_empty() {
             return Ok(None);
         }
-        let running = row.sandbox.executions.iter().map(|execution| format!("{}.", execution.id));
-        let (paths, running) = (self.paths.clone(), running.collect::<Vec<_>>());
-        let reading = tokio::task::spawn_blocking(move || paths.last_written(sandbox, &running));
+        let running: Vec<_> = row.sandbox.executions.iter().map(|execution| execution.id).collect();
+        let output = self.output.clone();
+        let reading = tokio::task::spawn_blocking(move || output.last_written(sandbox, &running));
         reading
             .await
             .map_err(|source| ReadError::Interrupted { source })?
@@ -127,7 +134,7 @@ impl Logs {
 
     pub(crate) async fn log_source(&self, sandbox: SandboxId) -> Result<LogSource, ReadError> {
         Ok(match self.location(sandbox)? {
-            LogLocation::Here(directory) => LogSource::Here(directory),
+            LogLocation::Here => LogSource::Here,
             LogLocation::Moved | LogLocation::NotHere => match self.archive(sandbox).manifest().await? {
                 Some(manifest) => LogSource::Moved(manifest),
                 None => LogSource::OnlyRecords,
@@ -136,7 +143,16 @@ impl Logs {
     }
 
     pub(crate) fn location(&self, sandbox: SandboxId) -> Result<LogLocation, ReadError> {
-        self.paths.of(sandbox).map_err(|source| ReadError::Output { source })
+        let find = || {
+            Ok(if self.moved.contains(sandbox)? {
+                LogLocation::Moved
+            } else if self.output.exists(sandbox)? {
+                LogLocation::Here
+            } else {
+                LogLocation::NotHere
+            })
+        };
+        find().map_err(|source| ReadError::Output { source })
     }
 
     /// One page, with a tail that reads on from its end. A read during which the log was moved is repeated.
@@ -150,8 +166,8 @@ impl Logs {
             let before = self.location(sandbox)?;
             let mut left = RemainingLimit::of(limit);
             let mut reader = after.clone();
-            let (mut entries, directory) = match self.log_source(sandbox).await? {
-                LogSource::Here(directory) => (Vec::new(), Some(directory)),
+            let (mut entries, output) = match self.log_source(sandbox).await? {
+                LogSource::Here => (Vec::new(), Some(self.output.clone())),
                 LogSource::OnlyRecords => (Vec::new(), None),
                 LogSource::Moved(manifest) => {
                     match self.archive(sandbox).read(&manifest, &mut reader, &mut left).await {
@@ -165,7 +181,7 @@ impl Logs {
                     }
                 }
             };
-            let mut tail = LogTail::after(sandbox, reader, directory);
+            let mut tail = LogTail::after(sandbox, reader, output);
             if !left.is_used_up() {
                 let more;
                 (tail, more) = tail.entries(self.store.as_ref(), &mut left).await?;
@@ -181,7 +197,7 @@ impl Logs {
 
 /// Where a log is read from, except for records after it.
 pub(crate) enum LogSource {
-    Here(std::path::PathBuf),
+    Here,
     Moved(Manifest),
     OnlyRecords,
 }

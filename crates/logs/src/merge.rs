@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use pinfold_lifecycle::{ExecutionId, Timestamp};
+use pinfold_lifecycle::{ExecutionId, SandboxId, Timestamp};
+use pinfold_provider::OutputLogs;
 use pinfold_store::{HistoryRow, Seq};
 
 use crate::control_lines;
@@ -16,8 +17,9 @@ use crate::log_line::LogLine;
 use crate::output::{ExecutionOutput, LogChunk};
 
 pub(crate) struct LogMerge {
+    sandbox: SandboxId,
     /// None: there is no output on this host.
-    directory: Option<PathBuf>,
+    output: Option<Arc<dyn OutputLogs>>,
     cursor: Cursor,
     outputs: BTreeMap<ExecutionId, ExecutionOutput>,
     records: VecDeque<HistoryRow>,
@@ -30,8 +32,8 @@ enum Next {
 }
 
 impl LogMerge {
-    pub(crate) fn after(cursor: Cursor, directory: Option<PathBuf>) -> Self {
-        Self { directory, cursor, outputs: BTreeMap::new(), records: VecDeque::new() }
+    pub(crate) fn after(sandbox: SandboxId, cursor: Cursor, output: Option<Arc<dyn OutputLogs>>) -> Self {
+        Self { sandbox, output, cursor, outputs: BTreeMap::new(), records: VecDeque::new() }
     }
 
     pub(crate) fn cursor(&self) -> &Cursor {
@@ -124,15 +126,16 @@ impl LogMerge {
         record_at: Option<Timestamp>,
     ) -> io::Result<Option<Timestamp>> {
         let position = self.cursor.position(execution);
-        // Without a directory there is no output of an execution that the cursor does not list.
-        if self.directory.is_none() && !self.cursor.open.contains_key(&execution) {
+        // Without output on this host there is none of an execution that the cursor does not list.
+        if self.output.is_none() && !self.cursor.open.contains_key(&execution) {
             return Ok(None);
         }
-        let directory = self.directory.as_deref();
-        let output = self
-            .outputs
-            .entry(execution)
-            .or_insert_with(|| ExecutionOutput::after(position, directory, execution));
+        let (sandbox, kept) = (self.sandbox, &self.output);
+        let output = self.outputs.entry(execution).or_insert_with(|| {
+            let after = position.read_position();
+            let reader = kept.as_ref().map(|kept| kept.reader(sandbox, execution, after));
+            ExecutionOutput::after(position, reader)
+        });
         let head = output.head(is_closing, record_at.unwrap_or_default())?;
         Ok(head.map(|chunk| chunk.at))
     }

@@ -1,15 +1,13 @@
 //! Moves the log of a sandbox that is proven gone into the object store. The steps are: write segments, write the manifest,
-//! read all of it back, write the marker file that readers check, remove the keepers' files. A crash between any two steps
+//! read all of it back, write the marker file that readers check, remove the provider's output. A crash between any two steps
 //! leaves the log readable, and the next attempt continues.
 
-use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 
 use futures_util::{StreamExt, stream};
 use pinfold_lifecycle::SandboxId;
+use pinfold_provider::{LockOutcome, LockedOutput};
 use pinfold_store::StoreError;
-use rustix::fs::FlockOperation;
 
 use crate::archive::{ArchiveError, Manifest, SEGMENT};
 use crate::logs::{Logs, ReadError};
@@ -47,8 +45,10 @@ pub enum MoveError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    #[error("could not {action} `{}`", path.display())]
-    Files { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("could not list the output on this host")]
+    List { source: io::Error },
+    #[error("could not {action} the output of {sandbox}")]
+    Output { action: &'static str, sandbox: SandboxId, source: io::Error },
     #[error("could not find out whether the instance is gone")]
     Store(#[from] StoreError),
 }
@@ -57,8 +57,7 @@ impl Logs {
     /// Moves the logs of all sandboxes with output on this host that are proven gone. The server calls it about once a
     /// minute; any number of processes may call it at once.
     pub async fn move_all(&self) -> Result<MoveSummary, MoveError> {
-        let listed = self.paths.sandboxes_with_output();
-        let here = listed.map_err(|source| self.files("list", PathBuf::from("logs"), source))?;
+        let here = self.output.sandboxes().map_err(|source| MoveError::List { source })?;
         let mut summary = MoveSummary::default();
         let one = |sandbox| async move { (sandbox, self.move_one(sandbox).await) };
         let mut moves = stream::iter(here).map(one).buffered(CONCURRENT_MOVES);
@@ -80,14 +79,13 @@ impl Logs {
         if !self.is_gone(sandbox).await? {
             return Ok(MoveOutcome::NotGone);
         }
-        let directory = self.paths.outputs_of(sandbox);
-        let lock = match lock_outputs(&directory) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => return Ok(MoveOutcome::Busy),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(MoveOutcome::Nothing),
-            Err(source) => return Err(self.files("lock", directory, source)),
+        let lock = self.output.lock(sandbox);
+        let locked = match lock.map_err(|source| MoveError::Output { action: "lock", sandbox, source })? {
+            LockOutcome::Locked(locked) => locked,
+            LockOutcome::Busy => return Ok(MoveOutcome::Busy),
+            LockOutcome::Nothing => return Ok(MoveOutcome::Nothing),
         };
-        let Some((manifest, entries)) = self.write_segments(sandbox, &directory).await? else {
+        let Some((manifest, entries)) = self.write_segments(sandbox).await? else {
             return Ok(MoveOutcome::Nothing);
         };
         let archive = self.archive(sandbox);
@@ -95,36 +93,33 @@ impl Logs {
             archive.put_manifest(&manifest).await?;
         }
         archive.verify(&manifest).await?;
-        self.switch_to_archive(sandbox, lock).await?;
+        self.switch_to_archive(sandbox, locked).await?;
         Ok(MoveOutcome::Moved { entries })
     }
 
     /// Writes the marker file, which sends readers to the archive, and removes the output here. On a blocking thread,
     /// because of the fsyncs.
-    async fn switch_to_archive(&self, sandbox: SandboxId, lock: File) -> Result<(), MoveError> {
-        let paths = self.paths.clone();
+    async fn switch_to_archive(
+        &self,
+        sandbox: SandboxId,
+        mut locked: Box<dyn LockedOutput>,
+    ) -> Result<(), MoveError> {
+        let moved = self.moved.clone();
         let switching = tokio::task::spawn_blocking(move || {
-            let marked = paths.mark_moved(sandbox).map_err(|source| ("mark as moved", source));
-            let left =
-                marked.and_then(|()| paths.remove_outputs(sandbox).map_err(|source| ("remove", source)));
-            drop(lock);
-            left
+            moved.mark(sandbox).map_err(|source| ("mark as moved", source))?;
+            locked.remove().map_err(|source| ("remove", source))
         });
         let switched = switching.await.map_err(|source| ReadError::Interrupted { source })?;
-        switched.map_err(|(action, source)| self.files(action, self.paths.outputs_of(sandbox), source))
+        switched.map_err(|(action, source)| MoveError::Output { action, sandbox, source })
     }
 
     /// Writes all that is not in the object store yet. None: there is nothing to store.
-    async fn write_segments(
-        &self,
-        sandbox: SandboxId,
-        directory: &std::path::Path,
-    ) -> Result<Option<(Manifest, u64)>, MoveError> {
+    async fn write_segments(&self, sandbox: SandboxId) -> Result<Option<(Manifest, u64)>, MoveError> {
         let archive = self.archive(sandbox);
         let before = archive.manifest().await?;
         let was_there = before.is_some();
         let mut manifest = before.unwrap_or_default();
-        let mut tail = LogTail::after(sandbox, archive.end(&manifest)?, Some(directory.to_owned()));
+        let mut tail = LogTail::after(sandbox, archive.end(&manifest)?, Some(self.output.clone()));
         let mut entries = 0;
         loop {
             let left = RemainingLimit::of(SEGMENT);
@@ -140,19 +135,5 @@ impl Logs {
             manifest.segments.push(segment);
         }
         Ok((was_there || entries > 0).then_some((manifest, entries)))
-    }
-
-    pub(crate) fn files(&self, action: &'static str, path: PathBuf, source: io::Error) -> MoveError {
-        MoveError::Files { action, path, source }
-    }
-}
-
-/// Locks the output of a sandbox until the file is dropped. None: another process has the lock.
-pub(crate) fn lock_outputs(directory: &std::path::Path) -> io::Result<Option<File>> {
-    let file = File::open(directory)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }

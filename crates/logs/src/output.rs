@@ -3,10 +3,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::Path;
 
-use pinfold_lifecycle::{ExecutionId, Timestamp};
-use pinfold_output_log::{LogReader, OutputChunk, OutputEntry, OutputGap, OutputStream};
+use pinfold_lifecycle::Timestamp;
+use pinfold_provider::{OutputChunk, OutputEntry, OutputGap, OutputReader, OutputStream};
 
 use crate::cursor::OutputPosition;
 use crate::entry::Source;
@@ -25,8 +24,8 @@ pub(crate) struct LogChunk {
 }
 
 pub(crate) struct ExecutionOutput {
-    /// None: there is no file to read from.
-    reader: Option<LogReader>,
+    /// None: there is nothing to read from.
+    reader: Option<Box<dyn OutputReader>>,
     position: OutputPosition,
     ahead: VecDeque<OutputEntry>,
     head: Option<LogChunk>,
@@ -38,9 +37,8 @@ pub(crate) struct ExecutionOutput {
 }
 
 impl ExecutionOutput {
-    pub(crate) fn after(position: OutputPosition, directory: Option<&Path>, execution: ExecutionId) -> Self {
-        let (name, OutputPosition { piece, bytes, .. }) = (execution.to_string(), position);
-        let reader = directory.map(|directory| LogReader::after(directory, &name, piece, bytes));
+    /// `reader` continues at the position.
+    pub(crate) fn after(position: OutputPosition, reader: Option<Box<dyn OutputReader>>) -> Self {
         Self {
             reader,
             position,

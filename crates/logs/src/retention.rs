@@ -8,11 +8,11 @@ use futures_util::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use pinfold_lifecycle::{SandboxId, Timestamp};
+use pinfold_provider::{LockOutcome, StoredOutput};
 use pinfold_store::StoreError;
 
 use crate::archive::{ArchiveError, all_logs, is_manifest};
 use crate::logs::Logs;
-use crate::mover::lock_outputs;
 use crate::object_storage::ObjectStorage;
 
 /// How long logs and artifacts are kept.
@@ -99,7 +99,7 @@ impl Logs {
         let before = Timestamp(now.0.saturating_sub_unsigned(keep.logs_ms));
         let files = |source| RetentionError::Files { source };
         // Markers are listed first: a log that was marked before is in the later listing, or is deleted.
-        let marked = self.paths.moved().map_err(files)?;
+        let marked = self.moved.list().map_err(files)?;
         let groups = groups(&self.objects, &all_logs(&self.objects)).await?;
         let mut expired = RemovalTally::default();
         for (name, group) in &groups {
@@ -109,10 +109,10 @@ impl Logs {
         }
         for sandbox in marked {
             if !groups.contains_key(&sandbox.to_string()) {
-                self.paths.remove_marker(sandbox).map_err(files)?;
+                self.moved.remove_marker(sandbox).map_err(files)?;
             }
         }
-        for sandbox in self.paths.sandboxes_with_output().map_err(files)? {
+        for sandbox in self.output.sandboxes().map_err(files)? {
             expired.add(self.expire_here(sandbox, before, RemovalMode::Remove).await);
         }
         Ok(expired.finish()?.count)
@@ -139,7 +139,7 @@ impl Logs {
             for object in manifest.into_iter().chain(&group.objects) {
                 archive.delete(&object.path).await?;
             }
-            self.paths.remove_marker(sandbox).map_err(|source| RetentionError::Files { source })?;
+            self.moved.remove_marker(sandbox).map_err(|source| RetentionError::Files { source })?;
         }
         let bytes = group.objects.iter().map(|object| object.bytes).sum();
         Ok(Removed { count: usize::from(manifest.is_some()), bytes })
@@ -152,28 +152,22 @@ impl Logs {
         before: Timestamp,
         mode: RemovalMode,
     ) -> Result<Removed, RetentionError> {
-        let last = match self.paths.last_changed(sandbox) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Removed::default()),
-            other => other.map_err(|source| RetentionError::Files { source })?,
+        let files = |source| RetentionError::Files { source };
+        let Some(StoredOutput { bytes, last_changed }) = self.output.stored(sandbox).map_err(files)? else {
+            return Ok(Removed::default());
         };
-        if last >= before || !self.is_gone(sandbox).await? {
+        if last_changed >= before || !self.is_gone(sandbox).await? {
             return Ok(Removed::default());
         }
-        let removed = match lock_outputs(&self.paths.outputs_of(sandbox)) {
-            Ok(Some(_lock)) => self.remove_outputs_of(sandbox, mode),
-            Ok(None) => Ok(Removed::default()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removed::default()),
-            Err(error) => Err(error),
-        };
-        removed.map_err(|source| RetentionError::Files { source })
-    }
-
-    fn remove_outputs_of(&self, sandbox: SandboxId, mode: RemovalMode) -> io::Result<Removed> {
-        let bytes = self.paths.bytes_of(sandbox)?;
-        if mode == RemovalMode::Remove {
-            self.paths.remove_outputs(sandbox)?;
+        match self.output.lock(sandbox).map_err(files)? {
+            LockOutcome::Locked(mut locked) => {
+                if mode == RemovalMode::Remove {
+                    locked.remove().map_err(files)?;
+                }
+                Ok(Removed { count: 1, bytes })
+            }
+            LockOutcome::Busy | LockOutcome::Nothing => Ok(Removed::default()),
         }
-        Ok(Removed { count: 1, bytes })
     }
 }
 

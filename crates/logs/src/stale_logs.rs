@@ -11,7 +11,7 @@ impl Logs {
     /// reports what it would delete. If they cannot all be listed, none is deleted.
     pub async fn clear_stale(&self, age_ms: u64, now: Timestamp, mode: RemovalMode) -> StaleDataCleanup {
         let before = Timestamp(now.0.saturating_sub_unsigned(age_ms));
-        let here = self.paths.sandboxes_with_output().map_err(|source| RetentionError::Files { source });
+        let here = self.output.sandboxes().map_err(|source| RetentionError::Files { source });
         let listed = groups(&self.objects, &all_logs(&self.objects)).await;
         let (here, moved) = match (here, listed) {
             (Ok(here), Ok(moved)) => (here, moved),

@@ -1,9 +1,10 @@
-//! Reads a log that is still being written: records from the store, output from the keepers' files.
+//! Reads a log that is still being written: records from the store, output from the provider.
 
 use std::io;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use pinfold_lifecycle::SandboxId;
+use pinfold_provider::OutputLogs;
 use pinfold_store::Store;
 
 use crate::cursor::Cursor;
@@ -23,8 +24,9 @@ pub(crate) struct LogTail {
 }
 
 impl LogTail {
-    pub(crate) fn after(sandbox: SandboxId, cursor: Cursor, directory: Option<PathBuf>) -> Self {
-        Self { sandbox, merge: LogMerge::after(cursor, directory) }
+    /// Without `output` there is none on this host.
+    pub(crate) fn after(sandbox: SandboxId, cursor: Cursor, output: Option<Arc<dyn OutputLogs>>) -> Self {
+        Self { sandbox, merge: LogMerge::after(sandbox, cursor, output) }
     }
 
     pub(crate) fn cursor(&self) -> &Cursor {

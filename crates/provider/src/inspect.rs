@@ -1,8 +1,10 @@
-//! What an operator can learn about a live instance beyond its health: its processes, and the answer of every probe.
+//! What a caller can learn about a live instance beyond its health: its processes, what it used, and the answer of every
+//! probe.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pinfold_lifecycle::ResourceUsage;
 pub use pinfold_procfs::ProcessState;
 
 use crate::{InstanceError, InstanceId};
@@ -12,6 +14,9 @@ use crate::{InstanceError, InstanceId};
 pub trait Inspect: Send + Sync {
     /// Runs every probe that does no harm to the instance.
     async fn examine(&self, instance: InstanceId) -> Vec<ProbeReport>;
+
+    /// What it used so far, from figures that are cheap to read. None: there is no figure.
+    async fn total_usage(&self, instance: InstanceId) -> Option<ResourceUsage>;
 
     /// The processes inside, without those of the provider. A long list is cut.
     async fn processes(&self, instance: InstanceId) -> Result<Vec<ProcessInfo>, InstanceError>;

@@ -5,6 +5,7 @@ use std::io;
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{ExecutionId, SandboxId, Timestamp};
+use pinfold_output_log::LogReader;
 pub use pinfold_output_log::{OutputChunk, OutputEntry, OutputGap, OutputStream};
 
 /// The output that a provider keeps on this host. Except for [`OutputWatch::changed`], calls may block on a disk: a
@@ -24,6 +25,11 @@ pub trait OutputLogs: Send + Sync + 'static {
     /// The sandboxes whose output is kept here, in order.
     fn sandboxes(&self) -> io::Result<Vec<SandboxId>>;
 
+    /// Whether any output of a sandbox is kept here, be it an empty log.
+    fn exists(&self, sandbox: SandboxId) -> io::Result<bool> {
+        Ok(self.stored(sandbox)?.is_some())
+    }
+
     /// How much output of a sandbox is kept here. None: none, not even an empty log.
     fn stored(&self, sandbox: SandboxId) -> io::Result<Option<StoredOutput>>;
 
@@ -35,9 +41,15 @@ pub trait OutputLogs: Send + Sync + 'static {
 }
 
 /// Reads one log from a position on.
-pub trait OutputReader: Send {
+pub trait OutputReader: Send + Sync {
     /// The next complete chunk, or the gap before it. None: there is no more for now.
     fn next(&mut self) -> io::Result<Option<OutputEntry>>;
+}
+
+impl OutputReader for LogReader {
+    fn next(&mut self) -> io::Result<Option<OutputEntry>> {
+        self.next()
+    }
 }
 
 /// A subscription to the output of one sandbox. Output between two waits is not lost.

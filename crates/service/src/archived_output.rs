@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use pinfold_api::OutputEvent;
 use pinfold_lifecycle::{ExecutionId, SandboxId};
 use pinfold_logs::{Cursor, EntryContent, Gap, LogEntry, PageLimit, Source};
-use pinfold_output_log::{OutputChunk, OutputStream};
+use pinfold_provider::{OutputChunk, OutputStream};
 
 use super::output::{Transcript, of_piece};
 use super::{Failure, Service};

@@ -2,8 +2,8 @@
 //! others come first.
 
 use pinfold_api::{Sandbox, State, Trouble, TroubleKind, Verdict};
-use pinfold_linux::{Fault, ProbeReport, ProcessInfo, ProcessState};
 use pinfold_logs::escape_text;
+use pinfold_provider::{InstanceFault, ProbeReport, ProcessInfo, ProcessState};
 
 use super::log_patterns::LOG_PATTERNS;
 use super::logs::shortened;
@@ -91,17 +91,17 @@ impl Case<'_> {
             .then(|| self.of(TroubleKind::Quarantined, saw, "it could not be proven gone", resolve))
     }
 
-    fn failed(&self, fault: Fault) -> impl Iterator<Item = &ProbeReport> {
+    fn failed(&self, fault: InstanceFault) -> impl Iterator<Item = &ProbeReport> {
         self.probes.iter().filter(move |probe| probe.fault == Some(fault))
     }
 
     fn keeper(&self) -> Option<Trouble> {
-        let gone = self.failed(Fault::KeeperGone).next().map(|probe| {
+        let gone = self.failed(InstanceFault::KeeperGone).next().map(|probe| {
             let means = "its keeper (process 1) is gone, and all its processes with it";
             self.of(TroubleKind::KeeperGone, saw(probe), means, "pinfold reconcile".to_owned())
         });
         let silent = || {
-            let probe = self.failed(Fault::KeeperSilent).next()?;
+            let probe = self.failed(InstanceFault::KeeperSilent).next()?;
             let means = "its keeper (process 1) exists but does not answer: stopped, or starved of CPU";
             Some(self.of(TroubleKind::KeeperSilent, saw(probe), means, self.force_stop_command()))
         };
@@ -109,15 +109,15 @@ impl Case<'_> {
     }
 
     fn probe_failures(&self) -> impl Iterator<Item = Option<Trouble>> {
-        let place = self.failed(Fault::Filesystem).next().map(|probe| {
+        let place = self.failed(InstanceFault::Filesystem).next().map(|probe| {
             let means = "a required directory is missing, or no file can be written there";
             self.of(TroubleKind::PlaceMissing, saw(probe), means, self.force_stop_command())
         });
-        let command = self.failed(Fault::Exec).next().map(|probe| {
+        let command = self.failed(InstanceFault::Exec).next().map(|probe| {
             let means = "no command can be run in it";
             self.of(TroubleKind::CommandFails, saw(probe), means, self.force_stop_command())
         });
-        let unseen = self.failed(Fault::Unobservable).next().map(|probe| {
+        let unseen = self.failed(InstanceFault::Unobservable).next().map(|probe| {
             let means = "part of its state could not be observed";
             self.of(TroubleKind::Unseen, saw(probe), means, "pinfold reconcile".to_owned())
         });
@@ -148,7 +148,7 @@ impl Case<'_> {
     }
 
     fn disk(&self) -> Option<Trouble> {
-        let probe = self.failed(Fault::DiskFull).next()?;
+        let probe = self.failed(InstanceFault::DiskFull).next()?;
         let resolve = format!(
             "remove files in it (pinfold exec {} -- rm …), or create one with a larger --disk",
             self.id

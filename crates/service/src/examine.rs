@@ -2,8 +2,7 @@
 
 use pinfold_api::{Examination, Probe, Sandbox, State, Trouble, UpcomingDeadline};
 use pinfold_lifecycle::{Lease, Life, SandboxId, Timestamp};
-use pinfold_linux::ProbeReport;
-use pinfold_output_log::OutputEntry;
+use pinfold_provider::{OutputEntry, ProbeReport, ReadPosition};
 use pinfold_store::{Row, StoredSandbox};
 
 use super::convert::rfc3339;
@@ -30,9 +29,11 @@ impl Service {
         if let Some(stored) = stored {
             // Before the probes, since their own processes would be observed too.
             let sample = self.sample_usage(stored).await.ok();
-            observed =
-                Observations { written: self.last_output(id).await, ..self.observe(stored, sample.as_ref()) };
-            probes = self.host.linux.examine(instance_of(stored)).await;
+            observed = Observations {
+                written: self.last_output(id).await,
+                ..self.observe(stored, sample.as_ref()).await
+            };
+            probes = self.host.provider.inspect().examine(instance_of(stored)).await;
         }
         let troubles = diagnose(&sandbox, &probes, &observed);
         Ok(Examination {
@@ -46,12 +47,13 @@ impl Service {
 
     /// Observations from outside the sandbox, cheap enough for a request every second. Values that cannot be read are
     /// left out.
-    pub(super) fn observe(&self, stored: &StoredSandbox, sample: Option<&UsageSample>) -> Observations {
+    pub(super) async fn observe(&self, stored: &StoredSandbox, sample: Option<&UsageSample>) -> Observations {
         let usage = sample.map(|sample| sample.usage).unwrap_or_default();
+        let inside = self.host.provider.inspect().processes(instance_of(stored)).await;
         Observations {
             processes: usage.processes.zip(stored.spec.limits.processes),
             signs: sample.map(|sample| sample.signs),
-            inside: self.host.linux.processes(instance_of(stored)).unwrap_or_default(),
+            inside: inside.unwrap_or_default(),
             written: String::new(),
         }
     }
@@ -60,7 +62,8 @@ impl Service {
     async fn last_output(&self, id: SandboxId) -> String {
         let commands = self.host.store.executions(id).await.unwrap_or_default();
         let last = commands.into_iter().rev().take(LAST_COMMANDS).map(|it| it.execution.id);
-        let mut readers: Vec<_> = last.map(|it| self.host.linux.output_of(id, it)).collect();
+        let output = self.host.provider.output();
+        let mut readers: Vec<_> = last.map(|it| output.reader(id, it, ReadPosition::default())).collect();
         let reading = tokio::task::spawn_blocking(move || {
             readers.reverse();
             let mut written = Vec::new();

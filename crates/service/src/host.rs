@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use pinfold_engine::{Cleaner, Clock, Config, Engine, EngineStartError, NodeLiveness, Parts, RandomIds};
 use pinfold_images::{Images, Unpacker};
-use pinfold_linux::LinuxProvider;
 use pinfold_logs::{ArtifactLimits, Artifacts, Logs, MetricsArchive, RetentionPeriods};
 use pinfold_metrics::ProcessMetrics;
 use pinfold_notify::telemetry::Spans;
@@ -15,7 +14,6 @@ use pinfold_store::Stores;
 
 use crate::cleanup_recorder::CleanupRecorder;
 use crate::collecting::Collection;
-use crate::directory_watch::DirectoryWatcher;
 use crate::engine_observer::EngineObserver;
 use crate::stale_files::StaleFiles;
 use crate::{ObjectStoreConfig, OpenObjectStoreError};
@@ -24,8 +22,6 @@ use crate::{ObjectStoreConfig, OpenObjectStoreError};
 pub struct HostParts {
     pub store: Arc<dyn Stores>,
     pub provider: Arc<dyn Provider>,
-    /// The same provider, for the output of executions and the examination of instances: they have no traits yet.
-    pub linux: Arc<LinuxProvider>,
     pub clock: Arc<dyn Clock>,
     pub liveness: Arc<dyn NodeLiveness>,
     pub images: ImageStoreLocation,
@@ -49,7 +45,6 @@ pub type Wrap<T> = Box<dyn FnOnce(T) -> T + Send>;
 pub struct Host {
     pub engine: Engine,
     pub provider: Arc<dyn Provider>,
-    pub(crate) linux: Arc<LinuxProvider>,
     pub store: Arc<dyn Stores>,
     pub clock: Arc<dyn Clock>,
     pub data: PathBuf,
@@ -58,7 +53,6 @@ pub struct Host {
     /// Runs scheduled and requested cleanups.
     pub cleaner: Arc<Cleaner>,
     pub(crate) collection: Collection,
-    pub(crate) watcher: DirectoryWatcher,
     /// Collects counters of this process until they are flushed to the store.
     pub meter: Arc<ProcessMetrics>,
     pub(crate) metrics_archive: MetricsArchive,
@@ -77,7 +71,7 @@ pub enum HostError {
 impl Host {
     /// Starts an engine on these parts. `wrap` decorates what the engine sees of them; only tests do so.
     pub async fn begin(parts: HostParts, config: HostConfig, wrap: Wrap<Parts>) -> Result<Self, HostError> {
-        let HostParts { store, provider, linux, clock, liveness, images } = parts;
+        let HostParts { store, provider, clock, liveness, images } = parts;
         let HostConfig { data, engine, objects, keep, stale_after_ms } = config;
         let objects = objects.open(&data)?;
         let metrics_archive = MetricsArchive::new(objects.clone());
@@ -85,7 +79,7 @@ impl Host {
             artifacts: Artifacts::new(objects.clone(), ArtifactLimits::default()),
             clock: clock.clone(),
         };
-        let logs = Logs::new(store.clone(), linux.outputs(), objects);
+        let logs = Logs::new(store.clone(), provider.output(), &data.join("moved-logs"), objects);
         let (meter, spans) = (Arc::new(ProcessMetrics::default()), Spans::default());
         let parts = Parts {
             store: store.clone(),
@@ -106,18 +100,15 @@ impl Host {
         }));
         let recorder = CleanupRecorder { meter: meter.clone(), clock: clock.clone(), spans: spans.clone() };
         let cleaner = engine.start_cleanup(store.clone(), Some(Arc::new(recorder)));
-        let watcher = DirectoryWatcher::default();
         Ok(Self {
             engine,
             provider,
-            linux,
             store,
             clock,
             data,
             logs,
             cleaner,
             collection,
-            watcher,
             meter,
             metrics_archive,
             spans,

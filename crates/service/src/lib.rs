@@ -28,7 +28,6 @@ mod consistency;
 mod convert;
 mod create;
 mod diagnosis;
-mod directory_watch;
 mod engine_observer;
 mod events;
 mod examine;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{Output, OutputEvent, OutputPage};
 use pinfold_engine::{WaitError, WaitOutcome};
 use pinfold_lifecycle::{ExecutionId, Outcome, SandboxId, Timestamp};
-use pinfold_output_log::{LogReader, OutputChunk, OutputEntry, OutputGap, OutputStream};
+use pinfold_provider::{OutputChunk, OutputEntry, OutputGap, OutputReader, OutputStream, ReadPosition};
 use pinfold_store::StoredExecution;
 use tokio::sync::mpsc;
 
@@ -33,8 +33,8 @@ pub enum StreamEnd {
 }
 
 impl Service {
-    pub(super) fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> LogReader {
-        self.host.linux.output_of(sandbox, execution)
+    pub(super) fn output_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Box<dyn OutputReader> {
+        self.host.provider.output().reader(sandbox, execution, ReadPosition::default())
     }
 
     /// One page of output after a sequence number.
@@ -187,14 +187,14 @@ enum ForwardError {
 
 /// The events of one log after a sequence number.
 struct Events {
-    log: LogReader,
+    log: Box<dyn OutputReader>,
     after: u64,
     /// The last sequence number read from the log.
     last: u64,
 }
 
 impl Events {
-    fn after(log: LogReader, after: u64) -> Self {
+    fn after(log: Box<dyn OutputReader>, after: u64) -> Self {
         Self { log, after, last: 0 }
     }
 
@@ -285,7 +285,7 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    pub(super) fn of(mut log: LogReader) -> io::Result<Self> {
+    pub(super) fn of(mut log: Box<dyn OutputReader>) -> io::Result<Self> {
         let mut all = Self::default();
         while let Some(entry) = log.next()? {
             match entry {

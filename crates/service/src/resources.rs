@@ -35,7 +35,7 @@ impl Service {
             });
         }
         let sample = self.sample_usage(&stored).await?;
-        let observed = self.observe(&stored, Some(&sample));
+        let observed = self.observe(&stored, Some(&sample)).await;
         let UsageSample { now, usage, last_activity: later, signs } = sample;
         let shown = view::sandbox(&Row::Readable(stored.clone()), None, now, self.config.flags);
         let last_activity = later.or(last_activity);

@@ -179,7 +179,10 @@ impl Service {
 
     /// The usage so far. None: the instance does not answer.
     pub(super) async fn used_so_far(&self, stored: &StoredSandbox) -> Option<api::ResourceUsage> {
-        let used = tokio::time::timeout(USAGE_TIMEOUT, self.host.linux.total_usage(instance_of(stored)));
+        let used = tokio::time::timeout(
+            USAGE_TIMEOUT,
+            self.host.provider.inspect().total_usage(instance_of(stored)),
+        );
         used.await.ok()?.map(convert::used)
     }
 

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 
+use pinfold_confine::syscalls::{Cloned, clone_process};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::serve;
 use super::wire::{FileAnswer, FileReason, FileRequest};
-use crate::confine::Confinement;
-use crate::syscalls::{self, Cloned};
 use crate::wire::send;
+use pinfold_confine::Confinement;
 
 /// Maximum number at a time. Further requests are refused.
 const MOST: usize = 32;
@@ -34,7 +34,7 @@ impl FileChildren {
         if self.ends_at_ms.len() >= MOST {
             return refuse(connection, FileReason::Busy, "too many requests for files at a time");
         }
-        match syscalls::clone_process(0, None) {
+        match clone_process(0, None) {
             Ok(Cloned::Child) => serve(request, connection, confinement),
             Ok(Cloned::Parent { pid, .. }) => {
                 self.served += 1;

@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use pinfold_confine::mounts::{Doing, MOUNT_POINT, MountError, attach, clone_mount};
+use pinfold_confine::{IdMap, new_idmap_namespace};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chownat, mkdirat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
@@ -15,10 +17,8 @@ use rustix::mount::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Doing, SetupError, attach, clone_mount};
 use crate::loop_device;
 use crate::syscalls;
-use crate::wire::IdMap;
 
 /// The layers and the storage of a root filesystem. Paths are those of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +59,10 @@ pub(super) struct RootMounts {
 
 const UPPER: &str = "upper";
 const WORK: &str = "work";
-/// Temporary mount point. Exists on every host; the mount is visible in this mount namespace only.
-pub(super) const MOUNT_POINT: &str = "/usr";
 
 impl RootFilesystem {
     /// Opens the layers and the storage, with the rights of the spawner where it runs as root.
-    pub(super) fn open_mounts(&self, ids: IdMap) -> Result<RootMounts, SetupError> {
+    pub(super) fn open_mounts(&self, ids: IdMap) -> Result<RootMounts, MountError> {
         let layers = self.layers.iter().map(|layer| clone_mount(&layer.path)).collect::<Result<_, _>>()?;
         let storage = match &self.storage {
             Storage::Memory { .. } => None,
@@ -83,14 +81,14 @@ impl RootFilesystem {
     }
 
     /// Maps the ids of each layer to the sandbox's (idmapped mounts). Needs a process that already has the mapping.
-    pub(super) fn map_layers(&self, mounts: &RootMounts, pid: i32, ids: IdMap) -> Result<(), SetupError> {
+    pub(super) fn map_layers(&self, mounts: &RootMounts, pid: i32, ids: IdMap) -> Result<(), MountError> {
         // One namespace per first id, shared by layers: namespaces are limited per host, and each takes a process.
         let mut namespaces = BTreeMap::new();
         let mut map = |first: u32, tree: &OwnedFd| {
             let namespace = match namespaces.entry(first) {
                 Entry::Occupied(made) => made.into_mut(),
                 Entry::Vacant(missing) if first == 0 => missing.insert(namespace_of(pid)?),
-                Entry::Vacant(missing) => missing.insert(syscalls::new_idmap_namespace(first, ids)?),
+                Entry::Vacant(missing) => missing.insert(new_idmap_namespace(first, ids)?),
             };
             syscalls::set_idmap(tree, namespace)
         };
@@ -103,7 +101,7 @@ impl RootFilesystem {
     }
 
     /// Inside: mounts the overlay of all parts, detached.
-    pub(super) fn assemble(&self, mounts: RootMounts) -> Result<OwnedFd, SetupError> {
+    pub(super) fn assemble(&self, mounts: RootMounts) -> Result<OwnedFd, MountError> {
         let place = Path::new(MOUNT_POINT);
         let storage = match (&self.storage, mounts.storage) {
             (_, Some(mounted)) => mounted,

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 
-use pinfold_output_log::{LogPosition, LogWriter, RingSize};
+use pinfold_output_log::{LogPosition, LogReader, LogWriter, RingSize};
 
 use super::*;
 
-const EXECUTION: ExecutionId = ExecutionId(7);
+const EXECUTION: &str = "exe_7";
 
 struct Written {
     directory: tempfile::TempDir,
@@ -17,9 +17,7 @@ impl Written {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = File::open(directory.path()).unwrap().into();
-        let writer =
-            LogWriter::begin(file, &EXECUTION.to_string(), RingSize::DEFAULT, LogPosition::default())
-                .unwrap();
+        let writer = LogWriter::begin(file, EXECUTION, RingSize::DEFAULT, LogPosition::default()).unwrap();
         Self { directory, writer }
     }
 
@@ -28,7 +26,9 @@ impl Written {
     }
 
     fn read(&self, after: OutputPosition, is_complete: bool) -> Vec<LogChunk> {
-        let mut output = ExecutionOutput::after(after, Some(self.directory.path()), EXECUTION);
+        let (seq, bytes) = (after.piece, after.bytes);
+        let reader = LogReader::after(self.directory.path(), EXECUTION, seq, bytes);
+        let mut output = ExecutionOutput::after(after, Some(Box::new(reader)));
         let mut chunks = Vec::new();
         while output.head(is_complete, Timestamp(0)).unwrap().is_some() {
             chunks.extend(output.take());

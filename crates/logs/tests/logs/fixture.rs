@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pinfold_lifecycle::{Event, ExecutionId, ExecutionState, Fence, Outcome, Policy, SandboxId, Timestamp};
+use pinfold_linux::OutputDirectory;
 use pinfold_logs::{Cursor, EntryContent, LogEntry, Logs, ObjectStorage, PageLimit, Source};
 use pinfold_output_log::{LogPosition, LogWriter, OutputStream, RingSize};
 use pinfold_store::conformance::StoreFixture;
@@ -54,7 +55,8 @@ impl Fixture {
 
     pub(crate) fn with_objects(directory: &Path, objects: ObjectStorage) -> Self {
         let store = Arc::new(SqliteStore::open(&directory.join("store")).unwrap());
-        let logs = Logs::new(store.clone(), &directory.join("logs"), objects);
+        let output = Arc::new(OutputDirectory::new(directory.join("logs")));
+        let logs = Logs::new(store.clone(), output, &directory.join("moved"), objects);
         let policy = Policy { max_concurrent: 16, ..Policy::default() };
         let driver = StoreFixture { store, now: NOON, node: NODE, policy };
         Self { driver, logs, directory: directory.to_owned(), writers: BTreeMap::new(), _own: None }

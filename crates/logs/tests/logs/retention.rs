@@ -39,7 +39,7 @@ async fn moved_log_is_deleted_after_seven_days_and_its_record_stays() {
 
     assert_eq!((late, again), (1, 0));
     assert!(!fixture.directory.join("objects/logs").join(ID.to_string()).exists());
-    assert_eq!(fs::read_dir(fixture.directory.join("logs/moved")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(fixture.directory.join("moved")).unwrap().count(), 0);
     assert!(fixture.driver.store.load(ID).await.unwrap().is_some());
     assert_ne!(fixture.driver.store.history(Some(ID), Seq(0), 9).await.unwrap(), []);
     // The records are still read, with a gap where the output was.

@@ -45,7 +45,7 @@ fn asleep(name: &str, place: &str) -> ProcessInfo {
     ProcessInfo { wait_channel: Some(place.to_owned()), ..process(name, ProcessState::Sleeping) }
 }
 
-fn failed(probe: &'static str, fault: Fault, answer: &str) -> ProbeReport {
+fn failed(probe: &'static str, fault: InstanceFault, answer: &str) -> ProbeReport {
     ProbeReport { probe, passed: false, answer: answer.to_owned(), took: Duration::ZERO, fault: Some(fault) }
 }
 
@@ -130,9 +130,9 @@ fn a_missing_or_silent_keeper_hides_all_other_problems() {
     let seen =
         Observations { signs: Some(STILL), written: "out of memory".into(), ..Observations::default() };
     let gone = [
-        failed("process 1", Fault::KeeperGone, "it is gone"),
-        failed("control ping", Fault::KeeperSilent, "no keeper listens"),
-        failed("files and a command", Fault::Filesystem, "no keeper listens"),
+        failed("process 1", InstanceFault::KeeperGone, "it is gone"),
+        failed("control ping", InstanceFault::KeeperSilent, "no keeper listens"),
+        failed("files and a command", InstanceFault::Filesystem, "no keeper listens"),
     ];
 
     assert_eq!(kinds(&diagnose(&healthy(), &gone, &seen)), [TroubleKind::KeeperGone]);
@@ -142,8 +142,8 @@ fn a_missing_or_silent_keeper_hides_all_other_problems() {
 #[test]
 fn a_full_disk_comes_before_the_probe_that_failed_because_of_it() {
     let probes = [
-        failed("files and a command", Fault::Filesystem, "`/workspace`: No space left on device"),
-        failed("disk", Fault::DiskFull, "32 of 32 MiB, 7 of 100 files"),
+        failed("files and a command", InstanceFault::Filesystem, "`/workspace`: No space left on device"),
+        failed("disk", InstanceFault::DiskFull, "32 of 32 MiB, 7 of 100 files"),
     ];
     let full = Observations { written: "No space left on device".into(), ..Observations::default() };
 

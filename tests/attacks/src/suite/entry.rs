@@ -1,7 +1,7 @@
 //! One entry of the attack table.
 
 use futures_util::future::LocalBoxFuture;
-use pinfold_keeper::confine::CapabilitySet;
+use pinfold_confine::CapabilitySet;
 use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::fixture::Fixture;
@@ -98,7 +98,7 @@ macro_rules! without {
 
 pub(crate) use without;
 
-pub(crate) fn syscall_group(group: pinfold_keeper::confine::SyscallGroup) -> DisabledGuard {
+pub(crate) fn syscall_group(group: pinfold_confine::SyscallGroup) -> DisabledGuard {
     DisabledGuard::SyscallGroupAllowed(group)
 }
 

@@ -15,8 +15,10 @@ use pinfold_lifecycle::{
     StopOutcome,
 };
 use pinfold_linux::{LinuxProvider, SpawnerProgram};
-use pinfold_output_log::OutputEntry;
-use pinfold_provider::{ExecError, ExecRequest, Files, InMemoryContent, InstanceId, Provider, StartRequest};
+use pinfold_provider::{
+    ExecError, ExecRequest, Files, InMemoryContent, InstanceId, OutputEntry, Provider, ReadPosition,
+    StartRequest,
+};
 use pinfold_test_support::linux::{self, AlwaysWanted, KeeperProcess, now};
 
 use crate::entry::Verdict;
@@ -246,7 +248,8 @@ impl Fixture {
 
     pub(crate) fn bytes_of(&self, execution: ExecutionId) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut reader = self.provider.output_of(self.instance.sandbox, execution);
+        let mut reader =
+            self.provider.output().reader(self.instance.sandbox, execution, ReadPosition::default());
         while let Ok(Some(entry)) = reader.next() {
             match entry {
                 OutputEntry::Chunk(piece) => bytes.extend(piece.bytes),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pinfold_keeper::confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
+use pinfold_confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
 
 use super::observed::{GIVEN, Observed};
 use crate::fixture::Fixture;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use pinfold_lifecycle::Command;
-use pinfold_output_log::{OutputEntry, OutputStream};
+use pinfold_provider::{OutputEntry, OutputStream, Provider, ReadPosition};
 
 use crate::entry::Verdict;
 use crate::fixture::Fixture;
@@ -51,7 +51,8 @@ pub(crate) async fn forge_a_piece(fixture: &Fixture) -> Result<Verdict, String> 
     let command = fixture.hostile(&["forge-a-piece-of-the-log"]);
     let execution = fixture.begin(&command, Some(5_000)).await.map_err(|error| error.to_string())?;
     fixture.end_of(execution).await.ok_or("it did not end")?;
-    let mut reader = fixture.provider.output_of(fixture.instance.sandbox, execution);
+    let mut reader =
+        fixture.provider.output().reader(fixture.instance.sandbox, execution, ReadPosition::default());
     let (mut pieces, mut forged) = (0, false);
     while let Ok(Some(entry)) = reader.next() {
         pieces += 1;

@@ -1,6 +1,6 @@
 //! Escapes by files, privileges and rarely used system calls.
 
-use pinfold_keeper::confine::{CapabilitySet, SyscallGroup};
+use pinfold_confine::{CapabilitySet, SyscallGroup};
 use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, capability, keepers_rights, syscall_group, without};

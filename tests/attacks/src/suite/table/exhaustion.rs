@@ -1,6 +1,6 @@
 //! Resource exhaustion. Every attempt is bounded, also where no limit stops it.
 
-use pinfold_keeper::confine::SyscallGroup;
+use pinfold_confine::SyscallGroup;
 use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, syscall_group, without};

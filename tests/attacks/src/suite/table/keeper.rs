@@ -1,6 +1,6 @@
 //! Attacks on the keeper: read it, use its descriptors, starve it, block it.
 
-use pinfold_keeper::confine::SyscallGroup;
+use pinfold_confine::SyscallGroup;
 use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, keepers_rights, syscall_group, without};

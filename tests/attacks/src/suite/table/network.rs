@@ -1,6 +1,6 @@
 //! Attempts to reach a network from a sandbox that has none.
 
-use pinfold_keeper::confine::CapabilitySet;
+use pinfold_confine::CapabilitySet;
 use pinfold_keeper::disabled_guards::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, capability, without};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use pinfold_keeper::confine::Profile;
+use pinfold_confine::Profile;
 use pinfold_test_support::skip;
 
 use crate::fixture::run_confined;

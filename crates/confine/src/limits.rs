@@ -37,7 +37,7 @@ impl Default for Limits {
 /// Nice and real-time priority limits of 0 keep it from raising its priority above the keeper's.
 pub(super) fn lower_all(limits: &Limits) -> Result<(), (Resource, Errno)> {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostLimits) {
+    if crate::weakened::disabled().host_limits {
         return Ok(());
     }
     let wanted = [
@@ -55,7 +55,7 @@ pub(super) fn lower_all(limits: &Limits) -> Result<(), (Resource, Errno)> {
 /// Turns core files off for the keeper, whose memory holds secrets.
 pub(super) fn no_core_files() -> Result<(), (Resource, Errno)> {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostLimits) {
+    if crate::weakened::disabled().host_limits {
         return Ok(());
     }
     lower_limit(Resource::Core, 0)

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-use pinfold_keeper::confine::{ApplyError, Confinement, Profile};
+use pinfold_confine::{ApplyError, Confinement, Profile};
 
 use crate::raw_syscalls;
 

@@ -79,8 +79,7 @@ pub(super) fn drop_from_bounding_set(kept: CapabilitySet) -> Result<(), Errno> {
 /// Empties the ambient set and locks it empty.
 pub(super) fn forbid_ambient() -> Result<(), Errno> {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::AmbientCapabilitiesAllowed)
-    {
+    if crate::weakened::disabled().ambient_capabilities_allowed {
         return Ok(());
     }
     // Empty the ambient set (prctl PR_CAP_AMBIENT_CLEAR_ALL).
@@ -96,9 +95,7 @@ pub(super) fn drop_all_but(kept: CapabilitySet) -> Result<(), Errno> {
     let held = capabilities(None)?.permitted & kept;
     let sets = CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() };
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(
-        &crate::disabled_guards::DisabledGuard::InheritableCapabilitiesKept,
-    ) {
+    if crate::weakened::disabled().inheritable_capabilities_kept {
         return set_capabilities(None, CapabilitySets { inheritable: held & WORKLOAD, ..sets });
     }
     // Set the effective, permitted and inheritable sets (capset).

@@ -1,12 +1,28 @@
-//! Confinement of a process before it runs hostile code: resource limits, capabilities, no_new_privs and a seccomp
-//! filter. All of it is irrevocable. It is prepared in advance, so that a forked child only has to apply it.
+//! Confinement of a process before it runs or parses hostile input: resource limits, capabilities, no_new_privs and a
+//! seccomp filter. All of it is irrevocable. It is prepared in advance, so that a forked child only has to apply it.
+//!
+//! ```text
+//!   keeper:    Profile -> Confinement::prepare          once
+//!   child:                 Confinement::apply           after fork, before exec
+//!   unpacker:  jail::run -> new namespaces, one directory as root, a narrower Profile
+//! ```
+//!
+//! [`Profile`] says how a workload is confined, [`Confinement`] applies it, [`SyscallGroup`] names what is denied.
+//! [`jail::run`] runs a function on hostile files. [`mounts`], [`syscalls`] and [`IdMap`] are the parts that enter new
+//! namespaces; the keeper uses them too. All `unsafe` code is in `syscalls` and `install`.
 
 mod allowed_calls;
 mod capabilities;
+mod id_map;
 mod install;
+pub mod jail;
 mod limits;
+pub mod mounts;
 mod program;
 mod syscall_groups;
+pub mod syscalls;
+#[cfg(feature = "weakened")]
+pub mod weakened;
 
 use std::collections::BTreeMap;
 
@@ -16,8 +32,9 @@ pub use rustix::thread::CapabilitySet;
 use rustix::thread::set_no_new_privs;
 
 pub use capabilities::WORKLOAD as WORKLOAD_CAPABILITIES;
+pub use id_map::{IdMap, map_ids, new_idmap_namespace};
 pub use limits::Limits;
-pub(crate) use limits::name as limit_name;
+use limits::name as limit_name;
 pub use syscall_groups::SyscallGroup;
 
 use program::{ForeignCalls, Program, Verdict};

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 /// The inotify descriptor of this process. It is opened on first use.
 #[derive(Default)]
-pub(crate) struct DirectoryWatcher {
+pub(super) struct DirectoryWatcher {
     inotify: Mutex<Option<Arc<Inotify>>>,
 }
 
@@ -31,7 +31,7 @@ struct WatchTable {
 }
 
 /// A subscription to one directory. Writes between two waits are not lost.
-pub(crate) struct DirectoryWatch {
+pub(super) struct DirectoryWatch {
     inotify: Arc<Inotify>,
     descriptor: i32,
     changed: watch::Receiver<()>,
@@ -39,7 +39,7 @@ pub(crate) struct DirectoryWatch {
 
 impl DirectoryWatcher {
     /// Watches a directory. None: it does not exist yet. An error: the kernel's inotify limit is reached.
-    pub(crate) fn watch(&self, directory: &Path) -> io::Result<Option<DirectoryWatch>> {
+    pub(super) fn watch(&self, directory: &Path) -> io::Result<Option<DirectoryWatch>> {
         let inotify = self.open()?;
         // Held over both steps, so that a concurrent drop cannot remove the watch that is being added.
         let mut subscribers = inotify.shared.lock();
@@ -109,12 +109,12 @@ impl WatchTable {
 
 impl DirectoryWatch {
     /// Marks all writes so far as seen. Call it before reading.
-    pub(crate) fn mark_seen(&mut self) {
+    pub(super) fn mark_seen(&mut self) {
         self.changed.mark_unchanged();
     }
 
     /// Waits for a write since the last one seen. Waits forever once the directory is gone.
-    pub(crate) async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) {
         if self.changed.changed().await.is_err() {
             std::future::pending().await
         }

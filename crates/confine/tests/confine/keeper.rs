@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use libc::{EACCES, ENOSYS, EPERM, SIGCHLD, SYS_clone, SYS_clone3, SYS_getppid, SYS_mount, SYS_unshare};
-use pinfold_keeper::confine::{CapabilitySet, Confinement, ProcessTracking, Profile, WORKLOAD_CAPABILITIES};
+use pinfold_confine::{CapabilitySet, Confinement, ProcessTracking, Profile, WORKLOAD_CAPABILITIES};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySets, set_capabilities};
 

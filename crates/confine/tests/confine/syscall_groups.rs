@@ -1,6 +1,6 @@
 //! Each attempt fails as documented, and has another outcome once its group alone is allowed.
 
-use pinfold_keeper::confine::{Profile, SyscallGroup, WORKLOAD_CAPABILITIES};
+use pinfold_confine::{Profile, SyscallGroup, WORKLOAD_CAPABILITIES};
 
 use crate::attempts::{ATTEMPTS, Attempt, Proof};
 use crate::fixture::{Outcome, try_confined};

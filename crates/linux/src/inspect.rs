@@ -1,65 +1,42 @@
-//! Low-level probes of one instance, each with its raw answer, its duration and, if it failed, what is broken.
+//! What an operator sees of one instance: low-level probes, each with its raw answer, its duration and, if it failed,
+//! what is broken; its processes; what it used.
 
 use std::fs;
-use std::time::Duration;
 
+use async_trait::async_trait;
 use pinfold_keeper::disk::DiskUsage;
 use pinfold_keeper::wire::{Request, Response};
-use pinfold_lifecycle::{Finding, ProbeFailure, ProbeResult};
-use pinfold_provider::{DirectoryEntry, FileKind, Files, InstanceId, Metadata, Provider};
+use pinfold_lifecycle::{Finding, ProbeFailure, ProbeResult, ResourceUsage};
+use pinfold_provider::{
+    DirectoryEntry, FileKind, Files, Inspect, InstanceError, InstanceFault, InstanceId, Metadata,
+    ProbeReport, ProcessInfo, Provider,
+};
 use tokio::time::Instant;
 
 use crate::cgroup::LimitEvents;
 use crate::control::{ControlError, describe, query, unexpected};
 use crate::paths::InstancePaths;
 use crate::pid_lock::{self, KeeperStatus};
+use crate::processes;
 use crate::provider::LinuxProvider;
-
-/// One probe and its result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeReport {
-    pub probe: &'static str,
-    pub passed: bool,
-    pub answer: String,
-    pub took: Duration,
-    /// Set where the probe failed.
-    pub fault: Option<Fault>,
-}
-
-/// The part of an instance that is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// Process 1 is gone.
-    KeeperGone,
-    /// Process 1 is alive and does not answer.
-    KeeperSilent,
-    /// A required mount or file is missing.
-    Filesystem,
-    /// No command can be executed.
-    Exec,
-    /// The disk of the instance is full, in bytes or in inodes.
-    DiskFull,
-    /// The state could not be observed.
-    Unobservable,
-}
 
 /// How many files are listed.
 const MAX_LISTED: usize = 8;
 
-impl LinuxProvider {
-    /// Runs every probe that does no harm to the instance.
-    pub async fn examine(&self, instance: InstanceId) -> Vec<ProbeReport> {
+#[async_trait]
+impl Inspect for LinuxProvider {
+    async fn examine(&self, instance: InstanceId) -> Vec<ProbeReport> {
         let paths = self.data_paths.of(instance);
-        let of = |fault: Fault| move |why: String| (fault, why);
-        let (silent, unseen) = (of(Fault::KeeperSilent), of(Fault::Unobservable));
+        let of = |fault: InstanceFault| move |why: String| (fault, why);
+        let (silent, unseen) = (of(InstanceFault::KeeperSilent), of(InstanceFault::Unobservable));
         vec![
-            timed("process 1", async { process(&paths).map_err(of(Fault::KeeperGone)) }).await,
+            timed("process 1", async { process(&paths).map_err(of(InstanceFault::KeeperGone)) }).await,
             timed("control ping", async { self.try_ping(&paths).await.map_err(silent) }).await,
             timed("executions", async { described(query(&paths, &Request::List).await).map_err(silent) })
                 .await,
             timed("files and a command", async { probe_report(self.probe(instance).await) }).await,
             timed("files of /workspace", async {
-                self.try_list(instance).await.map_err(of(Fault::Filesystem))
+                self.try_list(instance).await.map_err(of(InstanceFault::Filesystem))
             })
             .await,
             timed("disk", async { disk_report(query(&paths, &Request::Usage).await) }).await,
@@ -68,6 +45,16 @@ impl LinuxProvider {
         ]
     }
 
+    async fn total_usage(&self, instance: InstanceId) -> Option<ResourceUsage> {
+        self.usage_so_far(&self.data_paths.of(instance)).await
+    }
+
+    async fn processes(&self, instance: InstanceId) -> Result<Vec<ProcessInfo>, InstanceError> {
+        processes::of(&self.data_paths.of(instance))
+    }
+}
+
+impl LinuxProvider {
     async fn try_ping(&self, paths: &InstancePaths) -> Result<String, String> {
         if self.keeper_answers(paths).await {
             return Ok("the keeper answers with its secret".to_owned());
@@ -152,32 +139,32 @@ fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-fn disk_report(answer: Result<Response, ControlError>) -> Result<String, (Fault, String)> {
+fn disk_report(answer: Result<Response, ControlError>) -> Result<String, (InstanceFault, String)> {
     let disk = match answer {
         Ok(Response::Usage { disk: Some(disk), .. }) => disk,
-        Ok(other) => return Err((Fault::Unobservable, unexpected(&other))),
-        Err(error) => return Err((Fault::KeeperSilent, error.to_string())),
+        Ok(other) => return Err((InstanceFault::Unobservable, unexpected(&other))),
+        Err(error) => return Err((InstanceFault::KeeperSilent, error.to_string())),
     };
     let DiskUsage { bytes, bytes_used, files, files_left, .. } = disk;
     let used_files = files.saturating_sub(files_left);
     let report = format!("{} of {} MiB, {used_files} of {files} files", bytes_used >> 20, bytes >> 20);
-    if disk.is_full() { Err((Fault::DiskFull, report)) } else { Ok(report) }
+    if disk.is_full() { Err((InstanceFault::DiskFull, report)) } else { Ok(report) }
 }
 
-fn probe_report(probed: ProbeResult) -> Result<String, (Fault, String)> {
+fn probe_report(probed: ProbeResult) -> Result<String, (InstanceFault, String)> {
     match probed {
         ProbeResult::Passed => Ok("required mounts, a file and a command work".to_owned()),
-        ProbeResult::Failed(ProbeFailure::Files { why }) => Err((Fault::Filesystem, why)),
-        ProbeResult::Failed(ProbeFailure::Exec { why }) => Err((Fault::Exec, why)),
+        ProbeResult::Failed(ProbeFailure::Files { why }) => Err((InstanceFault::Filesystem, why)),
+        ProbeResult::Failed(ProbeFailure::Exec { why }) => Err((InstanceFault::Exec, why)),
         ProbeResult::Failed(ProbeFailure::Control { why }) | ProbeResult::Unknown { why } => {
-            Err((Fault::KeeperSilent, why))
+            Err((InstanceFault::KeeperSilent, why))
         }
     }
 }
 
 async fn timed(
     probe: &'static str,
-    work: impl Future<Output = Result<String, (Fault, String)>>,
+    work: impl Future<Output = Result<String, (InstanceFault, String)>>,
 ) -> ProbeReport {
     let began = Instant::now();
     let answered = work.await;

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use libc::{EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
-use pinfold_keeper::confine::{CapabilitySet, SyscallGroup};
+use pinfold_confine::{CapabilitySet, SyscallGroup};
 
 use crate::fixture::{Act, Outcome};
 use crate::raw_syscalls::{call, forking, iovec_of, open, value};

@@ -4,10 +4,8 @@ use std::io;
 use std::process::{Command, Output};
 
 use libc::{SYS_setgid, SYS_setgroups, SYS_setuid};
-use pinfold_keeper::confine::{
-    CapabilitySet, Limits, NewPrivileges, PrepareError, Profile, WORKLOAD_CAPABILITIES,
-};
-use pinfold_keeper::confine::{Confinement, ProcessTracking};
+use pinfold_confine::{CapabilitySet, Limits, NewPrivileges, PrepareError, Profile, WORKLOAD_CAPABILITIES};
+use pinfold_confine::{Confinement, ProcessTracking};
 use pinfold_test_support::skip;
 use rustix::thread::{CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities};
 

@@ -11,13 +11,12 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit, waitid,
 };
 
-use crate::confine::{
-    ApplyError, CapabilitySet, Confinement, Limits, NewPrivileges, PrepareError, Profile, limit_name,
-};
-use crate::sandbox_setup::{self, SetupError};
-use crate::spawner::map_ids;
+use crate::limits::name as limit_name;
+use crate::mounts::{self, MountError};
 use crate::syscalls::{self, Cloned};
-use crate::wire::IdMap;
+use crate::{
+    ApplyError, CapabilitySet, Confinement, IdMap, Limits, NewPrivileges, PrepareError, Profile, map_ids,
+};
 
 /// Resource limits of the jailed process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub enum EnterError {
     #[error("the parent did not map the ids")]
     IdsNotMapped { source: io::Error },
     #[error("could not change the root to the directory")]
-    Root { source: SetupError },
+    Root { source: MountError },
     #[error("could not switch to uid 0 of the new user namespace")]
     SetIds { source: io::Error },
     #[error("could not set the resource limit {}", limit_name(*resource))]
@@ -116,11 +115,11 @@ fn id_map(ids: JailIds) -> IdMap {
 
 fn enter(mut mapped: PipeReader, bounds: JailLimits) -> Result<(), EnterError> {
     mapped.read_exact(&mut [0]).map_err(|source| EnterError::IdsNotMapped { source })?;
-    sandbox_setup::make_mounts_private().map_err(|source| EnterError::Root { source })?;
-    let root = sandbox_setup::clone_mount(Path::new(".")).map_err(|source| EnterError::Root { source })?;
+    mounts::make_mounts_private().map_err(|source| EnterError::Root { source })?;
+    let root = mounts::clone_mount(Path::new(".")).map_err(|source| EnterError::Root { source })?;
     syscalls::set_ids(0, 0).map_err(|source| EnterError::SetIds { source })?;
-    sandbox_setup::change_root(&root).map_err(|source| EnterError::Root { source })?;
-    sandbox_setup::remount_root_nosuid().map_err(|source| EnterError::Root { source })?;
+    mounts::change_root(&root).map_err(|source| EnterError::Root { source })?;
+    mounts::remount_root_nosuid().map_err(|source| EnterError::Root { source })?;
     die_with_parent(&mapped)?;
     drop((root, mapped));
     syscalls::close_from(3).map_err(|source| EnterError::Descriptors { source })?;
