@@ -28,6 +28,13 @@ impl Timeline {
         self.lock().push(span);
     }
 
+    pub(crate) async fn time<T>(&self, what: impl Into<String>, work: impl Future<Output = T>) -> T {
+        let begun = now();
+        let done = work.await;
+        self.record(what, begun);
+        done
+    }
+
     pub(crate) fn take(&self) -> Vec<Span> {
         let mut spans = std::mem::take(&mut *self.lock());
         spans.sort_by_key(|span| span.begun);

@@ -17,6 +17,7 @@
 //! - [`Inspect`]: processes and probes of an instance, for a person who asks what is wrong with it.
 //! - `conformance` (feature): the test suite that every provider passes.
 //! - `fake` (feature): a provider in memory, with injected faults.
+//! - `layer` (feature): `ProviderLayer`, a provider around another one, for tests.
 //!
 //! Start reading at [`Provider`].
 
@@ -27,6 +28,8 @@ pub mod fake;
 mod files;
 mod inspect;
 mod instance;
+#[cfg(feature = "layer")]
+mod layer;
 mod output;
 mod process_io;
 mod provider;
@@ -38,6 +41,8 @@ pub use files::{
 };
 pub use inspect::{Inspect, InstanceFault, ProbeReport, ProcessInfo, ProcessState};
 pub use instance::{Discovered, Found, InstanceId, StartPermit};
+#[cfg(feature = "layer")]
+pub use layer::{ProviderCall, ProviderLayer};
 pub use output::{
     LockOutcome, LockedOutput, OutputChunk, OutputEntry, OutputGap, OutputLogs, OutputReader, OutputStream,
     OutputWatch, ReadPosition, StoredOutput,

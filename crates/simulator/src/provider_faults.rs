@@ -8,13 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pinfold_engine::Clock;
-use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, ProbeResult, SandboxId, StopOutcome, Timestamp};
+use pinfold_lifecycle::{ProbeResult, Timestamp};
 use pinfold_provider::fake::{Call, CallPlan, FakeProvider, Fault, FaultPlan};
-use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
-};
+use pinfold_provider::{InstanceId, Provider, ProviderCall, ProviderLayer};
 
 use crate::checker::Checker;
 use crate::environment::SimClock;
@@ -71,102 +67,29 @@ pub(crate) struct GatedProvider {
     pub(crate) checker: Arc<Checker>,
 }
 
-impl GatedProvider {
-    async fn pass<T>(&self, call: impl Future<Output = T>) -> T {
+#[async_trait]
+impl ProviderLayer for GatedProvider {
+    fn inner(&self) -> &dyn Provider {
+        &self.fake
+    }
+
+    async fn around<T: Send>(&self, _call: ProviderCall, work: impl Future<Output = T> + Send) -> T {
         self.gate.pass().await;
-        let answer = call.await;
+        let answer = work.await;
         self.checker.check_instances();
         self.gate.pass().await;
         answer
     }
-}
-
-#[async_trait]
-impl Provider for GatedProvider {
-    fn name(&self) -> &'static str {
-        self.fake.name()
-    }
-
-    fn files(&self) -> &dyn Files {
-        self.fake.files()
-    }
-
-    async fn discover(&self) -> Result<Discovered, DiscoverError> {
-        self.pass(self.fake.discover()).await
-    }
-
-    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
-        self.pass(self.fake.start(start)).await
-    }
-
-    async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        self.pass(self.fake.observe(sandbox)).await
-    }
 
     async fn probe(&self, instance: InstanceId) -> ProbeResult {
-        let probed = self.pass(self.fake.probe(instance)).await;
+        let probed = self.around(ProviderCall::Probe, self.fake.probe(instance)).await;
         self.checker.probed(instance, &probed);
         probed
     }
 
     async fn ping(&self, instance: InstanceId) -> ProbeResult {
-        let probed = self.pass(self.fake.ping(instance)).await;
+        let probed = self.around(ProviderCall::Ping, self.fake.ping(instance)).await;
         self.checker.probed(instance, &probed);
         probed
-    }
-
-    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
-        self.pass(self.fake.exec(instance, exec)).await
-    }
-
-    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
-        self.pass(self.fake.wait(instance, execution)).await
-    }
-
-    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
-        self.pass(self.fake.kill(instance, execution)).await
-    }
-
-    async fn signal(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        signal: i32,
-    ) -> Result<(), SignalError> {
-        self.pass(self.fake.signal(instance, execution, signal)).await
-    }
-
-    async fn write_stdin(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        feed: StdinWrite<'_>,
-    ) -> Result<WriteResult, StdinError> {
-        self.pass(self.fake.write_stdin(instance, execution, feed)).await
-    }
-
-    async fn resize(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        size: TerminalSize,
-    ) -> Result<(), ResizeError> {
-        self.pass(self.fake.resize(instance, execution, size)).await
-    }
-
-    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
-        self.pass(self.fake.stop(instance, grace_ms)).await
-    }
-
-    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
-        self.pass(self.fake.usage(instance)).await
-    }
-
-    async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        self.pass(self.fake.capacity()).await
-    }
-
-    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
-        self.pass(self.fake.keep_alive(instance, ends_at)).await
     }
 }

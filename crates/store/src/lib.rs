@@ -25,6 +25,8 @@ mod change;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(feature = "layer")]
+mod layer;
 mod metrics;
 mod node;
 mod queue;
@@ -41,6 +43,8 @@ pub use alerts::{
 pub use audit_log::{AuditLog, AuditRecord};
 pub use change::{AdmissionTerms, Change, Created, IdempotencyKey, NewExecution, NewSandbox, PoolClaim};
 pub use error::{ClaimError, CommitError, CreateError, EnqueueError, FillError, OpenError, StoreError};
+#[cfg(feature = "layer")]
+pub use layer::{CallKind, StoreCall, StoreLayer};
 pub use metrics::{
     CountBatch, CounterValues, Gauge, MINUTE_MS, MetricPoint, MetricStore, QUARTER_HOUR_MS, floor_to_step,
 };

@@ -5,15 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{
-    Evidence, ExecutionId, Outcome, ProbeFailure, ProbeResult, ProcessObservation, SandboxId, StopOutcome,
-    Timestamp,
-};
-use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
-};
+use pinfold_lifecycle::{Evidence, ProbeFailure, ProbeResult, ProcessObservation, SandboxId};
+use pinfold_provider::{InstanceId, Provider, ProviderLayer};
 
 use crate::clock::ShiftedClock;
 
@@ -32,21 +25,9 @@ impl AgedProvider {
 }
 
 #[async_trait]
-impl Provider for AgedProvider {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn files(&self) -> &dyn Files {
-        self.inner.files()
-    }
-
-    async fn discover(&self) -> Result<Discovered, DiscoverError> {
-        self.inner.discover().await
-    }
-
-    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
-        self.inner.start(start).await
+impl ProviderLayer for AgedProvider {
+    fn inner(&self) -> &dyn Provider {
+        &*self.inner
     }
 
     async fn observe(&self, sandbox: SandboxId) -> Evidence {
@@ -76,60 +57,5 @@ impl Provider for AgedProvider {
             Some(broken) => broken,
             None => self.inner.ping(instance).await,
         }
-    }
-
-    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
-        self.inner.exec(instance, exec).await
-    }
-
-    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
-        self.inner.wait(instance, execution).await
-    }
-
-    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
-        self.inner.kill(instance, execution).await
-    }
-
-    async fn signal(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        signal: i32,
-    ) -> Result<(), SignalError> {
-        self.inner.signal(instance, execution, signal).await
-    }
-
-    async fn write_stdin(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        feed: StdinWrite<'_>,
-    ) -> Result<WriteResult, StdinError> {
-        self.inner.write_stdin(instance, execution, feed).await
-    }
-
-    async fn resize(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        size: TerminalSize,
-    ) -> Result<(), ResizeError> {
-        self.inner.resize(instance, execution, size).await
-    }
-
-    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
-        self.inner.stop(instance, grace_ms).await
-    }
-
-    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
-        self.inner.usage(instance).await
-    }
-
-    async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        self.inner.capacity().await
-    }
-
-    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
-        self.inner.keep_alive(instance, ends_at).await
     }
 }

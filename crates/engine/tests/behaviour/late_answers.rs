@@ -6,17 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pinfold_engine::{ApplyError, CreateRequest};
-use pinfold_lifecycle::{
-    AdmissionLimits, Cause, Effect, ExecutionId, ExecutionKind, ExecutionLimits, Generation, Life, NodeId,
-    Outcome, Policy, QueueId, SandboxId, Shape, State, Timestamp, Totals,
-};
+use pinfold_lifecycle::{Cause, ExecutionKind, ExecutionLimits, Generation, Life, Outcome, Policy, State};
 use pinfold_provider::fake::Call;
-use pinfold_store::{
-    Change, Changes, ClaimError, CommitError, CreateError, Created, DueSandbox, EnqueueError, FillError,
-    HistoryRow, NewQueueEntry, NewSandbox, Node, PoolClaim, Pruned, Queue, QueueOutcome, QueuePosition,
-    QueueRow, RegisteredNode, Retention, Row, SandboxFilter, Seq, Store, StoreError, StoredExecution,
-    Version,
-};
+use pinfold_store::{SandboxFilter, Store, StoreCall, StoreError, StoreLayer};
 use pinfold_store_sqlite::{InlineStore, WriteFault};
 use tokio::time::{sleep, timeout};
 
@@ -198,172 +190,25 @@ async fn a_stop_by_another_engine_before_the_create_is_acknowledged_is_not_undon
 struct LateStore(Arc<InlineStore>);
 
 #[async_trait]
-impl Queue for LateStore {
-    async fn enqueue(&self, new: NewQueueEntry, limits: AdmissionLimits) -> Result<(), EnqueueError> {
-        self.0.enqueue(new, limits).await
+impl StoreLayer for LateStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
     }
 
-    async fn is_queue_empty(&self) -> Result<bool, StoreError> {
-        self.0.is_queue_empty().await
-    }
-
-    async fn queue_positions(
+    async fn around<T: Send, E: From<StoreError> + Send>(
         &self,
-        limits: AdmissionLimits,
-        now: Timestamp,
-    ) -> Result<Vec<QueuePosition>, StoreError> {
-        self.0.queue_positions(limits, now).await
-    }
-
-    async fn queue_entry(&self, id: QueueId) -> Result<Option<QueueRow>, StoreError> {
-        self.0.queue_entry(id).await
-    }
-
-    async fn end_queue_entry(
-        &self,
-        id: QueueId,
-        end: QueueOutcome,
-        now: Timestamp,
-    ) -> Result<bool, StoreError> {
-        self.0.end_queue_entry(id, end, now).await
-    }
-
-    async fn expire_queue_entries(&self, now: Timestamp) -> Result<usize, StoreError> {
-        self.0.expire_queue_entries(now).await
-    }
-}
-
-#[async_trait]
-impl Store for LateStore {
-    fn store_id(&self) -> u128 {
-        self.0.store_id()
-    }
-
-    async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
-        let created = self.0.create(new, limits).await;
-        sleep(ACKNOWLEDGED).await;
-        created
-    }
-
-    async fn fill_pool(
-        &self,
-        new: NewSandbox,
-        size: u64,
-        limits: AdmissionLimits,
-    ) -> Result<Version, FillError> {
-        let filled = self.0.fill_pool(new, size, limits).await;
-        sleep(ACKNOWLEDGED).await;
-        filled
-    }
-
-    async fn claim(&self, claim: PoolClaim) -> Result<Created, ClaimError> {
-        let claimed = self.0.claim(claim).await;
-        sleep(ACKNOWLEDGED).await;
-        claimed
-    }
-
-    async fn pool_members(
-        &self,
-        shape: &Shape,
-        after: Option<SandboxId>,
-        limit: usize,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.0.pool_members(shape, after, limit).await
-    }
-
-    async fn commit(&self, change: Change) -> Result<Version, CommitError> {
-        let committed = self.0.commit(change).await;
-        sleep(ACKNOWLEDGED).await;
-        committed
-    }
-
-    async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
-        let loaded = self.0.load(id).await;
-        sleep(Duration::from_millis(1)).await;
-        loaded
-    }
-
-    async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
-        self.0.execution(id).await
-    }
-
-    async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
-        self.0.executions(sandbox).await
-    }
-
-    async fn list(
-        &self,
-        filter: SandboxFilter,
-        after: Option<SandboxId>,
-        limit: usize,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.0.list(filter, after, limit).await
-    }
-
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueSandbox>, StoreError> {
-        self.0.due(now, limit).await
-    }
-
-    async fn next_deadline(&self) -> Result<Option<Timestamp>, StoreError> {
-        self.0.next_deadline().await
-    }
-
-    async fn effects_of_node(&self, node: NodeId) -> Result<Vec<Effect>, StoreError> {
-        let effects = self.0.effects_of_node(node).await;
-        sleep(READ).await;
-        effects
-    }
-
-    async fn sandboxes_of_node(&self, node: NodeId) -> Result<Vec<SandboxId>, StoreError> {
-        self.0.sandboxes_of_node(node).await
-    }
-
-    async fn history(
-        &self,
-        of: Option<SandboxId>,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<HistoryRow>, StoreError> {
-        self.0.history(of, after, limit).await
-    }
-
-    async fn last_record(&self, of: SandboxId) -> Result<Option<HistoryRow>, StoreError> {
-        self.0.last_record(of).await
-    }
-
-    async fn changes(&self, seen: Seq) -> Result<Changes, StoreError> {
-        self.0.changes(seen).await
-    }
-
-    async fn totals(&self) -> Result<Totals, StoreError> {
-        self.0.totals().await
-    }
-
-    async fn heartbeat(&self, node: Node, now: Timestamp) -> Result<(), StoreError> {
-        self.0.heartbeat(node, now).await
-    }
-
-    async fn remove_node(&self, node: NodeId) -> Result<bool, StoreError> {
-        self.0.remove_node(node).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<RegisteredNode>, StoreError> {
-        self.0.nodes().await
-    }
-
-    async fn unregistered_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        self.0.unregistered_nodes().await
-    }
-
-    async fn prune(&self, retention: Retention, limit: usize) -> Result<Pruned, StoreError> {
-        self.0.prune(retention, limit).await
-    }
-
-    async fn count_prunable(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.0.count_prunable(retention).await
-    }
-
-    fn inconsistencies(&self) -> Result<Vec<String>, StoreError> {
-        self.0.inconsistencies()
+        call: StoreCall,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> Result<T, E> {
+        let answer = work.await;
+        match call {
+            StoreCall::Create | StoreCall::FillPool | StoreCall::Claim | StoreCall::Commit => {
+                sleep(ACKNOWLEDGED).await;
+            }
+            StoreCall::Load => sleep(Duration::from_millis(1)).await,
+            StoreCall::EffectsOfNode => sleep(READ).await,
+            _ => {}
+        }
+        answer
     }
 }

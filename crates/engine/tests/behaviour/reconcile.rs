@@ -3,15 +3,10 @@
 use async_trait::async_trait;
 use pinfold_engine::{Config, ReconcileError, ReconcileMode, ReconcileReport};
 use pinfold_lifecycle::{
-    Cause, Evidence, ExecutionId, Fact, Generation, Lease, Outcome, Policy, ProbeResult, Sandbox, SandboxId,
-    State, StopOutcome, Timestamp, Verdict,
+    Cause, Fact, Generation, Lease, Policy, ProbeResult, Sandbox, SandboxId, State, Verdict,
 };
 use pinfold_provider::fake::{Call, FakeProvider, Fault};
-use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
-};
+use pinfold_provider::{DiscoverError, Discovered, Provider, ProviderLayer};
 use pinfold_store::Store;
 
 use crate::fakes::fault;
@@ -268,89 +263,14 @@ async fn an_unreadable_record_is_reported_and_its_instance_is_not_an_orphan() {
 struct UnparsableName(FakeProvider);
 
 #[async_trait]
-impl Provider for UnparsableName {
-    fn name(&self) -> &'static str {
-        "unparsable-name"
-    }
-
-    fn files(&self) -> &dyn Files {
-        self.0.files()
+impl ProviderLayer for UnparsableName {
+    fn inner(&self) -> &dyn Provider {
+        &self.0
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
         let mut discovered = self.0.discover().await?;
         discovered.unreadable.push("pinfold-scribble".into());
         Ok(discovered)
-    }
-
-    async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
-        self.0.start(start).await
-    }
-
-    async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        self.0.observe(sandbox).await
-    }
-
-    async fn probe(&self, instance: InstanceId) -> ProbeResult {
-        self.0.probe(instance).await
-    }
-
-    async fn ping(&self, instance: InstanceId) -> ProbeResult {
-        self.0.ping(instance).await
-    }
-
-    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
-        self.0.exec(instance, exec).await
-    }
-
-    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
-        self.0.wait(instance, execution).await
-    }
-
-    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
-        self.0.kill(instance, execution).await
-    }
-
-    async fn signal(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        signal: i32,
-    ) -> Result<(), SignalError> {
-        self.0.signal(instance, execution, signal).await
-    }
-
-    async fn write_stdin(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        feed: StdinWrite<'_>,
-    ) -> Result<WriteResult, StdinError> {
-        self.0.write_stdin(instance, execution, feed).await
-    }
-
-    async fn resize(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        size: TerminalSize,
-    ) -> Result<(), ResizeError> {
-        self.0.resize(instance, execution, size).await
-    }
-
-    async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
-        self.0.stop(instance, grace_ms).await
-    }
-
-    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
-        self.0.usage(instance).await
-    }
-
-    async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        self.0.capacity().await
-    }
-
-    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
-        self.0.keep_alive(instance, ends_at).await
     }
 }

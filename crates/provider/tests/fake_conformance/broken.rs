@@ -11,8 +11,8 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
+    Provider, ProviderLayer, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
     StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
@@ -62,13 +62,9 @@ impl StartPermit for Always {
 }
 
 #[async_trait]
-impl Provider for Broken {
-    fn name(&self) -> &'static str {
-        "broken"
-    }
-
-    fn files(&self) -> &dyn Files {
-        self.inner.files()
+impl ProviderLayer for Broken {
+    fn inner(&self) -> &dyn Provider {
+        &*self.inner
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {

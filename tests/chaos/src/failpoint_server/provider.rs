@@ -3,14 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_lifecycle::{
-    Evidence, ExecutionId, Finding, Outcome, ProbeResult, Receipt, ReceiptCheck, SandboxId, StopOutcome,
-    Timestamp,
-};
+use pinfold_lifecycle::{Finding, Receipt, ReceiptCheck, StopOutcome, Timestamp};
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
-    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    InstanceId, Provider, ProviderCall, ProviderLayer, StartError, StartPermit, StartRequest,
 };
 
 use super::Guard;
@@ -52,93 +47,50 @@ fn unverified_stop(instance: InstanceId) -> StopOutcome {
     }))
 }
 
+/// The failpoint around a call, if it has one.
+fn failpoint_call(call: ProviderCall) -> Option<Call> {
+    match call {
+        ProviderCall::Discover => Some(Call::Discover),
+        ProviderCall::Start => Some(Call::Start),
+        ProviderCall::Observe => Some(Call::Observe),
+        ProviderCall::Probe => Some(Call::Probe),
+        ProviderCall::Exec => Some(Call::Exec),
+        ProviderCall::Wait => Some(Call::Wait),
+        ProviderCall::Kill => Some(Call::Kill),
+        ProviderCall::Stop => Some(Call::Stop),
+        ProviderCall::KeepAlive => Some(Call::Extend),
+        ProviderCall::Ping
+        | ProviderCall::Signal
+        | ProviderCall::WriteStdin
+        | ProviderCall::Resize
+        | ProviderCall::Usage
+        | ProviderCall::Capacity => None,
+    }
+}
+
 #[async_trait]
-impl Provider for FailpointProvider {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+impl ProviderLayer for FailpointProvider {
+    fn inner(&self) -> &dyn Provider {
+        &*self.inner
     }
 
-    fn files(&self) -> &dyn Files {
-        self.inner.files()
-    }
-
-    async fn discover(&self) -> Result<Discovered, DiscoverError> {
-        self.failpoints.around(Call::Discover, self.inner.discover()).await
+    async fn around<T: Send>(&self, call: ProviderCall, work: impl Future<Output = T> + Send) -> T {
+        match failpoint_call(call) {
+            Some(call) => self.failpoints.around(call, work).await,
+            None => work.await,
+        }
     }
 
     async fn start(&self, start: StartRequest<'_>) -> Result<(), StartError> {
         let permit = FailpointPermit { inner: start.permit, gates: &self.failpoints };
         let start = StartRequest { permit: &permit, ..start };
-        self.failpoints.around(Call::Start, self.inner.start(start)).await
-    }
-
-    async fn observe(&self, sandbox: SandboxId) -> Evidence {
-        self.failpoints.around(Call::Observe, self.inner.observe(sandbox)).await
-    }
-
-    async fn probe(&self, instance: InstanceId) -> ProbeResult {
-        self.failpoints.around(Call::Probe, self.inner.probe(instance)).await
-    }
-
-    async fn ping(&self, instance: InstanceId) -> ProbeResult {
-        self.inner.ping(instance).await
-    }
-
-    async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
-        self.failpoints.around(Call::Exec, self.inner.exec(instance, exec)).await
-    }
-
-    async fn wait(&self, instance: InstanceId, execution: ExecutionId) -> Result<Outcome, WaitError> {
-        self.failpoints.around(Call::Wait, self.inner.wait(instance, execution)).await
-    }
-
-    async fn kill(&self, instance: InstanceId, execution: ExecutionId) -> KillOutcome {
-        self.failpoints.around(Call::Kill, self.inner.kill(instance, execution)).await
-    }
-
-    async fn signal(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        signal: i32,
-    ) -> Result<(), SignalError> {
-        self.inner.signal(instance, execution, signal).await
-    }
-
-    async fn write_stdin(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        feed: StdinWrite<'_>,
-    ) -> Result<WriteResult, StdinError> {
-        self.inner.write_stdin(instance, execution, feed).await
-    }
-
-    async fn resize(
-        &self,
-        instance: InstanceId,
-        execution: ExecutionId,
-        size: TerminalSize,
-    ) -> Result<(), ResizeError> {
-        self.inner.resize(instance, execution, size).await
+        self.around(ProviderCall::Start, self.inner.start(start)).await
     }
 
     async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
         if self.without == Some(Guard::Observation) {
             return unverified_stop(instance);
         }
-        self.failpoints.around(Call::Stop, self.inner.stop(instance, grace_ms)).await
-    }
-
-    async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
-        self.inner.usage(instance).await
-    }
-
-    async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        self.inner.capacity().await
-    }
-
-    async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {
-        self.failpoints.around(Call::Extend, self.inner.keep_alive(instance, ends_at)).await
+        self.around(ProviderCall::Stop, self.inner.stop(instance, grace_ms)).await
     }
 }
