@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::wire::{self, Request, Response};
+use pinfold_keeper_wire::{self as wire, Request, Response};
 
 /// Minimum buffer space per read.
 const MIN_READ_BYTES: usize = 16 * 1024;
@@ -88,7 +88,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Ended, EndedBy, ExecutionStatus, LimitHits};
+    use pinfold_keeper_wire::{Ended, EndedBy, ExecutionStatus, LimitHits};
 
     fn executions(count: usize) -> Response {
         let ended =

@@ -11,7 +11,7 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::input::Input;
-use crate::wire::{Console, TerminalSize};
+use pinfold_keeper_wire::{Console, TerminalSize};
 use pinfold_output_log::OutputStream;
 
 /// Devices for consoles, opened before untrusted code runs in the sandbox: no path is resolved later.
@@ -81,7 +81,7 @@ fn make_pipes(input: Option<Input>, stdin: OwnedFd) -> io::Result<(KeeperEnds, E
 
 fn set_nonblocking_reads(end: &OwnedFd) -> io::Result<()> {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::BlockingOutputReads) {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::BlockingOutputReads) {
         return Ok(());
     }
     Ok(rustix::io::ioctl_fionbio(end, true)?)

@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::launch::{LaunchContext, LaunchError, LaunchPlan, launch_failed};
 use crate::limit_counters::{LimitCounters, LimitCounts};
 use crate::process_tree::{ExecutionCgroup, ProcessTree, processors};
-use crate::wire::{Ended, EndedBy, Exec, InstanceLimits, TerminalSize};
+use pinfold_keeper_wire::{Ended, EndedBy, Exec, InstanceLimits, TerminalSize};
 use pinfold_output_log::{LogWriter, OutputStream};
 
 pub(crate) struct Execution {

@@ -6,19 +6,18 @@ mod content;
 mod paths;
 mod tree;
 mod watch;
-pub mod wire;
 
 use std::io;
 use std::os::fd::IntoRawFd;
 use std::os::unix::net::UnixStream;
 
 use self::paths::Refusal;
-use self::wire::{FileAnswer, FileRequest};
 use crate::priority;
 use crate::syscalls;
-use crate::wire::send;
 use pinfold_confine::Confinement;
 use pinfold_confine::syscalls::{close_from, exit_now};
+use pinfold_keeper_wire::files::{FileAnswer, FileRequest};
+use pinfold_keeper_wire::send;
 
 /// In the child: serves the request over the connection and exits, which closes the connection.
 pub(crate) fn serve(request: &FileRequest, connection: UnixStream, confinement: &Confinement) -> ! {

@@ -19,15 +19,15 @@ use crate::console::ConsoleDevices;
 use crate::disk::DiskWatch;
 use crate::execution::{Execution, MAX_EXIT_CHECK_MS};
 use crate::files::children::{self, FileChildren};
-use crate::files::wire::{FileReason, FileRequest};
 use crate::limit_counters::LimitCounters;
 use crate::probe::PendingProbe;
 use crate::process_tree::ProcessTree;
 use crate::syscalls;
-use crate::wire::{
+use pinfold_confine::{Confinement, Limits, ProcessTracking, Profile};
+use pinfold_keeper_wire::files::{FileReason, FileRequest};
+use pinfold_keeper_wire::{
     Ended, EndedBy, InstanceLimits, ProbeFailure, RefusalReason, Request, Response, WorkloadCgroup,
 };
-use pinfold_confine::{Confinement, Limits, ProcessTracking, Profile};
 use pinfold_output_log::SpareLog;
 
 /// What a new keeper gets from the spawner.

@@ -14,10 +14,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, chdir, ioctl_tiocsctty
 use crate::console::ExecutionEnds;
 use crate::priority;
 use crate::process_tree::{CgroupNamespace, open_own_cgroup_namespace};
-use crate::spawner::{receive, send_with};
 use crate::syscalls;
-use crate::wire::RefusalReason;
 use pinfold_confine::Confinement;
+use pinfold_keeper_wire::{RefusalReason, receive_packet, send_with};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAX_REPORT_BYTES: usize = 64;
@@ -242,8 +241,8 @@ fn prepare_child(
 fn wait_for_exec(from: &UnixStream, is_stopped: impl Fn() -> bool) -> Result<ChildReport, LaunchError> {
     let (mut report, mut namespaces) = (Vec::new(), Vec::new());
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::UnlimitedExecWait) {
-        while let Some((more, descriptors)) = receive(from, MAX_REPORT_BYTES)? {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::UnlimitedExecWait) {
+        while let Some((more, descriptors)) = receive_packet(from, MAX_REPORT_BYTES)? {
             report.extend(more);
             namespaces.extend(descriptors);
         }
@@ -265,7 +264,7 @@ fn wait_for_exec(from: &UnixStream, is_stopped: impl Fn() -> bool) -> Result<Chi
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(io::Error::from(error).into()),
         }
-        match receive(from, MAX_REPORT_BYTES)? {
+        match receive_packet(from, MAX_REPORT_BYTES)? {
             None => return Ok(ChildReport { namespace: namespaces.pop(), failure: parse_failure(&report) }),
             Some((more, descriptors)) => {
                 report.extend(more);

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::process_tree::{read_small, value_of};
-use crate::wire::{EndedBy, LimitHits};
+use pinfold_keeper_wire::{EndedBy, LimitHits};
 
 /// The kernel's event files, opened outside the sandbox. Each counts for all executions together.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::console::{ConsoleDevices, ExecutionEnds};
 use crate::launch::{LaunchContext, LaunchError, LaunchPlan, Launched};
 use crate::process_tree::{ExecutionCgroup, ProcessTree};
-use crate::wire::ProbeFailure;
+use pinfold_keeper_wire::ProbeFailure;
 
 /// Present in every image, and does nothing.
 const PROGRAM: &str = "true";
@@ -70,7 +70,7 @@ fn check_path(path: &Path, must_be_mount: bool) -> io::Result<()> {
 /// the sandbox.
 fn round_trip() -> io::Result<()> {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::ProbeFollowsLinks) {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::ProbeFollowsLinks) {
         return std::fs::write(format!("{WORKSPACE}/.pinfold-probe"), b"pinfold");
     }
     // Refuse magic links such as `/proc/self/fd`, which lead to this process's descriptors.

@@ -13,27 +13,16 @@ use std::path::{Path, PathBuf};
 
 use pinfold_confine::IdMap;
 use pinfold_confine::mounts::{Doing, MountError, attach, change_root, clone_mount, make_mounts_private};
+use pinfold_keeper_wire::SandboxSetup;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, fsconfig_create, fsmount, fsopen, mount,
     mount_remount,
 };
 use rustix::system::sethostname;
-use serde::{Deserialize, Serialize};
 
 use crate::syscalls;
 
 mod root;
-
-pub use root::{RootFilesystem, RootLayer, Storage};
-
-/// What a sandbox consists of. Paths are those of the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxSetup {
-    pub hostname: String,
-    pub root: RootFilesystem,
-    /// Directories of the host that are mounted inside, read-only, under the same path.
-    pub shared: Vec<PathBuf>,
-}
 
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const NOSUID_NODEV_NOEXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
@@ -52,50 +41,53 @@ pub(crate) const MASKED: [&str; 8] = [
 const EMPTY: &str = "/dev/empty";
 const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
 
-impl SandboxSetup {
-    /// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
-    /// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
-    pub(crate) fn open_mounts(&self, ids: IdMap) -> Result<DetachedMounts, MountError> {
-        let take = |path: &PathBuf| {
-            let tree = clone_mount(path)?;
-            syscalls::make_read_only(&tree).doing("make read-only", path)?;
-            Ok((path.clone(), tree))
-        };
-        Ok(DetachedMounts {
-            root: self.root.open_mounts(ids)?,
-            shared: self.shared.iter().map(take).collect::<Result<_, _>>()?,
-            devices: clone_device_mounts()?,
-        })
-    }
+/// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
+/// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
+pub(crate) fn open_mounts(setup: &SandboxSetup, ids: IdMap) -> Result<DetachedMounts, MountError> {
+    let take = |path: &PathBuf| {
+        let tree = clone_mount(path)?;
+        syscalls::make_read_only(&tree).doing("make read-only", path)?;
+        Ok((path.clone(), tree))
+    };
+    Ok(DetachedMounts {
+        root: root::open_mounts(&setup.root, ids)?,
+        shared: setup.shared.iter().map(take).collect::<Result<_, _>>()?,
+        devices: clone_device_mounts()?,
+    })
+}
 
-    /// Maps the ids of the opened layers for the keeper process `pid`.
-    pub(crate) fn map_ids(&self, mounts: &DetachedMounts, pid: i32, ids: IdMap) -> Result<(), MountError> {
-        self.root.map_layers(&mounts.root, pid, ids)
-    }
+/// Maps the ids of the opened layers for the keeper process `pid`.
+pub(crate) fn map_layer_ids(
+    setup: &SandboxSetup,
+    mounts: &DetachedMounts,
+    pid: i32,
+    ids: IdMap,
+) -> Result<(), MountError> {
+    root::map_layers(&setup.root, &mounts.root, pid, ids)
+}
 
-    /// Assembles the sandbox, inside. Afterwards nothing of the host is visible but the shared directories.
-    pub(crate) fn build(
-        &self,
-        mounts: DetachedMounts,
-        kernel_mounts: KernelMounts,
-    ) -> Result<(), MountError> {
-        change_root(&self.root.assemble(mounts.root)?)?;
-        for (path, tree) in mounts.shared {
-            attach_to_directory(&tree, &path)?;
-        }
-        attach_to_directory(&kernel_mounts.proc, Path::new("/proc"))?;
-        attach_to_directory(&kernel_mounts.sys, Path::new("/sys"))?;
-        mount_devices(mounts.devices)?;
-        mask_paths()?;
-        make_dev_read_only()?;
-        // Set the host name (sethostname).
-        sethostname(self.hostname.as_bytes()).doing("set the host name", &self.hostname)?;
-        #[cfg(feature = "weakened")]
-        if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostNetwork) {
-            return Ok(());
-        }
-        syscalls::bring_loopback_up().doing("bring up", "lo")
+/// Assembles the sandbox, inside. Afterwards nothing of the host is visible but the shared directories.
+pub(crate) fn build(
+    setup: &SandboxSetup,
+    mounts: DetachedMounts,
+    kernel_mounts: KernelMounts,
+) -> Result<(), MountError> {
+    change_root(&root::assemble(&setup.root, mounts.root)?)?;
+    for (path, tree) in mounts.shared {
+        attach_to_directory(&tree, &path)?;
     }
+    attach_to_directory(&kernel_mounts.proc, Path::new("/proc"))?;
+    attach_to_directory(&kernel_mounts.sys, Path::new("/sys"))?;
+    mount_devices(mounts.devices)?;
+    mask_paths()?;
+    make_dev_read_only()?;
+    // Set the host name (sethostname).
+    sethostname(setup.hostname.as_bytes()).doing("set the host name", &setup.hostname)?;
+    #[cfg(feature = "weakened")]
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::HostNetwork) {
+        return Ok(());
+    }
+    syscalls::bring_loopback_up().doing("bring up", "lo")
 }
 
 /// Detached mounts of the host's directories.
@@ -130,7 +122,7 @@ fn clone_device_mounts() -> Result<Vec<(&'static str, OwnedFd)>, MountError> {
 /// The kernel allows a sysfs mount only to the owner of the network namespace.
 fn sys_filesystem_type() -> &'static str {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::HostNetwork) {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::HostNetwork) {
         return "tmpfs";
     }
     "sysfs"
@@ -203,7 +195,7 @@ fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), MountError
 /// Mount options of devpts. Terminals are limited per host, so each sandbox has its own limit.
 fn devpts_options() -> &'static CStr {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::UnlimitedTerminals) {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::UnlimitedTerminals) {
         return c"newinstance,ptmxmode=0666,mode=0620";
     }
     c"newinstance,ptmxmode=0666,mode=0620,max=128"

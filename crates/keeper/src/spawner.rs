@@ -3,17 +3,12 @@
 //! standard input instead.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, PipeReader, PipeWriter, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 
 use pinfold_confine::map_ids;
 use pinfold_confine::mounts::MountError;
 use pinfold_confine::syscalls::{Cloned, clone_process, close_from, exit_now, set_ids};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 use rustix::process::geteuid;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, Uid, capabilities, set_capabilities, set_thread_res_uid,
@@ -21,19 +16,15 @@ use rustix::thread::{
 
 use crate::keeper::{self, KeeperInit, WorkloadDescriptors};
 use crate::priority;
-use crate::sandbox_setup::{DetachedMounts, KernelMounts};
+use crate::sandbox_setup::{DetachedMounts, KernelMounts, build, map_layer_ids, open_mounts};
 use crate::syscalls;
-use crate::wire::{SpawnRequest, SpawnResponse};
-
-const MAX_MESSAGE_BYTES: usize = 64 * 1024;
-/// Maximum number of descriptors in one message.
-const DESCRIPTORS: usize = 32;
+use pinfold_keeper_wire::{MAX_PACKET_BYTES, SpawnRequest, SpawnResponse, receive_packet, send_with};
 
 /// Serves spawn requests until the control plane closes the socket. Keepers outlive the spawner.
 pub fn run() -> io::Result<()> {
     priority::raise_in_new_session();
     #[cfg(feature = "weakened")]
-    if std::env::args_os().all(|argument| argument != crate::disabled_guards::UNSEALED) {
+    if std::env::args_os().all(|argument| argument != pinfold_keeper_wire::UNSEALED) {
         crate::sealed_exe::reexec_sealed();
     }
     #[cfg(not(feature = "weakened"))]
@@ -43,7 +34,7 @@ pub fn run() -> io::Result<()> {
     let socket = syscalls::take_inherited(0)?;
     let mut exit_pipe = ExitPipe::new()?;
     loop {
-        let (text, descriptors) = match receive(&socket, MAX_MESSAGE_BYTES) {
+        let (text, descriptors) = match receive_packet(&socket, MAX_PACKET_BYTES) {
             Ok(Some(request)) => request,
             // The control plane closed the socket, or was killed with a response unread (ECONNRESET).
             Ok(None) => return Ok(()),
@@ -108,7 +99,7 @@ fn spawn(request: SpawnRequest, mut descriptors: Vec<OwnedFd>) -> io::Result<Spa
     let cgroup = if request.starts_in_cgroup { Some(take_start_cgroup(&mut descriptors)?) } else { None };
     let privileged = geteuid().is_root();
     let mounts = if privileged {
-        Some(request.setup.open_mounts(request.ids).map_err(io::Error::other)?)
+        Some(open_mounts(&request.setup, request.ids).map_err(io::Error::other)?)
     } else {
         None
     };
@@ -127,7 +118,7 @@ fn spawn(request: SpawnRequest, mut descriptors: Vec<OwnedFd>) -> io::Result<Spa
         Cloned::Parent { pid, pidfd } => {
             map_ids(pid, request.ids)?;
             if let Some(mounts) = &mounts {
-                request.setup.map_ids(mounts, pid, request.ids).map_err(io::Error::other)?;
+                map_layer_ids(&request.setup, mounts, pid, request.ids).map_err(io::Error::other)?;
             }
             // Record the pid before the keeper may run: an unrecorded keeper exits when this process does.
             record_pid(pid, &descriptors)?;
@@ -242,55 +233,15 @@ fn set_up(
     }
     let text = |error: MountError| error.to_string();
     let kernel_mounts = KernelMounts::make().map_err(text)?;
-    let mounts = mounts.map_or_else(|| request.setup.open_mounts(request.ids), Ok).map_err(text)?;
+    let mounts = mounts.map_or_else(|| open_mounts(&request.setup, request.ids), Ok).map_err(text)?;
     set_ids(0, 0).map_err(|error| format!("could not switch to uid 0 of the sandbox: {error}"))?;
-    request.setup.build(mounts, kernel_mounts).map_err(text)?;
+    build(&request.setup, mounts, kernel_mounts).map_err(text)?;
     #[cfg(feature = "weakened")]
     crate::disabled_guards::undo_mounts().map_err(|error| format!("could not disable guards: {error}"))?;
     Ok(())
 }
 
-/// Receives one message with descriptors, up to this length. None: the other side closed the socket.
-pub(crate) fn receive(socket: &impl AsFd, longest: usize) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
-    let mut text = vec![0; longest];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    // Receive the message and its descriptors (recvmsg), with close-on-exec.
-    let received =
-        recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    text.truncate(received.bytes);
-    let mut descriptors = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            descriptors.extend(rights);
-        }
-    }
-    Ok(Some((text, descriptors)))
-}
-
 fn send(socket: &impl AsFd, spawned: &SpawnResponse, pidfd: Option<&OwnedFd>) -> io::Result<()> {
     let text = serde_json::to_vec(spawned)?;
     send_with(socket, &text, &pidfd.into_iter().collect::<Vec<_>>())
-}
-
-/// Sends one message with descriptors, to the spawner or from it.
-pub fn send_with(socket: &impl AsFd, text: &[u8], descriptors: &[&OwnedFd]) -> io::Result<()> {
-    let borrowed: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_fd()).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // Send the message and its descriptors (sendmsg).
-    sendmsg(socket, &[IoSlice::new(text)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// Receives the spawner's response, and the pidfd if there is one.
-pub fn receive_response(socket: &impl AsFd) -> io::Result<(SpawnResponse, Option<OwnedFd>)> {
-    let (text, mut descriptors) = receive(socket, MAX_MESSAGE_BYTES)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok((serde_json::from_slice(&text)?, descriptors.pop()))
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use pinfold_confine::syscalls::close_from;
 
-use crate::usage::ProcessUsage;
+use pinfold_keeper_wire::ProcessUsage;
 
 /// Resource usage of all reaped descendants.
 pub(crate) fn usage_of_children() -> ProcessUsage {

@@ -3,44 +3,31 @@
 use std::fs;
 use std::path::Path;
 
+use pinfold_keeper_wire::ProcessUsage;
 use pinfold_procfs::{Stat, read_text};
-use serde::{Deserialize, Serialize};
 
 use crate::syscalls;
 
-/// Usage of all current and past processes inside, except the keeper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct ProcessUsage {
-    pub cpu_ms: u64,
-    /// Memory of current processes.
-    pub memory_bytes: u64,
-    /// The larger of one process's peak and the current sum. An earlier peak of several processes together is not known.
-    pub memory_peak_bytes: u64,
-    pub processes: u64,
+/// Sums over reaped processes, all of which process 1 has reaped or inherited, and over `/proc`.
+pub(crate) fn measure() -> ProcessUsage {
+    let mut counted = syscalls::usage_of_children();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_other = |name: &str| name.parse::<u32>().is_ok_and(|pid| pid != std::process::id());
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_other)) {
+        add(&mut counted, &entry.path());
+    }
+    counted.memory_peak_bytes = counted.memory_peak_bytes.max(counted.memory_bytes);
+    counted
 }
 
-impl ProcessUsage {
-    /// Sums over reaped processes, all of which process 1 has reaped or inherited, and over `/proc`.
-    pub(crate) fn measure() -> Self {
-        let mut counted = syscalls::usage_of_children();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let is_other = |name: &str| name.parse::<u32>().is_ok_and(|pid| pid != std::process::id());
-        for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_other)) {
-            counted.add(&entry.path());
-        }
-        counted.memory_peak_bytes = counted.memory_peak_bytes.max(counted.memory_bytes);
-        counted
-    }
-
-    /// Adds a live process. One that just exited is counted with the reaped ones next time.
-    fn add(&mut self, process: &Path) {
-        let Ok(Some(stat)) = Stat::read_in(process) else { return };
-        let status = read_text(&process.join("status")).unwrap_or_default();
-        self.processes += 1;
-        self.cpu_ms += stat.cpu_ms_with_reaped();
-        self.memory_bytes += bytes_of(&status, "VmRSS:");
-        self.memory_peak_bytes = self.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
-    }
+/// Adds a live process. One that just exited is counted with the reaped ones next time.
+fn add(sum: &mut ProcessUsage, process: &Path) {
+    let Ok(Some(stat)) = Stat::read_in(process) else { return };
+    let status = read_text(&process.join("status")).unwrap_or_default();
+    sum.processes += 1;
+    sum.cpu_ms += stat.cpu_ms_with_reaped();
+    sum.memory_bytes += bytes_of(&status, "VmRSS:");
+    sum.memory_peak_bytes = sum.memory_peak_bytes.max(bytes_of(&status, "VmHWM:"));
 }
 
 /// Parses a line like `VmRSS:      1024 kB`. Zombies have no such line.

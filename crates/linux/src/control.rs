@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use pinfold_keeper::wire::{self, MAX_MESSAGE_BYTES, Request, Response};
+use pinfold_keeper_wire::{self as wire, MAX_MESSAGE_BYTES, Request, Response};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::de::DeserializeOwned;

@@ -8,7 +8,7 @@ mod removal;
 use std::io;
 
 use pinfold_confine::IdMap;
-use pinfold_keeper::sandbox_setup::Storage;
+use pinfold_keeper_wire::Storage;
 use pinfold_lifecycle::Limits;
 use rustix::process::geteuid;
 

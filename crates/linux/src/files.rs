@@ -4,7 +4,7 @@ mod connection;
 mod translate;
 
 use async_trait::async_trait;
-use pinfold_keeper::files::wire::{FileAnswer, FileRequest, PathBytes};
+use pinfold_keeper_wire::files::{FileAnswer, FileRequest, PathBytes};
 use pinfold_provider::{
     ContentStream, FileChange, FileChanges, FileContent, FileError, Files, InstanceId, Listing, Metadata,
 };

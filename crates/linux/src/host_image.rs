@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use pinfold_keeper::sandbox_setup::RootLayer;
+use pinfold_keeper_wire::RootLayer;
 use rustix::process::geteuid;
 
 use crate::disk::remove_tree;

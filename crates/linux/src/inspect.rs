@@ -4,8 +4,8 @@
 use std::fs;
 
 use async_trait::async_trait;
-use pinfold_keeper::disk::DiskUsage;
-use pinfold_keeper::wire::{Request, Response};
+use pinfold_keeper_wire::DiskUsage;
+use pinfold_keeper_wire::{Request, Response};
 use pinfold_lifecycle::{Finding, ProbeFailure, ProbeResult, ResourceUsage};
 use pinfold_provider::{
     DirectoryEntry, FileKind, Files, Inspect, InstanceError, InstanceFault, InstanceId, Metadata,

@@ -1,6 +1,6 @@
 //! Requests to a keeper about its executions: signals, input, terminal size, activity and probes.
 
-use pinfold_keeper::wire::{self, RefusalReason, Request, Response};
+use pinfold_keeper_wire::{self as wire, RefusalReason, Request, Response};
 use pinfold_lifecycle::{ExecutionId, ProbeFailure, ProbeResult, Timestamp};
 use pinfold_provider::{
     InstanceId, ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult,

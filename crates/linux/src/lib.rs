@@ -59,6 +59,6 @@ pub use disk::{DEFAULT_DISK_MB, DEFAULT_INODES, StorageKind};
 pub use host_image::HOST_IMAGE;
 pub use id_ranges::FIRST_LAYER_ID;
 pub use outputs::OutputDirectory;
-pub use pinfold_keeper::sandbox_setup::RootLayer;
+pub use pinfold_keeper_wire::RootLayer;
 pub use provider::{FindLayers, LinuxConfig, LinuxProvider, OpenError};
 pub use spawner::SpawnerProgram;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use pinfold_keeper::wire::{EndedBy, ExecutionStatus, LimitHits, Request, Response};
+use pinfold_keeper_wire::{EndedBy, ExecutionStatus, LimitHits, Request, Response};
 use pinfold_lifecycle::{
     Cause, Evidence, ExecutionObservation, Finding, InstanceObservation, Outcome, ProbeFailure, ProbeResult,
     ProcessObservation, ReceiptCheck, SandboxId, Timestamp,
@@ -250,7 +250,7 @@ fn observe_execution(execution: &ExecutionStatus, now: Timestamp) -> Option<Exec
     Some(ExecutionObservation { execution: id, process })
 }
 
-pub(crate) fn outcome(ended: &pinfold_keeper::wire::Ended) -> Outcome {
+pub(crate) fn outcome(ended: &pinfold_keeper_wire::Ended) -> Outcome {
     let exit_code = ended.code.or(ended.signal.map(|signal| 128 + signal));
     let limit = |cause| Outcome { exit_code, ..Outcome::ended_for(cause) };
     let outcome = match ended.by {

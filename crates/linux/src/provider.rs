@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use pinfold_keeper::sandbox_setup::RootLayer;
-use pinfold_keeper::wire::{self, Console, RefusalReason, Request, Response};
+use pinfold_keeper_wire::RootLayer;
+use pinfold_keeper_wire::{self as wire, Console, RefusalReason, Request, Response};
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, Generation, Outcome, ProbeResult, SandboxId, StopOutcome,
     Timestamp,
@@ -64,7 +64,7 @@ pub struct LinuxProvider {
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Security guards that are switched off for the attack suite.
     #[cfg(feature = "weakened")]
-    pub(crate) disabled_guards: Vec<pinfold_keeper::disabled_guards::DisabledGuard>,
+    pub(crate) disabled_guards: Vec<pinfold_keeper_wire::DisabledGuard>,
 }
 
 /// The cgroup base of the store is removed when it is empty.
@@ -118,10 +118,7 @@ impl LinuxProvider {
     /// Switches off these guards for instances started from now on.
     #[cfg(feature = "weakened")]
     #[must_use]
-    pub fn with_disabled_guards(
-        mut self,
-        disabled_guards: &[pinfold_keeper::disabled_guards::DisabledGuard],
-    ) -> Self {
+    pub fn with_disabled_guards(mut self, disabled_guards: &[pinfold_keeper_wire::DisabledGuard]) -> Self {
         self.disabled_guards = disabled_guards.to_vec();
         self
     }
@@ -129,7 +126,7 @@ impl LinuxProvider {
     #[cfg(feature = "weakened")]
     fn leaked_variable(&self) -> Option<(String, String)> {
         self.disabled_guards.iter().find_map(|guard| match guard {
-            pinfold_keeper::disabled_guards::DisabledGuard::LeakedVariable(value) => {
+            pinfold_keeper_wire::DisabledGuard::LeakedVariable(value) => {
                 Some(("LEAKED".to_owned(), value.clone()))
             }
             _ => None,

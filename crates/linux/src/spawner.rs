@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::available_parallelism;
 
-use pinfold_keeper::spawner::{receive_response, send_with};
-use pinfold_keeper::wire::{SpawnRequest, SpawnResponse};
+use pinfold_keeper_wire::{SpawnRequest, SpawnResponse};
+use pinfold_keeper_wire::{receive_response, send_with};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 /// Command line of a spawner: a program that calls [`pinfold_keeper::spawner::run`].

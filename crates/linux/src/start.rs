@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pinfold_confine::IdMap;
-use pinfold_keeper::sandbox_setup::{RootFilesystem, SandboxSetup, Storage};
-use pinfold_keeper::wire::{InstanceLimits, Request, Response, SpawnRequest, WorkloadCgroup};
+use pinfold_keeper_wire::{InstanceLimits, Request, Response, SpawnRequest, WorkloadCgroup};
+use pinfold_keeper_wire::{RootFilesystem, SandboxSetup, Storage};
 use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{StartError, StartRequest};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -142,7 +142,7 @@ struct Launch {
     is_new: bool,
     ends_with_caller: bool,
     #[cfg(feature = "weakened")]
-    disabled_guards: Vec<pinfold_keeper::disabled_guards::DisabledGuard>,
+    disabled_guards: Vec<pinfold_keeper_wire::DisabledGuard>,
 }
 
 impl Launch {
@@ -186,7 +186,7 @@ impl Launch {
     fn limits(&self) -> InstanceLimits {
         let limits = limits_of(&self.spec);
         #[cfg(feature = "weakened")]
-        if self.disabled_guards.contains(&pinfold_keeper::disabled_guards::DisabledGuard::UnlimitedOutput) {
+        if self.disabled_guards.contains(&pinfold_keeper_wire::DisabledGuard::UnlimitedOutput) {
             return InstanceLimits { output_bytes: u64::MAX, ..limits };
         }
         limits

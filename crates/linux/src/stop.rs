@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pinfold_backoff::Backoff;
-use pinfold_keeper::wire::{Request, Response};
+use pinfold_keeper_wire::{Request, Response};
 use pinfold_lifecycle::{Finding, Generation, Receipt, ReceiptCheck, ResourceUsage, StopOutcome, Timestamp};
 use pinfold_provider::InstanceId;
 

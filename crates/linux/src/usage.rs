@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pinfold_keeper::usage::ProcessUsage;
-use pinfold_keeper::wire::{Request, Response};
+use pinfold_keeper_wire::ProcessUsage;
+use pinfold_keeper_wire::{Request, Response};
 use pinfold_lifecycle::ResourceUsage;
 
 use crate::cgroup::CgroupUsage;

@@ -1,12 +1,14 @@
 //! A provider around another one, for tests and benchmarks that delay, change or record calls.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, ProbeResult, SandboxId, StopOutcome, Timestamp};
 
 use crate::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Inspect, InstanceError, InstanceId,
+    KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError,
+    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 /// Defines [`ProviderCall`] and [`ProviderLayer`], and implements [`Provider`] for every layer.
@@ -54,6 +56,8 @@ provider_layer! {
     accessors {
         name -> &'static str;
         files -> &dyn Files;
+        output -> Arc<dyn OutputLogs>;
+        inspect -> &dyn Inspect;
     }
     calls {
         Discover: discover() -> Result<Discovered, DiscoverError>;

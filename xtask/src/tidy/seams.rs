@@ -9,7 +9,7 @@ use crate::cargo;
 const PACKAGES: &[&str] = &["pinfold-service", "pinfold-http"];
 
 /// Implementations that only the composition (`crates/host`), the program and tests choose.
-const IMPLEMENTATIONS: &[&str] = &["pinfold-store-sqlite", "rusqlite"];
+const IMPLEMENTATIONS: &[&str] = &["pinfold-linux", "pinfold-keeper", "pinfold-store-sqlite", "rusqlite"];
 
 pub(super) fn the_service_names_no_implementation(_: &Repository) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();

@@ -7,9 +7,9 @@ use pinfold_confine::syscalls::{Cloned, clone_process};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::serve;
-use super::wire::{FileAnswer, FileReason, FileRequest};
-use crate::wire::send;
 use pinfold_confine::Confinement;
+use pinfold_keeper_wire::files::{FileAnswer, FileReason, FileRequest};
+use pinfold_keeper_wire::send;
 
 /// Maximum number at a time. Further requests are refused.
 const MOST: usize = 32;

@@ -12,8 +12,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::paths::{Refusal, absolute, open, open_parent};
 use super::tree::metadata;
-use super::wire::{FileAnswer, FileReason, PathBytes, receive_chunk, send_chunk};
-use crate::wire::send;
+use pinfold_keeper_wire::files::{FileAnswer, FileReason, PathBytes, receive_chunk, send_chunk};
+use pinfold_keeper_wire::send;
 
 const CHUNK: usize = 256 * 1024;
 

@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use super::wire::{FileReason, PathBytes};
+use pinfold_keeper_wire::files::{FileReason, PathBytes};
 
 #[derive(Debug)]
 pub(super) struct Refusal {

@@ -13,8 +13,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::paths::{Refusal, absolute, open, open_parent};
-use super::wire::{DirectoryEntry, FileAnswer, FileKind, FileMetadata, FileReason, PathBytes};
-use crate::wire::send;
+use pinfold_keeper_wire::files::{DirectoryEntry, FileAnswer, FileKind, FileMetadata, FileReason, PathBytes};
+use pinfold_keeper_wire::send;
 
 /// Maximum number of entries in one message.
 const AT_A_TIME: usize = 256;

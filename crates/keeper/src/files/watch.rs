@@ -11,8 +11,8 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::paths::{Refusal, absolute, open};
-use super::wire::{ChangeKind, FileAnswer, FileChange, PathBytes};
-use crate::wire::send;
+use pinfold_keeper_wire::files::{ChangeKind, FileAnswer, FileChange, PathBytes};
+use pinfold_keeper_wire::send;
 
 const WATCHED: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MODIFY)

@@ -2,7 +2,7 @@
 
 use super::Keeper;
 use crate::execution::Execution;
-use crate::wire::{Ended, EndedBy, Exec, LimitHits, Response};
+use pinfold_keeper_wire::{Ended, EndedBy, Exec, LimitHits, Response};
 
 /// The maximum number of operations. None: unlimited.
 struct OperationLimit(Option<u64>);

@@ -4,13 +4,14 @@ use rustix::process::Signal;
 
 use super::{Keeper, now_ms, wall_ms};
 use crate::connection::AwaitedEnd;
-use crate::disk::DiskUsage;
+use crate::disk;
 use crate::execution::Execution;
 use crate::launch::{LaunchContext, LaunchError, launch_failed};
 use crate::probe::{self, PendingProbe};
-use crate::usage::ProcessUsage;
-use crate::wire::{
-    self, Ended, EndedBy, Exec, LimitHits, ProbeFailure, RefusalReason, Request, Response, TerminalSize,
+use crate::usage;
+use pinfold_keeper_wire::{
+    Ended, EndedBy, Exec, ExecutionStatus, LimitHits, ProbeFailure, RefusalReason, Request, Response,
+    TerminalSize,
 };
 use pinfold_output_log::{LogWriter, OutputStream, RingSize};
 
@@ -36,8 +37,8 @@ impl Keeper {
             Request::List => Response::Executions(self.list()),
             Request::Activity => self.activity(),
             Request::Usage => Response::Usage {
-                disk: DiskUsage::measure().ok(),
-                process_usage: self.sums_usage().then(ProcessUsage::measure),
+                disk: disk::measure().ok(),
+                process_usage: self.sums_usage().then(usage::measure),
             },
             Request::Wait { execution } => match self.ended.get(&execution) {
                 Some(ended) => Response::Ended(*ended),
@@ -212,14 +213,14 @@ impl Keeper {
         }
     }
 
-    fn list(&self) -> Vec<wire::ExecutionStatus> {
+    fn list(&self) -> Vec<ExecutionStatus> {
         let now = now_ms();
-        let running = self.running.values().map(|execution| wire::ExecutionStatus {
+        let running = self.running.values().map(|execution| ExecutionStatus {
             execution: execution.id.clone(),
             idle_ms: u64::try_from(now - execution.last_output_ms).unwrap_or(0),
             ended: None,
         });
-        let ended = self.ended.iter().map(|(id, ended)| wire::ExecutionStatus {
+        let ended = self.ended.iter().map(|(id, ended)| ExecutionStatus {
             execution: id.clone(),
             idle_ms: 0,
             ended: Some(*ended),
@@ -268,7 +269,7 @@ impl Keeper {
 
 fn ring() -> RingSize {
     #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&crate::disabled_guards::DisabledGuard::UnlimitedOutput) {
+    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::UnlimitedOutput) {
         return RingSize { segments: 128, ..RingSize::DEFAULT };
     }
     RingSize::DEFAULT

@@ -6,49 +6,19 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pinfold_confine::mounts::{Doing, MOUNT_POINT, MountError, attach, clone_mount};
 use pinfold_confine::{IdMap, new_idmap_namespace};
+use pinfold_keeper_wire::{RootFilesystem, Storage};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chownat, mkdirat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, mount, open_tree,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::loop_device;
 use crate::syscalls;
-
-/// The layers and the storage of a root filesystem. Paths are those of the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootFilesystem {
-    /// Read-only, top layer first; at least one, without duplicates.
-    pub layers: Vec<RootLayer>,
-    pub storage: Storage,
-}
-
-/// A read-only directory that sandboxes share. Its whiteouts are in the unprivileged overlayfs form: character devices
-/// 0/0 and `user.overlay.` attributes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootLayer {
-    pub path: PathBuf,
-    /// The id on disk that maps to root inside; the ids after it follow in order. None: no mapping, the only choice of an
-    /// unprivileged user.
-    pub first_id: Option<u32>,
-}
-
-/// The writable storage of the overlay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Storage {
-    /// A tmpfs, charged to the sandbox's memory.
-    Memory { bytes: u64, inodes: u64 },
-    /// A filesystem in a file, mounted by loop device.
-    Image { file: PathBuf },
-    /// A directory of the host, limited only by the host's disk.
-    Directory { path: PathBuf },
-}
 
 /// The parts of a root as detached mounts.
 pub(super) struct RootMounts {
@@ -60,71 +30,74 @@ pub(super) struct RootMounts {
 const UPPER: &str = "upper";
 const WORK: &str = "work";
 
-impl RootFilesystem {
-    /// Opens the layers and the storage, with the rights of the spawner where it runs as root.
-    pub(super) fn open_mounts(&self, ids: IdMap) -> Result<RootMounts, MountError> {
-        let layers = self.layers.iter().map(|layer| clone_mount(&layer.path)).collect::<Result<_, _>>()?;
-        let storage = match &self.storage {
-            Storage::Memory { .. } => None,
-            Storage::Image { file } => {
-                let mounted = mount_image(file).doing("mount", file)?;
-                prepare_storage(&mounted, ids).doing("prepare", file)?;
-                Some(mounted)
-            }
-            Storage::Directory { path } => {
-                let tree = clone_mount(path)?;
-                prepare_storage(&tree, ids).doing("prepare", path)?;
-                Some(tree)
-            }
-        };
-        Ok(RootMounts { layers, storage })
-    }
-
-    /// Maps the ids of each layer to the sandbox's (idmapped mounts). Needs a process that already has the mapping.
-    pub(super) fn map_layers(&self, mounts: &RootMounts, pid: i32, ids: IdMap) -> Result<(), MountError> {
-        // One namespace per first id, shared by layers: namespaces are limited per host, and each takes a process.
-        let mut namespaces = BTreeMap::new();
-        let mut map = |first: u32, tree: &OwnedFd| {
-            let namespace = match namespaces.entry(first) {
-                Entry::Occupied(made) => made.into_mut(),
-                Entry::Vacant(missing) if first == 0 => missing.insert(namespace_of(pid)?),
-                Entry::Vacant(missing) => missing.insert(new_idmap_namespace(first, ids)?),
-            };
-            syscalls::set_idmap(tree, namespace)
-        };
-        for (layer, tree) in self.layers.iter().zip(&mounts.layers) {
-            if let Some(first) = layer.first_id {
-                map(first, tree).map_err(explain_mapping_error).doing("map the ids of", &layer.path)?;
-            }
+/// Opens the layers and the storage, with the rights of the spawner where it runs as root.
+pub(super) fn open_mounts(root: &RootFilesystem, ids: IdMap) -> Result<RootMounts, MountError> {
+    let layers = root.layers.iter().map(|layer| clone_mount(&layer.path)).collect::<Result<_, _>>()?;
+    let storage = match &root.storage {
+        Storage::Memory { .. } => None,
+        Storage::Image { file } => {
+            let mounted = mount_image(file).doing("mount", file)?;
+            prepare_storage(&mounted, ids).doing("prepare", file)?;
+            Some(mounted)
         }
-        Ok(())
-    }
-
-    /// Inside: mounts the overlay of all parts, detached.
-    pub(super) fn assemble(&self, mounts: RootMounts) -> Result<OwnedFd, MountError> {
-        let place = Path::new(MOUNT_POINT);
-        let storage = match (&self.storage, mounts.storage) {
-            (_, Some(mounted)) => mounted,
-            (Storage::Memory { bytes, inodes }, None) => {
-                let mounted = mount_memory(*bytes, *inodes).doing("create the storage of", "/")?;
-                make_directories(&mounted).doing("prepare", "/")?;
-                mounted
-            }
-            (Storage::Image { file: path } | Storage::Directory { path }, None) => {
-                return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing("open the storage", path);
-            }
-        };
-        attach(&storage, place)?;
-        let mut lower = Vec::new();
-        for (number, layer) in mounts.layers.iter().enumerate() {
-            // Kernels before 6.15 accept only attached mounts as layers. Short names, so that many fit in one option.
-            let path = place.join(number.to_string());
-            create_if_missing(&path).doing("make", &path)?;
-            attach(layer, &path)?;
-            lower.push(path.display().to_string());
+        Storage::Directory { path } => {
+            let tree = clone_mount(path)?;
+            prepare_storage(&tree, ids).doing("prepare", path)?;
+            Some(tree)
         }
-        mount_overlay(&lower.join(":"), place).doing("mount the overlay of", "/")
+    };
+    Ok(RootMounts { layers, storage })
+}
+
+/// Maps the ids of each layer to the sandbox's (idmapped mounts). Needs a process that already has the mapping.
+pub(super) fn map_layers(
+    root: &RootFilesystem,
+    mounts: &RootMounts,
+    pid: i32,
+    ids: IdMap,
+) -> Result<(), MountError> {
+    // One namespace per first id, shared by layers: namespaces are limited per host, and each takes a process.
+    let mut namespaces = BTreeMap::new();
+    let mut map = |first: u32, tree: &OwnedFd| {
+        let namespace = match namespaces.entry(first) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(missing) if first == 0 => missing.insert(namespace_of(pid)?),
+            Entry::Vacant(missing) => missing.insert(new_idmap_namespace(first, ids)?),
+        };
+        syscalls::set_idmap(tree, namespace)
+    };
+    for (layer, tree) in root.layers.iter().zip(&mounts.layers) {
+        if let Some(first) = layer.first_id {
+            map(first, tree).map_err(explain_mapping_error).doing("map the ids of", &layer.path)?;
+        }
     }
+    Ok(())
+}
+
+/// Inside: mounts the overlay of all parts, detached.
+pub(super) fn assemble(root: &RootFilesystem, mounts: RootMounts) -> Result<OwnedFd, MountError> {
+    let place = Path::new(MOUNT_POINT);
+    let storage = match (&root.storage, mounts.storage) {
+        (_, Some(mounted)) => mounted,
+        (Storage::Memory { bytes, inodes }, None) => {
+            let mounted = mount_memory(*bytes, *inodes).doing("create the storage of", "/")?;
+            make_directories(&mounted).doing("prepare", "/")?;
+            mounted
+        }
+        (Storage::Image { file: path } | Storage::Directory { path }, None) => {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput)).doing("open the storage", path);
+        }
+    };
+    attach(&storage, place)?;
+    let mut lower = Vec::new();
+    for (number, layer) in mounts.layers.iter().enumerate() {
+        // Kernels before 6.15 accept only attached mounts as layers. Short names, so that many fit in one option.
+        let path = place.join(number.to_string());
+        create_if_missing(&path).doing("make", &path)?;
+        attach(layer, &path)?;
+        lower.push(path.display().to_string());
+    }
+    mount_overlay(&lower.join(":"), place).doing("mount the overlay of", "/")
 }
 
 /// Explains EINVAL, which the kernel returns for every unsupported id mapping.

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use pinfold_keeper::files::wire::{FileAnswer, FileRequest, chunk_length};
-use pinfold_keeper::wire::Request;
+use pinfold_keeper_wire::Request;
+use pinfold_keeper_wire::files::{FileAnswer, FileRequest, chunk_length};
 use pinfold_provider::FileError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

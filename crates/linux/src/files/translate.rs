@@ -1,6 +1,6 @@
 //! Converts file types of the keeper protocol to those of the provider contract.
 
-use pinfold_keeper::files::wire::{self, FileAnswer, FileReason};
+use pinfold_keeper_wire::files::{self as wire, FileAnswer, FileReason};
 use pinfold_provider::{ChangeKind, DirectoryEntry, FileChange, FileError, FileKind, Metadata};
 
 pub(super) fn metadata(found: wire::FileMetadata) -> Metadata {

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
-use pinfold_keeper::wire::Ended;
+use pinfold_keeper_wire::Ended;
 use pinfold_lifecycle::Generation;
 
 use super::*;

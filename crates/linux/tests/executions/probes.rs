@@ -57,8 +57,9 @@ async fn probe_with(hostile: &str) -> ProbeResult {
     let probed = sandbox.provider.probe(sandbox.instance).await;
 
     assert_eq!(sandbox.says("cat /workspace/left").await, "something\n");
-    let inside = || sandbox.provider.processes(sandbox.instance);
-    until_async("nothing is left", || async { inside().is_some_and(|inside| inside.is_empty()) }).await;
+    let inspect = sandbox.provider.inspect();
+    let inside = || inspect.processes(sandbox.instance);
+    until_async("nothing is left", || async { inside().await.is_ok_and(|inside| inside.is_empty()) }).await;
     probed
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::future::LocalBoxFuture;
 use pinfold_confine::CapabilitySet;
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::fixture::Fixture;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use pinfold_keeper::disabled_guards::{DisabledGuard, UNSEALED};
-use pinfold_keeper::sandbox_setup::RootLayer;
+use pinfold_keeper_wire::RootLayer;
+use pinfold_keeper_wire::{DisabledGuard, UNSEALED};
 use pinfold_lifecycle::{
     Cause, Command, ExecutionId, ExecutionLimits, Generation, Limits, Outcome, ProbeResult, SandboxId, Spec,
     StopOutcome,

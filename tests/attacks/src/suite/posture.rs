@@ -6,7 +6,7 @@ mod observed;
 
 use std::sync::Arc;
 
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::fixture::{Fixture, standard_limits};
 use crate::host_targets::HostTargets;

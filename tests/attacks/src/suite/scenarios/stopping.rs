@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use pinfold_keeper::wire::{self, Request, Response};
+use pinfold_keeper_wire::{self as wire, Request, Response};
 use pinfold_lifecycle::{Cause, ExecutionId, ExecutionLimits, StopOutcome};
 use pinfold_procfs::start_time;
 use pinfold_provider::Provider;

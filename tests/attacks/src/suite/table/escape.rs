@@ -1,7 +1,7 @@
 //! Escapes by files, privileges and rarely used system calls.
 
 use pinfold_confine::{CapabilitySet, SyscallGroup};
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, capability, keepers_rights, syscall_group, without};
 use crate::scenarios;

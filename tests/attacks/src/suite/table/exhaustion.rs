@@ -1,7 +1,7 @@
 //! Resource exhaustion. Every attempt is bounded, also where no limit stops it.
 
 use pinfold_confine::SyscallGroup;
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, syscall_group, without};
 use crate::scenarios;

@@ -1,7 +1,7 @@
 //! Attacks on the keeper: read it, use its descriptors, starve it, block it.
 
 use pinfold_confine::SyscallGroup;
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, keepers_rights, syscall_group, without};
 use crate::scenarios;

@@ -1,7 +1,7 @@
 //! Attempts to reach a network from a sandbox that has none.
 
 use pinfold_confine::CapabilitySet;
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, capability, without};
 use crate::scenarios;

@@ -1,6 +1,6 @@
 //! Searches for secrets, and forged log records.
 
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, keepers_rights, without};
 use crate::scenarios::secrets;

@@ -1,6 +1,6 @@
 //! Attacks on file requests from outside.
 
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, Proof, without};
 use crate::scenarios::{files, service};

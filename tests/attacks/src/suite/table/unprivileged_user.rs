@@ -1,6 +1,6 @@
 //! Attempts in an unprivileged user's sandbox, whose files belong to the same user and which may have no cgroups.
 
-use pinfold_keeper::disabled_guards::DisabledGuard;
+use pinfold_keeper_wire::DisabledGuard;
 
 use crate::entry::{Act, Entry, Group, keepers_rights, without};
 use crate::scenarios;

@@ -1,20 +1,12 @@
-//! Messages of a keeper's control socket and of the spawner. Control socket: a 4-byte little-endian length and JSON per
-//! message. Spawner: one JSON message per packet (SOCK_SEQPACKET), with file descriptors.
+//! Requests to a keeper, and its responses.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
 
-use pinfold_confine::IdMap;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::disk::DiskUsage;
-use crate::files::wire::FileRequest;
-use crate::sandbox_setup::SandboxSetup;
-use crate::usage::ProcessUsage;
 use pinfold_output_log::LogPosition;
+use serde::{Deserialize, Serialize};
 
-/// Maximum length of a message. A client that announces more is disconnected.
-pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+use crate::files::FileRequest;
+use crate::usage::{DiskUsage, ProcessUsage};
 
 /// A request of the control plane to a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,7 +60,7 @@ pub enum Request {
     },
     /// SIGTERM to everything inside.
     Terminate,
-    /// Answered by a child of the keeper with messages of [`crate::files::wire`].
+    /// Answered by a child of the keeper with messages of [`crate::files`].
     Files(FileRequest),
 }
 
@@ -223,109 +215,6 @@ pub enum EndedBy {
     DiskLimit,
 }
 
-/// Asks the spawner for a new keeper. File descriptors come with it, in this order: the control socket to listen on, the
-/// directory for output, the locked pid file, the cgroups to join, and those that [`WorkloadCgroup`] names.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SpawnRequest {
-    pub setup: SandboxSetup,
-    pub secret: String,
-    pub ids: IdMap,
-    /// The first cgroup descriptor is the directory of the cgroup v2 in which the keeper starts.
-    pub starts_in_cgroup: bool,
-    /// How many cgroup descriptors are for the keeper to join, and how many for its executions.
-    pub keeper_cgroups: usize,
-    pub workload_cgroups: usize,
-    pub workload: WorkloadCgroup,
-    pub limits: InstanceLimits,
-    pub lifetime_ms: u64,
-    /// The sandbox ends when the control plane process exits.
-    pub ends_with_caller: bool,
-    /// Guards that are disabled in this sandbox.
-    #[cfg(feature = "weakened")]
-    pub disabled_guards: Vec<crate::disabled_guards::DisabledGuard>,
-}
-
-/// Which descriptors of the cgroup of all executions come last, in this order. Without them the keeper tracks processes
-/// by cgroup namespace, and limit hits are not seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WorkloadCgroup {
-    /// Its cgroup v2 directory, in which the keeper creates a cgroup per execution.
-    pub directory: bool,
-    /// The file that counts OOM kills.
-    pub memory_events: bool,
-    /// The file that counts forks refused by the process limit.
-    pub process_events: bool,
-}
-
-impl WorkloadCgroup {
-    #[must_use]
-    pub fn count(self) -> usize {
-        usize::from(self.directory) + usize::from(self.memory_events) + usize::from(self.process_events)
-    }
-}
-
-/// Limits that the keeper itself enforces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstanceLimits {
-    /// CPU time of one execution with all its processes.
-    pub cpu_time_ms: Option<u64>,
-    /// Output of one execution; the keeper reads no more than this.
-    pub output_bytes: u64,
-    /// Open files of one process. None: the default.
-    pub open_files: Option<u64>,
-    /// Operations of the whole instance, as counted by [`Response::Activity`]. Absent from earlier control planes.
-    pub operations: Option<u64>,
-}
-
-/// The spawner's answer. The keeper's pidfd comes with `Pid`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SpawnResponse {
-    Pid(i32),
-    Failed(String),
-}
-
-pub fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    stream.write_all(&frame(message)?)
-}
-
-/// A message with its length prefix, to be written in one call, so that the reader wakes up once.
-pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let text = serde_json::to_vec(message)?;
-    let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut frame = Vec::with_capacity(text.len() + 4);
-    frame.extend(length.to_le_bytes());
-    frame.extend(text);
-    Ok(frame)
-}
-
-pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
-    if length > MAX_MESSAGE_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut text = vec![0; length];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
-}
-
-/// Removes the first complete message from the buffer, if there is one.
-pub fn take<T: DeserializeOwned>(arrived: &mut Vec<u8>) -> io::Result<Option<T>> {
-    let Some(length) = arrived.first_chunk::<4>() else { return Ok(None) };
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    if length > MAX_MESSAGE_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    if arrived.len() < 4 + length {
-        return Ok(None);
-    }
-    let message = serde_json::from_slice(&arrived[4..4 + length])?;
-    arrived.drain(..4 + length);
-    Ok(Some(message))
-}
-
 /// Serialises bytes as hexadecimal text.
 mod hex {
     use serde::de::Error;
@@ -358,6 +247,7 @@ mod hex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::InstanceLimits;
 
     #[test]
     fn an_end_without_limit_hits_of_an_earlier_keeper_is_parsed() {
