@@ -9,17 +9,17 @@ use crate::{Alert, AlertSubject, EscalationLevel};
 pub struct AlertChange {
     pub at: Timestamp,
     pub alert: Alert,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<AlertSubject>,
     pub kind: ChangeKind,
     /// The value, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// When it began to fire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     pub level: EscalationLevel,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<Suppression>,
 }
 

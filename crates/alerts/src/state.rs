@@ -9,7 +9,7 @@ use crate::{AlertSubject, EscalationLevel};
 /// The state of one alert. It has one instance, or one per sandbox if it concerns single sandboxes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AlertState {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<AlertInstance>,
@@ -17,11 +17,11 @@ pub struct AlertState {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlertInstance {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<AlertSubject>,
     pub phase: Phase,
     /// When a notification about it was last sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub notified_at: Option<Timestamp>,
 }
 
@@ -64,7 +64,7 @@ pub struct Firing {
     pub notified: bool,
     /// The escalation level reached so far.
     pub level: EscalationLevel,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
 }
 

@@ -39,7 +39,7 @@ struct MachineReport {
 #[derive(Serialize)]
 struct AbilityReport {
     ability: &'static str,
-    standing: &'static str,
+    enforcement: &'static str,
     means: String,
     advice: Option<String>,
     needed: bool,
@@ -61,7 +61,7 @@ fn diagnose_machine(global: &GlobalOptions) -> anyhow::Result<ExitCode> {
 
 fn ability(found: Diagnosis) -> AbilityReport {
     let Diagnosis { ability, enforcement, means, advice, is_required } = found;
-    AbilityReport { ability, standing: enforcement_name(enforcement), means, advice, needed: is_required }
+    AbilityReport { ability, enforcement: enforcement_name(enforcement), means, advice, needed: is_required }
 }
 
 fn enforcement_name(enforcement: Enforcement) -> &'static str {

@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// How long the server waits for sandboxes to end with `on_exit = "stop"`.
+/// How long the server waits for pooled instances, and with `on_exit = "stop"` for sandboxes, to end.
 const STOP_MS: u64 = 60_000;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
@@ -116,6 +116,9 @@ pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Re
         ExitAction::Stop => OnExit::Stop,
     };
     let left = service.shutdown(on_exit, STOP_MS).await?;
+    for sandbox_id in &left {
+        tracing::error!(%sandbox_id, "not proven gone within {STOP_MS} ms, the next server continues to stop it");
+    }
     served.context("the HTTP server failed")?;
     match left.first() {
         None => Ok(ExitCode::SUCCESS),

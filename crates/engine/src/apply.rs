@@ -15,7 +15,7 @@ use pinfold_store::{
 
 use crate::WaitError;
 use crate::engine::Inner;
-use crate::log_message::{LogMessage, log_message};
+use crate::log_message::log_message;
 use crate::prefetch::CallResult;
 
 #[derive(Debug, Clone)]
@@ -214,12 +214,7 @@ impl Inner {
             observer.committed(sandbox, &transition.records);
         }
         for record in &transition.records {
-            let (sandbox_id, node, fact) = (sandbox.id, self.node, &record.fact);
-            match log_message(sandbox_id, fact) {
-                Some(LogMessage::Warning(text)) => tracing::warn!(%sandbox_id, %node, ?fact, "{text}"),
-                Some(LogMessage::Info(text)) => tracing::info!(%sandbox_id, %node, ?fact, "{text}"),
-                None => tracing::info!(%sandbox_id, %node, ?fact),
-            }
+            log_message(sandbox.id, &record.fact).log(sandbox.id, self.node);
         }
         let wanted = sandbox.effects();
         self.effect_tasks.drop_obsolete(sandbox.id, sandbox.last_fence, &wanted);

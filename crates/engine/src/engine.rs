@@ -8,7 +8,7 @@ use pinfold_lifecycle::{
     Outcome, Receipt, Request, SandboxId, Timestamp,
 };
 use pinfold_provider::{InstanceError, InstanceId, Provider, Usage};
-use pinfold_store::{NewExecution, SandboxFilter, Store, StoreError, StoredSandbox};
+use pinfold_store::{NewExecution, Store, StoreError, StoredSandbox};
 use tokio::sync::Notify;
 
 use crate::apply::Input;
@@ -77,14 +77,6 @@ pub enum StopProgress {
     Gone { cause: Cause, receipt: Box<Receipt> },
     /// Not proven gone yet; the stop continues in the background.
     Pending,
-}
-
-/// What happens to live sandboxes when their engine shuts down. Unclaimed pooled instances end in either case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnExit {
-    /// The next engine adopts them.
-    Keep,
-    Stop,
 }
 
 impl Engine {
@@ -271,58 +263,7 @@ impl Engine {
         self.inner.clone().reconcile(mode).await
     }
 
-    /// Shuts this node down. With [`OnExit::Stop`] it first stops its sandboxes, waiting up to `wait_ms`.
-    /// Returns those not proven gone, which the next engine continues to stop.
-    pub async fn shutdown(&self, on_exit: OnExit, wait_ms: u64) -> Result<Vec<SandboxId>, ApplyError> {
-        let until = self.inner.clock.now().after_ms(wait_ms);
-        self.inner.pool.close();
-        let left = if on_exit == OnExit::Stop { self.stop_own(until).await? } else { Vec::new() };
-        self.inner.discard_own_pooled(until).await?;
-        // A write after unregistering would belong to no node.
-        self.inner.effect_tasks.end_all().await;
-        self.inner.unregister().await?;
-        Ok(left)
-    }
-
-    /// Repeats until none is left or time is up: requests may create sandboxes meanwhile.
-    async fn stop_own(&self, until: Timestamp) -> Result<Vec<SandboxId>, ApplyError> {
-        loop {
-            let own = self.own().await?;
-            if own.is_empty() {
-                return Ok(own);
-            }
-            for id in &own {
-                match self.request(*id, Request::Stop { cause: Cause::Shutdown, forced: false }).await {
-                    // Its record was deleted meanwhile.
-                    Ok(()) | Err(ApplyError::Missing) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            for id in &own {
-                match self.inner.wait_for(*id, until, gone).await {
-                    Ok(_) | Err(WaitError::Missing) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            if until <= self.inner.clock.now() {
-                return Ok(self.own().await?);
-            }
-        }
-    }
-
-    async fn own(&self) -> Result<Vec<SandboxId>, StoreError> {
-        let (mut own, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.inner.store.list(SandboxFilter::Present, after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(own) };
-            after = Some(last.id());
-            own.extend(
-                page.iter().filter(|row| row.owner() == Some(self.node())).map(pinfold_store::Row::id),
-            );
-        }
-    }
-
-    async fn request(&self, id: SandboxId, request: Request) -> Result<(), ApplyError> {
+    pub(crate) async fn request(&self, id: SandboxId, request: Request) -> Result<(), ApplyError> {
         self.inner.clone().apply(id, Input::Request(request), Vec::new()).await
     }
 }

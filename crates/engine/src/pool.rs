@@ -270,19 +270,6 @@ impl Inner {
         Ok(id)
     }
 
-    /// Discards this engine's pooled instances at shutdown: another engine may not need them.
-    pub(crate) async fn discard_own_pooled(self: &Arc<Self>, until: Timestamp) -> Result<(), StoreError> {
-        let pooled = self.pooled().await?;
-        let own: Vec<_> = pooled.iter().filter(|stored| stored.sandbox.owner == self.node).collect();
-        for stored in &own {
-            self.discard_pooled(stored.sandbox.id, Cause::Shutdown).await;
-        }
-        for stored in own {
-            self.wait_until_out_of_pool(stored.sandbox.id, until).await;
-        }
-        Ok(())
-    }
-
     /// Waits until a sandbox has left the pool (gone or claimed), or until the deadline.
     pub(crate) async fn wait_until_out_of_pool(&self, id: SandboxId, until: Timestamp) {
         let is_out = |stored: &StoredSandbox| (!stored.sandbox.is_in_pool()).then_some(());

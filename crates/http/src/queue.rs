@@ -54,7 +54,7 @@ async fn list(State(service): State<Arc<Service>>) -> Result<Answer<Vec<QueueEnt
 }
 
 /// Show a queue entry, also after its end.
-#[utoipa::path(get, operation_id = "get_queue_place", path = "/api/sandbox/queue/{id}", tag = "sandboxes",
+#[utoipa::path(get, operation_id = "get_queue_entry", path = "/api/sandbox/queue/{id}", tag = "sandboxes",
     params(QueueEntryPath, QueueEntryQuery),
     responses((status = 200, description = "Current state", body = QueueEntry)))]
 async fn show(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct ExecutionFiles {
     /// Files written before the command starts, by path: absolute, or relative to the working directory.
     pub files: BTreeMap<String, InputFile>,
@@ -30,7 +30,7 @@ pub enum FileContent {
 
 /// Which files move with an execution. The lifecycle does not hold their paths or contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct FileTransfers {
     /// Input files are written before the process starts.
     pub input: bool,

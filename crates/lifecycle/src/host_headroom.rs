@@ -28,7 +28,6 @@ pub struct StaleDataCleanup {
     /// Too recent, not proven gone, or protected.
     pub skipped: u64,
     /// Bytes freed on disk. Database rows are not included, as their size is not known.
-    #[serde(default)]
     pub bytes: u64,
 }
 

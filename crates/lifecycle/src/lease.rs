@@ -113,7 +113,7 @@ pub struct Live {
     pub health: Health,
     pub check: Option<Check>,
     /// The instance was claimed from the pool and does not yet know its new deadline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub extension: Option<Extension>,
 }
 

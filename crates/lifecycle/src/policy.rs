@@ -41,10 +41,8 @@ pub struct Policy {
     /// From the decision to kill an execution until its process is proven gone.
     pub kill_ms: u64,
     /// From the end of a process until its artifacts are collected.
-    #[serde(default = "collect_ms")]
     pub collect_ms: u64,
     /// The same after a kill. Also the least time for collecting, however little of the execution's own time is left.
-    #[serde(default = "collect_after_kill_ms")]
     pub collect_after_kill_ms: u64,
     /// Longest time without executions, CPU use and egress. `None`: never idle.
     pub idle_ms: Option<u64>,
@@ -59,7 +57,7 @@ pub struct Policy {
     pub ends_with_owner: bool,
     /// Executions lost with their instance are retried, whether or not they had effects. `None`: they end with their
     /// instance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
     #[serde(skip)]
     pub guards: Guards,
@@ -84,8 +82,8 @@ impl Default for Policy {
             quarantine_observe_ms: 600_000,
             queued_ms: 30_000,
             kill_ms: 10_000,
-            collect_ms: collect_ms(),
-            collect_after_kill_ms: collect_after_kill_ms(),
+            collect_ms: 30_000,
+            collect_after_kill_ms: 3_000,
             idle_ms: Some(600_000),
             max_life_ms: 86_400_000,
             max_concurrent: 16,
@@ -97,14 +95,6 @@ impl Default for Policy {
             guards: Guards::default(),
         }
     }
-}
-
-fn collect_ms() -> u64 {
-    30_000
-}
-
-fn collect_after_kill_ms() -> u64 {
-    3_000
 }
 
 /// Number of time slots per probe interval. Routine probes are aligned to slots.

@@ -12,7 +12,7 @@ use crate::{
 /// Everything that an instance is created from. Every field of a spec that a provider reads at launch must be here,
 /// because it cannot be changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Shape {
     pub image: Option<String>,
     pub limits: Limits,

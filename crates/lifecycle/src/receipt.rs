@@ -11,7 +11,6 @@ pub struct Receipt {
     pub checks: Vec<ReceiptCheck>,
     pub freed_bytes: u64,
     /// `None`: usage was not measured before the instance was gone.
-    #[serde(default)]
     pub used: Option<ResourceUsage>,
     /// Set if an operator's attestation replaces an observation.
     pub attested: Option<Attestation>,

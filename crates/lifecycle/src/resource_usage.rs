@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 /// `None` means not measured, which differs from zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(default)]
 pub struct ResourceUsage {
     pub cpu_ms: Option<u64>,
     pub memory_peak_bytes: Option<u64>,

@@ -20,14 +20,13 @@ pub struct Sandbox {
     /// The end of its maximum life.
     pub expires_at: Timestamp,
     /// Set while the instance waits in the pool. Cleared when it is claimed, and never set again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Box<Shape>>,
     /// Launches since the sandbox was created, claimed or restarted.
     pub launches: u32,
     /// Instances found after the end, which were leased again to be stopped.
     pub strays: u32,
     /// Executions that exceeded their time or inactivity limit.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub timeouts: u32,
     /// The host was rebooted since the instance was launched.
     pub rebooted: bool,
@@ -37,11 +36,6 @@ pub struct Sandbox {
     pub grace_ms: u64,
     /// Executions that have not ended, in order of arrival.
     pub executions: Vec<Execution>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde hands over")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 /// Whether the sandbox is wanted. It only moves forward: `Wanted → Ending → Ended`.

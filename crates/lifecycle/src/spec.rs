@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Demand, ExecutionFiles, ExecutionLimits, QuotaKey, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Spec {
     pub name: Option<String>,
     pub agent_type: Option<String>,
@@ -39,7 +39,7 @@ pub struct Requester {
 
 /// Limits of one instance. `None`: the provider's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     pub memory_mb: Option<u64>,
     /// Thousandths of one core.
@@ -54,9 +54,7 @@ pub struct Limits {
     /// Of one process.
     pub open_files: Option<u64>,
     pub output_mb: Option<u64>,
-    /// Limit of executions, output chunks and file requests of one instance, taken together. Omitted when unset,
-    /// because pooled instances are looked up by their serialized limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Limit of executions, output chunks and file requests of one instance, taken together.
     pub operations: Option<u64>,
 }
 
@@ -94,7 +92,7 @@ impl Spec {
 
 /// The command of one execution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Command {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
@@ -106,7 +104,7 @@ pub struct Command {
     pub tty_size: Option<(u16, u16)>,
     /// Give the process a pipe as standard input. Otherwise standard input is empty.
     pub stdin: bool,
-    #[serde(skip_serializing_if = "ExecutionFiles::is_empty")]
+    #[serde(default, skip_serializing_if = "ExecutionFiles::is_empty")]
     pub execution_files: ExecutionFiles,
 }
 

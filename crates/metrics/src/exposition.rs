@@ -172,9 +172,7 @@ impl Exposition {
         }
         let sum = format!("{}.ms", what.metric());
         let mut entry: BTreeSet<_> = self.initial_labels(metric).into_iter().collect();
-        // Stores of earlier versions have histograms without these labels.
-        let timed = self.counters.by_labels(&sum).filter(|(labels, _)| labels.len() == metric.labels.len());
-        entry.extend(timed.map(|(labels, _)| owned(labels)));
+        entry.extend(self.counters.by_labels(&sum).map(|(labels, _)| owned(labels)));
         let times = |labels: &[String]| {
             let labels: Vec<_> = labels.iter().map(String::as_str).collect();
             self.counters.histogram(what, &labels)

@@ -16,7 +16,7 @@ pub struct AlertsConfig {
     /// The time window of rates.
     pub window: Duration,
     pub rules: Rules,
-    pub habits: NotificationPolicy,
+    pub notification_policy: NotificationPolicy,
     /// The address of the runbook. Links begin with it.
     pub runbook: String,
     pub routes: Routes,
@@ -32,7 +32,7 @@ impl Default for AlertsConfig {
             every: Duration::from_secs(15),
             window: Duration::from_secs(900),
             rules: Rules::default(),
-            habits: NotificationPolicy::default(),
+            notification_policy: NotificationPolicy::default(),
             runbook: "docs/runbook.md".to_owned(),
             routes: Routes::default(),
             receivers: BTreeMap::new(),

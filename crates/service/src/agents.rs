@@ -22,7 +22,7 @@ use super::convert::{self, rfc3339};
 use super::create::{CreateOptions, check_environment, check_task};
 use super::executions::outcome_view;
 use super::{Failure, Service, view};
-use crate::collecting::{Collected, OWN, artifact_name};
+use crate::artifacts::{Collected, OWN, artifact_name};
 
 /// The path of the script inside the sandbox.
 const SCRIPT: &str = "/tmp/.pinfold/script";

@@ -194,7 +194,7 @@ impl Service {
             threshold: rule.threshold,
             sustained_s: rule.sustained_ms / 1_000,
             minimum: rule.minimum,
-            cooldown_s: config.habits.cooldown_ms / 1_000,
+            cooldown_s: config.notification_policy.cooldown_ms / 1_000,
             level: definition.level.number(),
             affects: definition.affects.iter().map(|objective| objective.name().to_owned()).collect(),
             runbook: runbook_of(alert, config),

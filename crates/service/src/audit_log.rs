@@ -65,7 +65,7 @@ impl Service {
         if let Err(error) = self.host.store.append_audit(records).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                ?lost,
+                lost = lost.join(", "),
                 "could not write audit log entries, they are lost"
             );
         }

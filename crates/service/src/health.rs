@@ -70,7 +70,7 @@ impl Service {
     /// The values of the last alert evaluation, unless they are too old.
     async fn alert_inputs(&self) -> AlertInputs {
         let seen = timeout(PART_TIMEOUT, self.latest_alert_snapshot()).await.ok();
-        let gap_ms = self.config.alerts.habits.gap_ms;
+        let gap_ms = self.config.alerts.notification_policy.gap_ms;
         let seen = seen.filter(|seen| self.now().ms_since(seen.at) <= gap_ms);
         seen.map(|seen| seen.inputs).unwrap_or_default()
     }

@@ -12,8 +12,8 @@ use pinfold_notify::telemetry::Spans;
 use pinfold_provider::Provider;
 use pinfold_store::Stores;
 
+use crate::artifacts::Collection;
 use crate::cleanup_recorder::CleanupRecorder;
-use crate::collecting::Collection;
 use crate::engine_observer::EngineObserver;
 use crate::stale_files::StaleFiles;
 use crate::{ObjectStoreConfig, OpenObjectStoreError};

@@ -34,23 +34,9 @@ fn unfit(column: usize, error: impl std::error::Error + Send + Sync + 'static) -
 
 #[cfg(test)]
 mod tests {
-    use pinfold_lifecycle::{Limits, Shape, Spec};
+    use pinfold_lifecycle::{Limits, Spec};
 
     use super::*;
-
-    /// Instances of the pool are found by this text, so it must not change for those that exist.
-    #[test]
-    fn limits_of_an_earlier_version_are_read_and_written_as_they_were() {
-        let earlier = concat!(
-            r#"{"image":null,"limits":{"memory_mb":64,"cpu_millis":null,"cpu_time_ms":null,"network_requests":null,"#,
-            r#""disk_mb":null,"inodes":null,"processes":null,"open_files":null,"output_mb":10}}"#
-        );
-
-        let shape: Shape = serde_json::from_str(earlier).unwrap();
-
-        assert_eq!((shape.limits.memory_mb, shape.limits.operations), (Some(64), None));
-        assert_eq!(write(&shape).unwrap(), earlier);
-    }
 
     #[test]
     fn a_limit_on_operations_is_read_as_it_was_written() {

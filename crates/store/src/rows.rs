@@ -105,15 +105,6 @@ pub struct Pruned {
 }
 
 impl Row {
-    /// The node that owns the sandbox. None: the row cannot be read.
-    #[must_use]
-    pub fn owner(&self) -> Option<NodeId> {
-        match self {
-            Self::Readable(stored) => Some(stored.sandbox.owner),
-            Self::Unreadable(_) => None,
-        }
-    }
-
     #[must_use]
     pub fn id(&self) -> SandboxId {
         match self {

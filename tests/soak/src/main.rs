@@ -38,7 +38,7 @@ struct Options {
     rate: f64,
     /// When the baseline is taken. By then retention must have run once
     #[arg(long, default_value_t = 5.0)]
-    mark_minutes: f64,
+    baseline_minutes: f64,
     /// The server's retention
     #[arg(long, default_value_t = 120)]
     retention_seconds: u32,

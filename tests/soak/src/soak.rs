@@ -31,7 +31,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether nothing grew, failed or was left behind.
 pub(crate) async fn run(options: &Options) -> Result<bool> {
-    let windows = Windows { baseline: options.mark_minutes, end: options.minutes };
+    let windows = Windows { baseline: options.baseline_minutes, end: options.minutes };
     ensure!(rustix::process::geteuid().is_root(), "only root sees all that a server has; run it as root");
     ensure!(options.rate > 0.0 && options.cpu > 0.0, "rate and CPU target must be positive");
     ensure!(windows.length() * 2.0 < windows.end - windows.baseline, "the end is too close to the baseline");

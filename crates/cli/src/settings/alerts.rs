@@ -128,7 +128,7 @@ impl Loaded {
             every: Duration::from_millis(alerts.every.0),
             window: Duration::from_millis(alerts.window.0),
             rules: self.alert_rules()?,
-            habits: NotificationPolicy {
+            notification_policy: NotificationPolicy {
                 cooldown_ms: alerts.cooldown.0,
                 escalate_after_ms: alerts.escalate_after.0,
                 gap_ms: usual.gap_ms.max(alerts.every.0 * MIN_CHECKS_PER_GAP),

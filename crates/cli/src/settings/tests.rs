@@ -235,7 +235,7 @@ fn alert_settings_are_applied_and_their_secrets_hidden() {
 
     let leak = alerts.rules.of(pinfold_alerts::Alert::SandboxLeakDetected);
     assert_eq!((leak.threshold, leak.sustained_ms, leak.minimum), (40.0, 600_000, 0));
-    assert_eq!((alerts.habits.cooldown_ms, alerts.receivers.len()), (7_200_000, 2));
+    assert_eq!((alerts.notification_policy.cooldown_ms, alerts.receivers.len()), (7_200_000, 2));
     let smtp = alerts.smtp.clone().unwrap();
     assert_eq!((smtp.port, smtp.login.unwrap().1.0.as_str()), (587, "hunter2"));
     assert!(!format!("{alerts:?}").contains("hunter2"));

@@ -18,13 +18,13 @@ fn doctor_lists_what_the_machine_can_enforce_with_advice() {
             ["namespaces", "user namespaces", "memory limit", "process limit", "system call filter", "clock"]
         {
             let found = abilities.iter().find(|it| it["ability"] == name).unwrap();
-            let standing = found["standing"].as_str().unwrap();
-            assert!(["enforced", "watched", "missing"].contains(&standing), "{found}");
-            assert!(standing == "enforced" || found["advice"].is_string(), "{found}");
+            let enforcement = found["enforcement"].as_str().unwrap();
+            assert!(["enforced", "watched", "missing"].contains(&enforcement), "{found}");
+            assert!(enforcement == "enforced" || found["advice"].is_string(), "{found}");
             assert!(text(&output.stdout).contains(name));
         }
         let memory = abilities.iter().find(|it| it["ability"] == "memory limit").unwrap();
-        assert_eq!(memory["standing"] == "enforced", fixture.has_groups(), "{memory}");
+        assert_eq!(memory["enforcement"] == "enforced", fixture.has_groups(), "{memory}");
     }
 }
 

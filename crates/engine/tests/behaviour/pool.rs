@@ -6,10 +6,10 @@ use pinfold_engine::{AdmitError, Config, CreateRequest, Engine, OnExit, PoolPlan
 use pinfold_lifecycle::{
     AdmissionLimits, Cause, Fact, Generation, Lease, Limits, Policy, SandboxId, Shape, Spec, State,
 };
-use pinfold_provider::fake::Call;
+use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CreateError, IdempotencyKey, Row, SandboxFilter, Store};
 
-use crate::fakes::{START, hangs, slow};
+use crate::fakes::{START, fault, hangs, slow};
 use crate::fixture::{Fixture, MINUTE, SECOND};
 
 pub(crate) fn shape() -> Shape {
@@ -341,5 +341,35 @@ async fn an_engine_that_shuts_down_ends_its_pool_and_keeps_its_sandboxes() {
     assert_eq!(instances[0].instance.generation, Generation(1));
     let next = fixture.start_engine().await;
     fixture.stop(&next, id).await;
+    fixture.assert_nothing_is_left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_reports_pooled_instances_that_are_not_proven_gone() {
+    for on_exit in [OnExit::Stop, OnExit::Keep] {
+        let fixture = Fixture::new();
+        let engine = fixture.start_engine_with_pool(1).await;
+        let pooled = fixture.pooled().await;
+        fixture.faults.next(Call::Stop, fault(Fault::ObserveFails));
+
+        let left = engine.shutdown(on_exit, 2 * SECOND).await.unwrap();
+
+        assert_eq!((left.len(), left), (1, pooled));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_stops_a_sandbox_created_while_the_pool_is_discarded() {
+    let fixture = Fixture::new();
+    let engine = fixture.start_engine_with_pool(1).await;
+    fixture.faults.next(Call::Stop, slow(5 * SECOND));
+
+    let late = async {
+        fixture.pass_ms(SECOND).await;
+        engine.create(CreateRequest::default()).await.unwrap()
+    };
+    let (left, _) = tokio::join!(engine.shutdown(OnExit::Stop, MINUTE), late);
+
+    assert_eq!(left.unwrap(), []);
     fixture.assert_nothing_is_left().await;
 }

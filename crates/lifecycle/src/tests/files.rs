@@ -330,15 +330,3 @@ fn adopting_node_collects_again_with_time_left_to_do_it() {
         assert_eq!(fixture.outcome(RUN), None);
     }
 }
-
-#[test]
-fn rows_written_before_there_were_file_transfers_can_be_read() {
-    let mut policy = serde_json::to_value(Policy::default()).unwrap();
-    policy.as_object_mut().unwrap().retain(|name, _| !name.starts_with("collect"));
-    let fixture = Fixture::running(Policy::default(), RUN, ExecutionLimits::default());
-    let execution = serde_json::to_value(&fixture.sandbox.executions[0]).unwrap();
-
-    assert_eq!(serde_json::from_value::<Policy>(policy).unwrap(), Policy::default());
-    assert_eq!(execution.get("transfers"), None);
-    assert_eq!(serde_json::from_value::<Execution>(execution).unwrap(), fixture.sandbox.executions[0]);
-}

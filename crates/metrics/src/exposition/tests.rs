@@ -125,20 +125,6 @@ fn counters_gauges_and_histograms_are_shown_with_their_values() {
     }
 }
 
-#[test]
-fn histograms_without_a_layer_label_are_omitted() {
-    let mut counters = Counters::default();
-    counters.record(Latency::Cleanup, &[], 4);
-    counters.record(Latency::Cleanup, &["reconcile"], 4);
-
-    let text = exposition_text(counters, Gauges::default());
-
-    let entry: Vec<_> =
-        text.lines().filter(|line| line.starts_with("pinfold_cleanup_seconds_count")).collect();
-    assert_eq!(entry.len(), LAYERS.len(), "{entry:?}");
-    assert!(entry.contains(&"pinfold_cleanup_seconds_count{layer=\"reconcile\"} 1"), "{entry:?}");
-}
-
 /// `golden.txt` lists the names that dashboards depend on. To update it: `PINFOLD_BLESS=1`.
 #[test]
 fn names_and_labels_match_the_golden_file() {

@@ -40,10 +40,11 @@ impl Service {
     async fn evaluate(&self) -> Result<(), Failure> {
         let snapshot = self.measure_alerts().await;
         let config = &self.config.alerts;
+        let policy = config.notification_policy;
         let mut draft = self.load_alert_draft().await?;
         for alert in Alert::ALL {
             let state = draft.state_of(*alert);
-            let stepped = step(*alert, &state, &snapshot.inputs, &config.rules, config.habits, snapshot.at);
+            let stepped = step(*alert, &state, &snapshot.inputs, &config.rules, policy, snapshot.at);
             draft.put(*alert, &state, stepped)?;
         }
         // If another server committed first, the next evaluation starts from its states.

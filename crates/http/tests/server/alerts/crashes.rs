@@ -21,8 +21,8 @@ const CALL: &str = "PINFOLD_TEST_ALERTS_CALL";
 fn config(url: &str) -> AlertsConfig {
     let all: Vec<_> = Alert::ALL.iter().map(|alert| (*alert, ALWAYS)).collect();
     let mut config = with_webhook(fast_alerts(&all), url);
-    config.habits.cooldown_ms = 300;
-    config.habits.escalate_after_ms = 3_600_000;
+    config.notification_policy.cooldown_ms = 300;
+    config.notification_policy.escalate_after_ms = 3_600_000;
     config
 }
 

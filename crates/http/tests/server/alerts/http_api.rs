@@ -64,7 +64,7 @@ async fn acknowledgement_names_the_operator() {
 async fn silenced_alert_fires_without_notifications_until_unsilenced() {
     let receiver = Receiver::start(&[]).await;
     let mut config = with_webhook(fast_alerts(&[]), &receiver.url);
-    config.habits.cooldown_ms = 1;
+    config.notification_policy.cooldown_ms = 1;
     config.rules.set(Alert::SandboxStuck, ALWAYS);
     let fixture = Fixture::start_with_service_config(
         tempfile::tempdir().unwrap(),
