@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pinfold_checker::{Resources, cgroups, record, record_directories};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -16,9 +17,6 @@ pub(crate) struct HostScan {
     /// Name of the store's cgroups.
     cgroup_base: String,
 }
-
-/// Every resource found, as `kind: description`, by instance name.
-pub(crate) type Resources = BTreeMap<String, BTreeSet<String>>;
 
 /// The namespaces of one process and its start time. Namespace numbers are reused, start times are not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,24 +32,25 @@ impl HostScan {
 
     pub(crate) fn resources(&self) -> Result<Resources> {
         let mut resources = Resources::new();
-        self.directories(&mut resources)?;
-        for group in self.groups()? {
-            self.record(&mut resources, "cgroup", &group.to_string_lossy());
+        record_directories(&mut resources, &self.data)
+            .with_context(|| format!("could not list the instances in `{}`", self.data.display()))?;
+        for group in self.groups() {
+            record(&mut resources, "cgroup", &group.to_string_lossy());
         }
         for (pid, why) in self.processes()? {
-            self.record(&mut resources, &format!("process {pid}"), &why);
+            record(&mut resources, &format!("process {pid}"), &why);
         }
         for (kind, path) in [("mount", "/proc/self/mountinfo"), ("socket", "/proc/net/unix")] {
             let text = fs::read_to_string(path).with_context(|| format!("could not read `{path}`"))?;
             text.lines()
                 .filter(|line| self.is_ours(line))
-                .for_each(|line| self.record(&mut resources, kind, line));
+                .for_each(|line| record(&mut resources, kind, line));
         }
         for device in fs::read_dir("/sys/block").context("could not read `/sys/block`")? {
             let file = device?.path().join("loop/backing_file");
             let file = fs::read_to_string(file).unwrap_or_default();
             if self.is_ours(&file) {
-                self.record(&mut resources, "loop device", &file);
+                record(&mut resources, "loop device", &file);
             }
         }
         Ok(resources)
@@ -91,7 +90,7 @@ impl HostScan {
                 let _ = pidfd_send_signal(&handle, Signal::KILL);
             }
         }
-        let mut groups = self.groups().unwrap_or_default();
+        let mut groups = self.groups();
         groups.sort_by_key(|group| std::cmp::Reverse(group.components().count()));
         for group in groups {
             for _ in 0..200 {
@@ -105,42 +104,9 @@ impl HostScan {
         }
     }
 
-    fn directories(&self, resources: &mut Resources) -> Result<()> {
-        for place in ["instances", "control", "ids"] {
-            let directory = self.data.join("linux").join(place);
-            let entries = match fs::read_dir(&directory) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                read => read.with_context(|| format!("could not read `{}`", directory.display()))?,
-            };
-            for entry in entries {
-                let path = entry?.path();
-                // The file of an id range names the instance that owns it.
-                let what = if place == "ids" {
-                    fs::read_to_string(&path).unwrap_or_default()
-                } else {
-                    String::new()
-                };
-                self.record(resources, "directory", &format!("{} {what}", path.display()));
-            }
-        }
-        Ok(())
-    }
-
     /// All cgroups below our base cgroups, and those themselves, in every hierarchy.
-    fn groups(&self) -> Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        let mut to_see = vec![PathBuf::from("/sys/fs/cgroup")];
-        while let Some(group) = to_see.pop() {
-            let Ok(entries) = fs::read_dir(&group) else { continue };
-            for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-                let path = entry.path();
-                if self.is_ours(&path.to_string_lossy()) {
-                    found.push(path.clone());
-                }
-                to_see.push(path);
-            }
-        }
-        Ok(found)
+    fn groups(&self) -> Vec<PathBuf> {
+        cgroups(|path| self.is_ours(path))
     }
 
     /// Processes in our cgroups or whose mounts come from our directories, with the line that shows it.
@@ -160,13 +126,6 @@ impl HostScan {
 
     fn is_ours(&self, text: &str) -> bool {
         text.contains(&self.cgroup_base) || text.contains(&*self.data.to_string_lossy())
-    }
-
-    /// Files the resource under the instance name in its text (`v1.sbx_…`), or under `no name`.
-    fn record(&self, resources: &mut Resources, kind: &str, text: &str) {
-        let mut words = text.split(|letter: char| letter.is_whitespace() || letter == '/');
-        let name = words.rfind(|word| word.starts_with("v1.sbx_")).unwrap_or("no name");
-        resources.entry(name.to_owned()).or_default().insert(format!("{kind}: {}", text.trim()));
     }
 }
 

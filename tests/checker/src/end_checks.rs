@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::kernel::UNNAMED;
+use crate::resources::UNNAMED;
 use crate::{Api, Kernel, Rows, Violation, ViolationKind};
 
 const ANSWER: Duration = Duration::from_secs(15);

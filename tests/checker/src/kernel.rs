@@ -3,13 +3,15 @@
 
 mod processes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use processes::Instance;
 use processes::{Process, all_processes};
+
+use crate::resources::{Resources, cgroups, record, record_directories};
 
 /// Directories on tmpfs that are empty after a reboot.
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
@@ -23,12 +25,6 @@ pub struct Kernel {
     /// Processes that are not sandboxes: the checker and its ancestors.
     ignored_pids: BTreeSet<i32>,
 }
-
-/// Every resource found, as `kind: description`, by instance name.
-pub(crate) type Resources = BTreeMap<String, BTreeSet<String>>;
-
-/// Key of resources that carry no instance name.
-pub(crate) const UNNAMED: &str = "no name";
 
 impl Kernel {
     #[must_use]
@@ -46,19 +42,7 @@ impl Kernel {
     /// All cgroups below our base cgroups, and those themselves, in every hierarchy.
     #[must_use]
     pub fn groups(&self) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut to_see = vec![PathBuf::from("/sys/fs/cgroup")];
-        while let Some(group) = to_see.pop() {
-            let Ok(entries) = fs::read_dir(&group) else { continue };
-            for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-                let path = entry.path();
-                if path.to_string_lossy().contains(&self.cgroup_base) {
-                    found.push(path.clone());
-                }
-                to_see.push(path);
-            }
-        }
-        found
+        cgroups(|path| path.contains(&self.cgroup_base))
     }
 
     /// The server's runtime directory on tmpfs.
@@ -82,7 +66,7 @@ impl Kernel {
     /// Includes the namespaces that the server holds open, if it runs.
     pub(crate) fn resources(&self, server: Option<i32>) -> io::Result<Resources> {
         let mut resources = Resources::new();
-        self.directories(&mut resources)?;
+        record_directories(&mut resources, &self.data)?;
         for group in self.groups() {
             record(&mut resources, "cgroup", &group.to_string_lossy());
         }
@@ -108,26 +92,6 @@ impl Kernel {
         };
         processes.retain(|process| !self.ignored_pids.contains(&process.pid) && !is_servers(process));
         Ok(processes)
-    }
-
-    fn directories(&self, resources: &mut Resources) -> io::Result<()> {
-        for place in ["instances", "control", "ids"] {
-            let entries = match fs::read_dir(self.data.join("linux").join(place)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                read => read?,
-            };
-            for entry in entries {
-                let path = entry?.path();
-                // The file of an id range names the instance that owns it.
-                let whose = if place == "ids" {
-                    fs::read_to_string(&path).unwrap_or_default()
-                } else {
-                    String::new()
-                };
-                record(resources, "directory", &format!("{} {whose}", path.display()));
-            }
-        }
-        Ok(())
     }
 
     fn mounts(&self, resources: &mut Resources) -> io::Result<()> {
@@ -178,18 +142,4 @@ impl Kernel {
     fn is_below_data(&self, text: &str) -> bool {
         text.contains(&*self.data.to_string_lossy())
     }
-}
-
-/// Files the resource under the instance name in its text (`v1.sbx_…`), or under `UNNAMED`.
-fn record(resources: &mut Resources, kind: &str, text: &str) {
-    resources
-        .entry(instance_name_in(text).unwrap_or(UNNAMED).to_owned())
-        .or_default()
-        .insert(format!("{kind}: {}", text.trim()));
-}
-
-/// The last instance name in a text.
-fn instance_name_in(text: &str) -> Option<&str> {
-    let mut words = text.split(|letter: char| letter.is_whitespace() || letter == '/');
-    words.rfind(|word| word.starts_with("v1.sbx_"))
 }

@@ -19,6 +19,7 @@ mod http;
 mod kernel;
 mod live_checks;
 mod promises;
+mod resources;
 mod rows;
 mod violation;
 
@@ -32,5 +33,6 @@ pub use live_checks::{
     check_deadlines, check_nothing_stuck, check_resources_match_rows, check_status_is_true,
 };
 pub use promises::{Command, CreateRequest, Execution, File, Promises, Sandbox};
+pub use resources::{Resources, cgroups, record, record_directories};
 pub use rows::{OpenExecution, Row, Rows, RowsError};
 pub use violation::{Violation, ViolationKind};

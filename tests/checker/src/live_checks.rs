@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kernel::UNNAMED;
+use crate::resources::UNNAMED;
 use crate::{Api, Clock, Deadline, Kernel, Promises, Rows, Violation, ViolationKind};
 
 const ANSWER: Duration = Duration::from_secs(15);

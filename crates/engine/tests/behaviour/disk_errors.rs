@@ -1,8 +1,8 @@
 //! A store that fails for a while: results of effects are kept, committed effects are resumed, and nothing
 //! happens twice.
 
-use pinfold_engine::{AdmitError, ApplyError, Clock, CreateRequest, StopProgress};
-use pinfold_lifecycle::{Cause, Generation, Lease, Outcome, OutcomeKind, Policy, State};
+use pinfold_engine::{AdmitError, ApplyError, Clock, CreateRequest, Engine, StopProgress};
+use pinfold_lifecycle::{Cause, Generation, Lease, Outcome, OutcomeKind, Policy, SandboxId, State};
 use pinfold_provider::fake::{Call, Fault};
 use pinfold_store::{CreateError, Store, StoreError};
 use pinfold_store_sqlite::WriteFault;
@@ -87,6 +87,16 @@ async fn a_deadline_due_while_the_disk_is_full_is_enforced_afterwards() {
 
 const UNKNOWN_OUTCOMES: [WriteFault; 2] = [WriteFault::UnknownWritten, WriteFault::UnknownNotWritten];
 
+/// A ready sandbox, and a fault of the next write.
+async fn ready_before_write(fault: WriteFault) -> (Fixture, Engine, SandboxId) {
+    let fixture = Fixture::new();
+    let engine = fixture.start_engine().await;
+    let id = fixture.ready(&engine, Policy::default()).await;
+    fixture.pass_ms(SECOND).await;
+    fixture.store.fail_next_writes(1, fault);
+    (fixture, engine, id)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_create_with_unknown_outcome_is_launched_at_most_once() {
     for unclear in UNKNOWN_OUTCOMES {
@@ -107,11 +117,7 @@ async fn a_create_with_unknown_outcome_is_launched_at_most_once() {
 #[tokio::test(start_paused = true)]
 async fn an_execution_with_unknown_commit_outcome_runs_once() {
     for unclear in UNKNOWN_OUTCOMES {
-        let fixture = Fixture::new();
-        let engine = fixture.start_engine().await;
-        let id = fixture.ready(&engine, Policy::default()).await;
-        fixture.pass_ms(SECOND).await;
-        fixture.store.fail_next_writes(1, unclear);
+        let (fixture, engine, id) = ready_before_write(unclear).await;
 
         let execution = fixture.run(&engine, id, "sleep 1").await;
         let outcome = fixture.outcome(&engine, id, execution).await;
@@ -126,11 +132,7 @@ async fn an_execution_with_unknown_commit_outcome_runs_once() {
 #[tokio::test(start_paused = true)]
 async fn stop_with_unknown_commit_outcome_is_carried_out() {
     for unclear in UNKNOWN_OUTCOMES {
-        let fixture = Fixture::new();
-        let engine = fixture.start_engine().await;
-        let id = fixture.ready(&engine, Policy::default()).await;
-        fixture.pass_ms(SECOND).await;
-        fixture.store.fail_next_writes(1, unclear);
+        let (fixture, engine, id) = ready_before_write(unclear).await;
 
         let stop = fixture.stop(&engine, id).await;
 
@@ -162,11 +164,7 @@ async fn every_commit_of_a_launch_may_have_an_unknown_outcome() {
 #[tokio::test(start_paused = true)]
 async fn restart_with_unknown_commit_outcome_is_carried_out() {
     for unclear in UNKNOWN_OUTCOMES {
-        let fixture = Fixture::new();
-        let engine = fixture.start_engine().await;
-        let id = fixture.ready(&engine, Policy::default()).await;
-        fixture.pass_ms(SECOND).await;
-        fixture.store.fail_next_writes(1, unclear);
+        let (fixture, engine, id) = ready_before_write(unclear).await;
 
         engine.restart(id, Cause::StoppedByUser).await.unwrap();
         fixture

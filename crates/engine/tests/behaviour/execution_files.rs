@@ -30,6 +30,17 @@ async fn run(engine: &Engine, id: SandboxId, command: Command) -> ExecutionId {
     engine.execute(id, command, ExecutionKind::Run, limits, true).await.unwrap()
 }
 
+/// An execution that has exited with 3, and whose collection hangs.
+async fn hanging_collection(policy: Policy) -> (Fixture, Engine, SandboxId, ExecutionId) {
+    let fixture = Fixture::new();
+    let engine = fixture.start_engine().await;
+    let id = fixture.ready(&engine, policy).await;
+    fixture.artifacts.hang(true);
+    let execution = run(&engine, id, with_file("exit 3", "a text")).await;
+    fixture.until(id, SECOND, is_collecting).await;
+    (fixture, engine, id, execution)
+}
+
 fn is_collecting(sandbox: &Sandbox) -> bool {
     sandbox.executions.iter().any(|execution| matches!(execution.state, ExecutionState::Collecting { .. }))
 }
@@ -94,13 +105,8 @@ async fn files_that_are_never_put_end_the_execution_at_its_start_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn collection_that_hangs_ends_at_its_deadline_with_the_outcome_of_the_process() {
-    let fixture = Fixture::new();
-    let engine = fixture.start_engine().await;
-    let id = fixture.ready(&engine, Policy::default()).await;
-    fixture.artifacts.hang(true);
+    let (fixture, engine, id, execution) = hanging_collection(Policy::default()).await;
 
-    let execution = run(&engine, id, with_file("exit 3", "a text")).await;
-    fixture.until(id, SECOND, is_collecting).await;
     let began = fixture.now();
     let outcome = fixture.outcome(&engine, id, execution).await;
 
@@ -110,12 +116,7 @@ async fn collection_that_hangs_ends_at_its_deadline_with_the_outcome_of_the_proc
 
 #[tokio::test(start_paused = true)]
 async fn stop_while_collecting_does_not_wait_and_keeps_the_outcome() {
-    let fixture = Fixture::new();
-    let engine = fixture.start_engine().await;
-    let id = fixture.ready(&engine, Policy::default()).await;
-    fixture.artifacts.hang(true);
-    let execution = run(&engine, id, with_file("exit 3", "a text")).await;
-    fixture.until(id, SECOND, is_collecting).await;
+    let (fixture, engine, id, execution) = hanging_collection(Policy::default()).await;
     let began = fixture.now();
 
     fixture.stop(&engine, id).await;
@@ -128,12 +129,7 @@ async fn stop_while_collecting_does_not_wait_and_keeps_the_outcome() {
 #[tokio::test(start_paused = true)]
 async fn next_node_collects_what_a_crashed_one_left() {
     for policy in [Policy::default(), Policy { one_shot: true, ..Policy::default() }] {
-        let fixture = Fixture::new();
-        let first = fixture.start_engine().await;
-        let id = fixture.ready(&first, policy).await;
-        fixture.artifacts.hang(true);
-        let execution = run(&first, id, with_file("exit 3", "a text")).await;
-        fixture.until(id, SECOND, is_collecting).await;
+        let (fixture, first, id, execution) = hanging_collection(policy).await;
 
         fixture.crash(first);
         fixture.artifacts.hang(false);

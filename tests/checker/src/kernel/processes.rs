@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use super::instance_name_in;
+use crate::resources::instance_name_in;
 
 #[derive(Debug, Clone)]
 pub(super) struct Process {
