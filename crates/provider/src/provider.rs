@@ -1,5 +1,7 @@
 //! The provider interface.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use pinfold_lifecycle::{
     Cause, Command, Evidence, ExecutionId, ExecutionLimits, Outcome, ProbeResult, SandboxId, Spec,
@@ -7,8 +9,8 @@ use pinfold_lifecycle::{
 use pinfold_lifecycle::{StopOutcome, Timestamp};
 
 use crate::{
-    Capacity, Discovered, Files, InstanceId, ResizeError, SignalError, StartPermit, StdinError, StdinWrite,
-    TerminalSize, Usage, WriteResult,
+    Capacity, Discovered, Files, Inspect, InstanceId, OutputLogs, ResizeError, SignalError, StartPermit,
+    StdinError, StdinWrite, TerminalSize, Usage, WriteResult,
 };
 
 /// Runs sandboxes on a host. Starting what already runs and stopping what is already gone both succeed: any
@@ -19,6 +21,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// The files of its instances.
     fn files(&self) -> &dyn Files;
+
+    /// The output of executions on its host.
+    fn output(&self) -> Arc<dyn OutputLogs>;
+
+    /// Processes and probes of its instances.
+    fn inspect(&self) -> &dyn Inspect;
 
     /// Lists every resource that carries our name, wanted or not, incomplete and half-removed instances
     /// included. All of them, or an error.

@@ -11,9 +11,9 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
-    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Inspect, InstanceError, InstanceId,
+    KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartPermit, StartRequest,
+    StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::caught::Defect;
@@ -69,6 +69,14 @@ impl Provider for Broken {
 
     fn files(&self) -> &dyn Files {
         self.inner.files()
+    }
+
+    fn output(&self) -> Arc<dyn OutputLogs> {
+        self.inner.output()
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        self.inner.inspect()
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
