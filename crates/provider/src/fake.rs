@@ -1,10 +1,14 @@
 //! A fake provider with instances in memory. It passes the conformance suite, and injects delays and faults as
 //! a [`FaultPlan`] says.
 
+mod file_tree;
 mod files;
+mod inspect;
+mod output;
 mod process;
 mod provider;
 mod shared;
+mod shell;
 mod world;
 
 use std::future::Future;
@@ -20,6 +24,11 @@ pub trait FaultPlan: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     fn sleep_ms(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     fn plan_call(&self, call: Call) -> CallPlan;
+
+    /// Interval at which a call that waits looks again.
+    fn poll_ms(&self) -> u64 {
+        250
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

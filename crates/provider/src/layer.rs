@@ -34,6 +34,10 @@ macro_rules! provider_layer {
                 work.await
             }
 
+            $(fn $accessor(&self) -> $accessed {
+                self.inner().$accessor()
+            })*
+
             $(async fn $method(&self, $($argument: $type),*) -> $answer {
                 self.around(ProviderCall::$call, self.inner().$method($($argument),*)).await
             })*
@@ -42,7 +46,7 @@ macro_rules! provider_layer {
         #[async_trait]
         impl<L: ProviderLayer> Provider for L {
             $(fn $accessor(&self) -> $accessed {
-                self.inner().$accessor()
+                ProviderLayer::$accessor(self)
             })*
 
             $(async fn $method(&self, $($argument: $type),*) -> $answer {

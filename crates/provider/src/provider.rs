@@ -25,6 +25,7 @@ pub trait Provider: Send + Sync + 'static {
     /// The output of executions, also of instances that are gone.
     fn output(&self) -> Arc<dyn OutputLogs>;
 
+    /// Processes, probes and usage of its instances.
     fn inspect(&self) -> &dyn Inspect;
 
     /// Lists every resource that carries our name, wanted or not, incomplete and half-removed instances

@@ -1,144 +1,236 @@
-//! Processes of the fake. A command is a few words that say how long it runs and how it ends.
+//! Processes of the fake: the threads of a command, its standard streams, its limits and its outcome.
 
-use pinfold_lifecycle::{Cause, Command, Outcome, Timestamp};
+use pinfold_lifecycle::{Cause, Command, ExecutionLimits, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{ResizeError, SignalError, StdinError, StdinWrite, WriteResult};
+use super::file_tree::{FileTree, WORKING_DIRECTORY, absolute};
+use super::shell::{Activity, Input, Node, Shared, Stream, Thread, Wait, Written, to_terminal};
+use crate::{
+    ProcessInfo, ProcessState, ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
-    pub(crate) started_at: Timestamp,
-    ends: Ends,
-    chatty: bool,
-    /// Uses the CPU all the time.
-    busy: bool,
-    /// Waits for a CPU all the time.
-    starved: bool,
-    pub(crate) killed_at: Option<Timestamp>,
-    /// The first fatal signal, and its time.
-    signalled: Option<(Timestamp, i32)>,
+    started_at: Timestamp,
+    /// The execution ends with the first thread. Empty after its end.
+    threads: Vec<Thread>,
     input: Option<Input>,
-    terminal: bool,
+    /// Columns and rows.
+    terminal: Option<(u16, u16)>,
+    limits: ExecutionLimits,
+    last_output_at: Timestamp,
+    /// Set at its end, with the CPU time that it used.
+    ended: Option<(Outcome, u64)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-struct Input {
-    accepted: u64,
-    closed_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Ends {
-    Never,
-    At(Timestamp, Outcome),
-    WithItsInput,
-}
-
-/// Signals that end a program without a handler: HUP, INT, QUIT, KILL, TERM.
-const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
+/// Signals that do not end a program without a handler: CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH.
+const HARMLESS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+const SIGKILL: i32 = 9;
+const DEFAULT_TERMINAL: (u16, u16) = (80, 24);
 
 impl Process {
-    /// Commands: `true`, `false`, `exit CODE`, `sleep SECONDS`, `work MS CODE` (prints all the time), `compute`
-    /// (forever, silent), `starve` (like `compute`, but never gets a CPU), `hang`, and `cat` (until its stdin
-    /// is closed).
-    pub(crate) fn start(command: &Command, now: Timestamp) -> Result<Self, (Cause, String)> {
-        let words: Vec<_> = command.argv.iter().map(String::as_str).collect();
-        let (ends, chatty) = match words.as_slice() {
-            ["true"] => (Ends::At(now, Outcome::exited(0)), false),
-            ["false"] => (Ends::At(now, Outcome::exited(1)), false),
-            ["exit", code] => (Ends::At(now, Outcome::exited(number(code)?)), false),
-            ["sleep", seconds] => {
-                (Ends::At(now.after_ms(number::<u64>(seconds)? * 1_000), Outcome::exited(0)), false)
-            }
-            ["work", ms, code] => (Ends::At(now.after_ms(number(ms)?), Outcome::exited(number(code)?)), true),
-            ["hang"] | ["compute"] | ["starve"] => (Ends::Never, false),
-            ["cat"] => (Ends::WithItsInput, false),
-            _ => return Err((Cause::StartFailed, format!("no such command: {words:?}"))),
-        };
-        // Without stdin there is nothing to read, so it ends at once.
-        let ends = match ends {
-            Ends::WithItsInput if !command.stdin && !command.tty => Ends::At(now, Outcome::exited(0)),
-            ends => ends,
-        };
-        Ok(Self {
+    pub(crate) fn start(command: &Command, limits: ExecutionLimits, now: Timestamp) -> Self {
+        let directory = command.workdir.as_deref().unwrap_or_default().as_bytes();
+        let directory = absolute(WORKING_DIRECTORY, directory);
+        let thread = Thread::start(Node::command(&command.argv), command.env.clone(), directory, now);
+        Self {
             started_at: now,
-            ends,
-            chatty,
-            busy: chatty || words == ["compute"],
-            starved: words == ["starve"],
-            killed_at: None,
-            signalled: None,
+            threads: vec![thread],
             input: (command.stdin || command.tty).then(Input::default),
-            terminal: command.tty,
-        })
+            terminal: command.tty.then(|| command.tty_size.unwrap_or(DEFAULT_TERMINAL)),
+            limits,
+            last_output_at: now,
+            ended: None,
+        }
+    }
+
+    /// When something happens next without a call.
+    pub(crate) fn next_event(&self) -> Option<Timestamp> {
+        let wakes = self.threads.iter().filter_map(wakes_at);
+        wakes.chain(self.next_limit().map(|(at, _)| at)).min()
+    }
+
+    /// Does what happens next, and returns what was written.
+    pub(crate) fn step(&mut self, files: &mut FileTree) -> Vec<Written> {
+        let threads = self.threads.iter().enumerate();
+        let next_thread = threads.filter_map(|(index, thread)| Some((wakes_at(thread)?, index))).min();
+        match (next_thread, self.next_limit()) {
+            (Some((at, index)), limit) if limit.is_none_or(|(limit, _)| at <= limit) => {
+                self.run_thread(index, at, files)
+            }
+            (_, Some((at, cause))) => {
+                self.kill(cause, at);
+                Vec::new()
+            }
+            (_, None) => Vec::new(),
+        }
+    }
+
+    fn run_thread(&mut self, index: usize, at: Timestamp, files: &mut FileTree) -> Vec<Written> {
+        let mut shared = Shared {
+            files,
+            input: self.input.as_mut(),
+            terminal: self.terminal,
+            written: Vec::new(),
+            spawned: Vec::new(),
+            raised: None,
+        };
+        self.threads[index].run(at, &mut shared);
+        let Shared { written, spawned, raised, .. } = shared;
+        self.threads.extend(spawned);
+        if let Some(last) = written.last() {
+            self.last_output_at = last.at;
+        }
+        if let Some(signal) = raised {
+            self.deliver(signal, at);
+        }
+        let mut others = self.threads.iter().skip(1);
+        let alone = others.all(|thread| thread.wait == Wait::Ended);
+        match self.threads.first_mut() {
+            Some(Thread { wait: Wait::Ended, status, .. }) => {
+                let outcome = Outcome::exited(*status);
+                self.end(outcome, at);
+            }
+            Some(Thread { wait: wait @ Wait::Others, .. }) if alone => {
+                *wait = Wait::Until(at, Activity::Sleeps);
+            }
+            Some(_) | None => {}
+        }
+        written
+    }
+
+    fn next_limit(&self) -> Option<(Timestamp, Cause)> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let timeout = self.limits.timeout_ms.map(|ms| (self.started_at.after_ms(ms), Cause::TimeLimit));
+        let quiet = self.limits.inactivity_ms.filter(|_| !self.does(Activity::Works));
+        let quiet = quiet.map(|ms| (self.last_output_at.after_ms(ms), Cause::Inactivity));
+        timeout.into_iter().chain(quiet).min_by_key(|(at, _)| *at)
+    }
+
+    /// Ends it for a cause, unless it has ended.
+    pub(crate) fn kill(&mut self, cause: Cause, now: Timestamp) {
+        let exit_code = Some(128 + SIGKILL);
+        self.end(Outcome { exit_code, ..Outcome::ended_for(cause) }, now);
+    }
+
+    fn end(&mut self, outcome: Outcome, now: Timestamp) {
+        if self.ended.is_none() {
+            self.ended = Some((outcome, self.cpu_ms(now)));
+            self.threads.clear();
+        }
     }
 
     pub(crate) fn signal(&mut self, signal: i32, now: Timestamp) -> Result<(), SignalError> {
         if !(1..=64).contains(&signal) {
             return Err(SignalError::NoSuchSignal { signal });
         }
-        if self.outcome(now).is_some() {
+        if self.ended.is_some() {
             return Err(SignalError::NotRunning);
         }
-        if ENDING.contains(&signal) {
-            self.signalled.get_or_insert((now, signal));
-        }
+        self.deliver(signal, now);
         Ok(())
     }
 
-    pub(crate) fn write(&mut self, write: StdinWrite<'_>, now: Timestamp) -> Result<WriteResult, StdinError> {
-        if self.outcome(now).is_some() {
+    fn deliver(&mut self, signal: i32, now: Timestamp) {
+        let mut trapped = false;
+        for thread in self.threads.iter_mut().filter(|_| signal != SIGKILL) {
+            trapped |= thread.trap(signal, now);
+        }
+        if !trapped && !HARMLESS.contains(&signal) {
+            self.end(Outcome::exited(128 + signal), now);
+        }
+    }
+
+    /// Returns also what a terminal shows of it.
+    pub(crate) fn write(
+        &mut self,
+        write: StdinWrite<'_>,
+        now: Timestamp,
+    ) -> Result<(WriteResult, Option<Written>), StdinError> {
+        if self.ended.is_some() {
             return Err(StdinError::NotRunning);
         }
         let input = self.input.as_mut().ok_or(StdinError::NoInput)?;
         let end = write.at.saturating_add(write.bytes.len() as u64);
-        if input.closed_at.is_none() && write.at <= input.accepted {
+        let mut echoed = None;
+        if !input.closed && write.at <= input.accepted {
+            let known = usize::try_from(input.accepted - write.at).unwrap_or(usize::MAX);
+            let new = &write.bytes[known.min(write.bytes.len())..];
+            input.unread.extend(new);
             input.accepted = input.accepted.max(end);
-            if write.close && input.accepted == end {
-                input.closed_at = Some(now);
+            input.closed = write.close && input.accepted == end;
+            let shows = self.terminal.is_some() && !new.is_empty();
+            echoed = shows.then(|| Written { at: now, stream: Stream::Stdout, bytes: to_terminal(new) });
+            for thread in self.threads.iter_mut().filter(|thread| thread.wait == Wait::Input) {
+                thread.wait = Wait::Until(now, Activity::Sleeps);
             }
         }
-        Ok(WriteResult { accepted: input.accepted, closed: input.closed_at.is_some() })
+        Ok((WriteResult { accepted: input.accepted, closed: input.closed }, echoed))
     }
 
-    pub(crate) fn resize(&self, now: Timestamp) -> Result<(), ResizeError> {
-        if self.outcome(now).is_some() {
-            Err(ResizeError::NotRunning)
-        } else if self.terminal {
-            Ok(())
-        } else {
-            Err(ResizeError::NoTerminal)
+    pub(crate) fn resize(&mut self, size: TerminalSize) -> Result<(), ResizeError> {
+        if self.ended.is_some() {
+            return Err(ResizeError::NotRunning);
         }
+        let terminal = self.terminal.as_mut().ok_or(ResizeError::NoTerminal)?;
+        *terminal = (size.columns, size.rows);
+        Ok(())
     }
 
-    pub(crate) fn outcome(&self, now: Timestamp) -> Option<Outcome> {
-        let by_itself = match &self.ends {
-            Ends::At(at, outcome) if *at <= now => Some((*at, outcome.clone())),
-            Ends::WithItsInput => self.input.and_then(|input| Some((input.closed_at?, Outcome::exited(0)))),
-            Ends::At(..) | Ends::Never => None,
-        };
-        let by_signal = self.signalled.map(|(at, signal)| (at, Outcome::exited(128 + signal)));
-        let by_itself = [by_itself, by_signal].into_iter().flatten().min_by_key(|(at, _)| *at);
-        match (self.killed_at, by_itself) {
-            (Some(killed), Some((ended, outcome))) if ended <= killed => Some(outcome),
-            (Some(_), _) => Some(Outcome::ended_for(Cause::Cancelled)),
-            (None, by_itself) => by_itself.map(|(_, outcome)| outcome),
-        }
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.ended.as_ref().map(|(outcome, _)| outcome)
     }
 
     pub(crate) fn cpu_ms(&self, now: Timestamp) -> u64 {
-        if self.busy && self.outcome(now).is_none() { now.ms_since(self.started_at) } else { 0 }
+        match &self.ended {
+            Some((_, used)) => *used,
+            None => self.threads.iter().map(|thread| thread.cpu_ms_at(now)).sum(),
+        }
     }
 
-    pub(crate) fn is_starved(&self, now: Timestamp) -> bool {
-        self.starved && self.outcome(now).is_none()
+    /// Uses a CPU or waits for one.
+    pub(crate) fn is_runnable(&self) -> bool {
+        [Activity::Computes, Activity::Starves, Activity::Works].into_iter().any(|it| self.does(it))
+    }
+
+    fn does(&self, activity: Activity) -> bool {
+        self.threads.iter().any(|thread| match thread.wait {
+            Wait::Until(_, doing) | Wait::Forever(doing) => doing == activity,
+            Wait::Input | Wait::Others | Wait::Ended => false,
+        })
     }
 
     pub(crate) fn last_activity_at(&self, now: Timestamp) -> Timestamp {
-        if self.chatty { now } else { self.started_at }
+        if self.does(Activity::Works) { now } else { self.last_output_at }
+    }
+
+    /// Its threads, as processes of the instance.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessInfo> {
+        let running = self.threads.iter().filter(|thread| thread.wait != Wait::Ended);
+        running.map(|thread| {
+            let (state, wait_channel) = match thread.wait {
+                Wait::Until(_, Activity::Sleeps) => (ProcessState::Sleeping, Some("hrtimer_nanosleep")),
+                Wait::Forever(Activity::Sleeps) => (ProcessState::Sleeping, Some("wait_for_partner")),
+                Wait::Input => (ProcessState::Sleeping, Some("pipe_read")),
+                Wait::Others => (ProcessState::Sleeping, Some("do_wait")),
+                Wait::Until(..) | Wait::Forever(_) | Wait::Ended => (ProcessState::Running, None),
+            };
+            ProcessInfo {
+                name: thread.program.clone(),
+                state,
+                wait_channel: wait_channel.map(str::to_owned),
+                waits_for_input: thread.wait == Wait::Input,
+                sockets: 0,
+            }
+        })
     }
 }
 
-fn number<T: std::str::FromStr>(word: &str) -> Result<T, (Cause, String)> {
-    word.parse().map_err(|_| (Cause::StartFailed, format!("`{word}` is not a number")))
+fn wakes_at(thread: &Thread) -> Option<Timestamp> {
+    match thread.wait {
+        Wait::Until(at, _) => Some(at),
+        Wait::Input | Wait::Others | Wait::Forever(_) | Wait::Ended => None,
+    }
 }

@@ -10,13 +10,15 @@ use pinfold_lifecycle::{
     ProbeFailure, ProbeResult, ProcessObservation, Receipt, ReceiptCheck, SandboxId, StopOutcome, Timestamp,
 };
 
+use super::output::FakeOutput;
 use super::process::Process;
-use super::world::{Contents, FakeInstance, FakeWorld};
+use super::shared::Locked;
+use super::world::{Contents, EndedInstances, FakeInstance, FakeWorld};
 use super::{Call, CallPlan, Fault, FaultPlan};
 use crate::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, InstanceError, InstanceId,
-    KillOutcome, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError, StdinWrite,
-    TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, Inspect, InstanceError,
+    InstanceId, KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartRequest,
+    StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 /// One engine's handle on the fake host.
@@ -26,7 +28,6 @@ pub struct FakeProvider {
     guards: Guards,
 }
 
-const POLL_MS: u64 = 250;
 const NO_ANSWER: &str = "the keeper does not answer";
 
 impl FakeProvider {
@@ -61,8 +62,13 @@ impl FakeProvider {
         self.faults.now()
     }
 
+    /// The host as it is now.
+    pub(crate) fn look(&self) -> Locked<'_> {
+        self.world.look(self.now())
+    }
+
     fn reachable(&self, instance: InstanceId) -> Result<(), String> {
-        match self.world.lock().alive(instance, self.now()) {
+        match self.look().alive(instance, self.now()) {
             Some(_) => Ok(()),
             None => Err(format!("no keeper for generation {}", instance.generation.0)),
         }
@@ -85,6 +91,14 @@ impl Provider for FakeProvider {
         self
     }
 
+    fn output(&self) -> Arc<dyn OutputLogs> {
+        Arc::new(FakeOutput { world: self.world.clone(), faults: self.faults.clone() })
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        self
+    }
+
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
         let plan = self.begin(Call::Discover).await;
         if matches!(plan.fault, Some(Fault::Fails | Fault::ObserveFails | Fault::HalfDone)) {
@@ -95,7 +109,7 @@ impl Provider for FakeProvider {
         }
         let now = self.now();
         let found = {
-            let contents = self.world.lock();
+            let contents = self.look();
             let instances = contents.instances.iter();
             instances
                 .map(|(instance, fake)| Found { instance: *instance, whole: fake.is_alive(now) })
@@ -109,17 +123,17 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return Err(StartError::Failed { why: "injected fault".into() });
         }
-        let marker = self.world.lock().marker(start.instance);
+        let marker = self.look().marker(start.instance);
         self.pause(plan.halfway_ms).await;
         if !start.permit.still_wanted().await && self.guards.hold(Guard::PermitBeforeInstance) {
-            self.world.lock().remove_marker(start.instance, marker);
+            self.look().remove_marker(start.instance, marker);
             return Err(StartError::NoLongerWanted);
         }
         self.pause(plan.halfway_ms).await;
         if plan.fault == Some(Fault::HalfDone) {
             return Err(StartError::Failed { why: "injected fault: start half done".into() });
         }
-        match self.world.lock().with_marker(start.instance, marker) {
+        match self.look().with_marker(start.instance, marker) {
             Some(fake) => fake.set_alive(start.ends_at, self.now()),
             None => return Err(StartError::NoLongerWanted),
         }
@@ -133,12 +147,12 @@ impl Provider for FakeProvider {
         }
         let now = self.now();
         let instances: Vec<_> = {
-            let contents = self.world.lock();
+            let contents = self.look();
             let own = contents.instances.iter().filter(|(instance, _)| instance.sandbox == sandbox);
             own.map(|(instance, fake)| seen(*instance, fake, now)).collect()
         };
         let evidence = if instances.is_empty() {
-            Evidence::Absent(vec![nothing()])
+            Evidence::Absent(nothing_left())
         } else {
             Evidence::Present(instances)
         };
@@ -179,7 +193,7 @@ impl Provider for FakeProvider {
             }
             Some(Fault::AnswerLost | Fault::ObserveFails) | None => {}
         }
-        let started = self.world.lock().exec(instance, exec, self.now());
+        let started = self.look().exec(instance, exec, self.now());
         if plan.fault == Some(Fault::ObserveFails) {
             return Err(ExecError::Unclear { why: "injected fault: no answer".into() });
         }
@@ -190,16 +204,16 @@ impl Provider for FakeProvider {
         loop {
             let now = self.now();
             {
-                let mut contents = self.world.lock();
+                let mut contents = self.look();
                 let Some(fake) = contents.alive(instance, now) else {
                     return Err(WaitError::Unreachable { why: NO_ANSWER.into() });
                 };
                 let process = fake.processes.get(&execution).ok_or(WaitError::NoSuchExecution)?;
-                if let Some(outcome) = process.outcome(now) {
-                    return Ok(outcome);
+                if let Some(outcome) = process.outcome() {
+                    return Ok(outcome.clone());
                 }
             }
-            self.faults.sleep_ms(POLL_MS).await;
+            self.faults.sleep_ms(self.faults.poll_ms()).await;
         }
     }
 
@@ -208,7 +222,7 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return KillOutcome::Unknown { why: "injected fault: no answer".into() };
         }
-        self.world.lock().kill(instance, execution, self.now());
+        self.look().kill(instance, execution, self.now());
         let killed = match plan.fault {
             Some(Fault::ObserveFails | Fault::HalfDone) => KillOutcome::Unknown { why: "fog".into() },
             Some(Fault::Fails | Fault::AnswerLost) | None => KillOutcome::Gone,
@@ -223,7 +237,7 @@ impl Provider for FakeProvider {
         signal: i32,
     ) -> Result<(), SignalError> {
         let now = self.now();
-        let mut contents = self.world.lock();
+        let mut contents = self.look();
         let unreachable = || SignalError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(SignalError::NoSuchExecution)?;
@@ -237,26 +251,29 @@ impl Provider for FakeProvider {
         write: StdinWrite<'_>,
     ) -> Result<WriteResult, StdinError> {
         let now = self.now();
-        let mut contents = self.world.lock();
+        let mut contents = self.look();
         let unreachable = || StdinError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(StdinError::NoSuchExecution)?;
-        process.write(write, now)
+        let (result, echoed) = process.write(write, now)?;
+        if let Some(written) = echoed {
+            contents.output.entry(instance.sandbox).or_default().append(execution, written);
+        }
+        Ok(result)
     }
 
-    /// The fake ignores the size.
     async fn resize(
         &self,
         instance: InstanceId,
         execution: ExecutionId,
-        _size: TerminalSize,
+        size: TerminalSize,
     ) -> Result<(), ResizeError> {
         let now = self.now();
-        let mut contents = self.world.lock();
+        let mut contents = self.look();
         let unreachable = || ResizeError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(ResizeError::NoSuchExecution)?;
-        process.resize(now)
+        process.resize(size)
     }
 
     async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {
@@ -266,13 +283,13 @@ impl Provider for FakeProvider {
         }
         self.pause(grace_ms.min(plan.halfway_ms)).await;
         let leave_markers = plan.fault == Some(Fault::HalfDone);
-        self.world.lock().end_instances(leave_markers, |found| self.is_covered(found, instance));
+        let now = self.now();
+        let ended = self.look().end_instances(leave_markers, now, |found| self.is_covered(found, instance));
         self.pause(plan.halfway_ms).await;
-        let left =
-            self.world.lock().instances.keys().filter(|found| found.sandbox == instance.sandbox).count();
+        let left = self.look().instances.keys().filter(|found| found.sandbox == instance.sandbox).count();
         let outcome = match (plan.fault, left) {
             (Some(Fault::ObserveFails), _) => StopOutcome::Unknown { why: "fog".into() },
-            (_, 0) => StopOutcome::Gone(Box::new(receipt(instance, self.now()))),
+            (_, 0) => StopOutcome::Gone(Box::new(receipt(instance, self.now(), ended))),
             (_, left) => StopOutcome::StillPresent { what: format!("{left} instances") },
         };
         self.answer(plan, outcome).await
@@ -280,13 +297,8 @@ impl Provider for FakeProvider {
 
     async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
         let now = self.now();
-        match self.world.lock().alive(instance, now) {
-            Some(fake) => Ok(Usage {
-                processes: Some(fake.running(now) as u64),
-                cpu_ms: Some(fake.processes.values().map(|process| process.cpu_ms(now)).sum()),
-                runs: Some(fake.processes.values().any(|process| process.is_starved(now))),
-                ..Usage::default()
-            }),
+        match self.look().alive(instance, now) {
+            Some(fake) => Ok(fake.usage(now)),
             None => Err(InstanceError::NoSuchInstance),
         }
     }
@@ -301,7 +313,7 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return Err(unreachable());
         }
-        let kept = match self.world.lock().alive(instance, self.now()) {
+        let kept = match self.look().alive(instance, self.now()) {
             Some(fake) => {
                 fake.ends_at = ends_at;
                 Ok(())
@@ -323,15 +335,10 @@ impl Contents {
             return Err(ExecError::Refused { cause: Cause::Cancelled, why });
         }
         if let Entry::Vacant(place) = fake.processes.entry(exec.execution) {
-            let process = Process::start(exec.command, now);
-            match process {
-                Ok(process) => place.insert(process),
-                Err((cause, why)) => {
-                    // A refused execution is never started later.
-                    fake.killed.insert(exec.execution);
-                    return Err(ExecError::Refused { cause, why });
-                }
-            };
+            place.insert(Process::start(exec.command, exec.limits, now));
+            fake.operations += 1;
+            self.output.entry(instance.sandbox).or_default().begin(exec.execution, now);
+            self.advance(now);
         }
         Ok(())
     }
@@ -341,7 +348,7 @@ impl Contents {
         if let Some(fake) = self.instances.get_mut(&instance) {
             fake.killed.insert(execution);
             if let Some(process) = fake.processes.get_mut(&execution) {
-                process.killed_at.get_or_insert(now);
+                process.kill(Cause::Cancelled, now);
             }
         }
     }
@@ -359,7 +366,7 @@ fn seen(instance: InstanceId, fake: &FakeInstance, now: Timestamp) -> InstanceOb
         let running = ProcessObservation::Running { last_activity_at: process.last_activity_at(now) };
         ExecutionObservation {
             execution: *execution,
-            process: process.outcome(now).map_or(running, ProcessObservation::Ended),
+            process: process.outcome().cloned().map_or(running, ProcessObservation::Ended),
         }
     });
     InstanceObservation {
@@ -370,17 +377,27 @@ fn seen(instance: InstanceId, fake: &FakeInstance, now: Timestamp) -> InstanceOb
     }
 }
 
-fn nothing() -> ReceiptCheck {
-    ReceiptCheck { kind: "instances".into(), result: Finding::Absent, means: "memory".into(), detail: None }
+/// The kinds of resources of a Linux instance, which the fake has too in its memory.
+const KINDS: [&str; 7] =
+    ["processes", "cgroups", "mounts", "devices", "namespaces", "directories", "sockets"];
+
+fn nothing_left() -> Vec<ReceiptCheck> {
+    let check = |kind: &str| ReceiptCheck {
+        kind: kind.into(),
+        result: Finding::Absent,
+        means: "memory".into(),
+        detail: None,
+    };
+    KINDS.into_iter().map(check).collect()
 }
 
-fn receipt(instance: InstanceId, now: Timestamp) -> Receipt {
+fn receipt(instance: InstanceId, now: Timestamp, ended: EndedInstances) -> Receipt {
     Receipt {
         generation: instance.generation,
         verified_at: now,
-        checks: vec![nothing()],
-        freed_bytes: 0,
-        used: None,
+        checks: nothing_left(),
+        freed_bytes: ended.freed_bytes,
+        used: ended.used,
         attested: None,
     }
 }

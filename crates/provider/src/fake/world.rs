@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pinfold_lifecycle::{ExecutionId, Timestamp};
+use pinfold_lifecycle::{ExecutionId, ResourceUsage, SandboxId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::files::FakeFile;
+use super::file_tree::FileTree;
+use super::output::SandboxOutput;
 use super::process::Process;
 use super::shared::Locked;
-use crate::{Capacity, DiscoverError, InstanceId};
+use super::shell::Written;
+use crate::{Capacity, DiscoverError, InstanceId, Usage};
 
 /// The fake host, shared by its engines.
 #[derive(Debug, Default)]
@@ -20,12 +22,16 @@ pub struct FakeWorld {
     file: Option<PathBuf>,
     /// Configured free capacity. None: ample.
     capacity: Mutex<Option<Result<Capacity, DiscoverError>>>,
+    /// The sandboxes whose output is locked.
+    pub(crate) locked_outputs: Mutex<BTreeSet<SandboxId>>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contents {
     #[serde(with = "super::shared::pairs")]
     pub(crate) instances: BTreeMap<InstanceId, FakeInstance>,
+    /// It outlives the instances.
+    pub(crate) output: BTreeMap<SandboxId, SandboxOutput>,
     /// Incremented by every launch, so that a launch recognizes its own marker.
     last_marker: u64,
 }
@@ -39,10 +45,14 @@ pub(crate) struct FakeInstance {
     /// Executions killed (also before their start) or refused.
     pub(crate) killed: BTreeSet<ExecutionId>,
     pub(crate) ends_at: Timestamp,
-    /// By absolute path.
-    #[serde(with = "super::shared::pairs")]
-    pub(crate) files: BTreeMap<Vec<u8>, FakeFile>,
+    pub(crate) files: FileTree,
+    /// Executions started, output chunks kept and file requests served.
+    pub(crate) operations: u64,
+    memory_peak_bytes: u64,
 }
+
+/// Memory of the keeper, and of each process.
+const PROCESS_BYTES: u64 = 1 << 20;
 
 /// An instance as a test sees it, bypassing the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +92,21 @@ impl FakeWorld {
         capacity.clone().unwrap_or(Ok(plenty))
     }
 
-    pub(crate) fn lock(&self) -> Locked<'_> {
+    /// Locks the host after its processes have run up to this time.
+    pub(crate) fn look(&self, now: Timestamp) -> Locked<'_> {
+        let mut contents = self.lock();
+        contents.advance(now);
+        contents
+    }
+
+    fn lock(&self) -> Locked<'_> {
         let contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
         Locked::new(contents, self.file.as_deref())
     }
 
     #[must_use]
     pub fn instances(&self, now: Timestamp) -> Vec<PhysicalInstance> {
-        let contents = self.lock();
+        let contents = self.look(now);
         let instances = contents.instances.iter();
         instances
             .map(|(instance, fake)| PhysicalInstance {
@@ -120,6 +137,14 @@ impl FakeWorld {
 }
 
 impl Contents {
+    pub(crate) fn advance(&mut self, now: Timestamp) {
+        for (instance, fake) in self.instances.iter_mut().filter(|(_, fake)| fake.alive) {
+            for (execution, written) in fake.advance(now) {
+                self.output.entry(instance.sandbox).or_default().append(execution, written);
+            }
+        }
+    }
+
     /// Sets the marker of a launch.
     pub(crate) fn marker(&mut self, instance: InstanceId) -> u64 {
         self.last_marker += 1;
@@ -145,15 +170,31 @@ impl Contents {
     }
 
     /// Ends the covered instances; with `leave_markers` their markers stay.
-    pub(crate) fn end_instances(&mut self, leave_markers: bool, is_covered: impl Fn(InstanceId) -> bool) {
-        if leave_markers {
-            for (_, fake) in self.instances.iter_mut().filter(|(instance, _)| is_covered(**instance)) {
-                fake.die();
-            }
-        } else {
+    pub(crate) fn end_instances(
+        &mut self,
+        leave_markers: bool,
+        now: Timestamp,
+        is_covered: impl Fn(InstanceId) -> bool,
+    ) -> EndedInstances {
+        let mut ended = EndedInstances::default();
+        for (_, fake) in self.instances.iter_mut().filter(|(instance, _)| is_covered(**instance)) {
+            ended.freed_bytes += fake.files.size();
+            ended.used = fake.alive.then(|| fake.life_usage(now)).or(ended.used);
+            fake.die();
+        }
+        if !leave_markers {
             self.instances.retain(|instance, _| !is_covered(*instance));
         }
+        ended
     }
+}
+
+/// What a stop ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EndedInstances {
+    pub(crate) freed_bytes: u64,
+    /// Of the last of them. None: none was alive.
+    pub(crate) used: Option<ResourceUsage>,
 }
 
 impl FakeInstance {
@@ -166,7 +207,8 @@ impl FakeInstance {
     pub(crate) fn set_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
         if !self.is_alive(now) {
             self.processes.clear();
-            self.files.clear();
+            self.files = FileTree::new(now);
+            self.operations = 0;
         }
         self.alive = true;
         self.ends_at = ends_at;
@@ -177,13 +219,61 @@ impl FakeInstance {
         self.alive = false;
         self.marker = 0;
         self.processes.clear();
-        self.files.clear();
+        self.files = FileTree::default();
     }
 
     pub(crate) fn running(&self, now: Timestamp) -> usize {
         if !self.is_alive(now) {
             return 0;
         }
-        self.processes.values().filter(|process| process.outcome(now).is_none()).count()
+        self.processes.values().filter(|process| process.outcome().is_none()).count()
+    }
+
+    /// Runs its processes up to a time, in the order of events, and returns what they wrote.
+    fn advance(&mut self, now: Timestamp) -> Vec<(ExecutionId, Written)> {
+        let until = now.min(self.ends_at);
+        let mut all_written = Vec::new();
+        loop {
+            let events = self.processes.iter_mut().filter_map(|(id, it)| Some((it.next_event()?, *id, it)));
+            let next = events.min_by_key(|(at, id, _)| (*at, *id));
+            let Some((_, execution, process)) = next.filter(|(at, ..)| *at <= until) else { break };
+            let written = process.step(&mut self.files);
+            self.operations += written.len() as u64;
+            all_written.extend(written.into_iter().map(|written| (execution, written)));
+        }
+        self.memory_peak_bytes = self.memory_peak_bytes.max(self.memory_bytes(until));
+        all_written
+    }
+
+    fn memory_bytes(&self, now: Timestamp) -> u64 {
+        (1 + self.running(now) as u64) * PROCESS_BYTES
+    }
+
+    pub(crate) fn usage(&self, now: Timestamp) -> Usage {
+        Usage {
+            cpu_ms: Some(self.cpu_ms(now)),
+            runs: Some(self.processes.values().any(Process::is_runnable)),
+            memory_bytes: Some(self.memory_bytes(now)),
+            memory_peak_bytes: Some(self.memory_peak_bytes),
+            disk_bytes: Some(self.files.size()),
+            processes: Some(self.running(now) as u64),
+            io_read_bytes: Some(0),
+            io_written_bytes: Some(0),
+            operations: self.operations,
+        }
+    }
+
+    /// What a receipt says about its life.
+    pub(crate) fn life_usage(&self, now: Timestamp) -> ResourceUsage {
+        ResourceUsage {
+            cpu_ms: Some(self.cpu_ms(now)),
+            memory_peak_bytes: Some(self.memory_peak_bytes),
+            io_read_bytes: Some(0),
+            io_written_bytes: Some(0),
+        }
+    }
+
+    fn cpu_ms(&self, now: Timestamp) -> u64 {
+        self.processes.values().map(|process| process.cpu_ms(now)).sum()
     }
 }
