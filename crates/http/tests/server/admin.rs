@@ -130,7 +130,7 @@ async fn status_contradicting_a_probe_is_reported_and_repaired() {
 
 /// Unmounts a mount of a running sandbox, as an accident on the host would.
 fn lose_a_mount(fixture: &Fixture, id: &str) {
-    let keeper = keeper_of(fixture.data.path(), &format!("{id}.1")).pid;
+    let keeper = keeper_of(fixture.data.path(), &id).pid;
     let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
     assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
 }

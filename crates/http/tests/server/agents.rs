@@ -70,7 +70,7 @@ async fn agent_run_is_retried_with_its_files_when_its_sandbox_dies() {
         assert_eq!(began.header("location"), run["links"]["self"].as_str());
         wait_for_output(&fixture, &run, "begun").await;
 
-        kill_keeper(fixture.data.path(), &format!("{}.1", run["sandbox_id"].as_str().unwrap()));
+        kill_keeper(fixture.data.path(), run["sandbox_id"].as_str().unwrap());
         let own = run["links"]["self"].as_str().unwrap();
         let ended = fixture.get(&format!("{own}?wait=60")).await;
 

@@ -2,6 +2,7 @@
 //! fails, and then checks that nothing is left.
 
 mod orphans;
+mod provider;
 mod store;
 
 use std::collections::BTreeSet;
@@ -20,19 +21,19 @@ use hyper_util::rt::TokioExecutor;
 use pinfold_api::{ErrorBody, ErrorCode, REQUEST_ID};
 use pinfold_client::Client;
 use pinfold_engine::{Config, OnExit};
-use pinfold_host::{Programs, TestHooks, start_host_with};
+use pinfold_host::TestHooks;
 use pinfold_http::{Endpoint, ServerConfig, serve};
-use pinfold_images::Unpacker;
 use pinfold_lifecycle::profile::{DEFAULT, Profile, Profiles};
 use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_logs::RetentionPeriods;
 use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 use pinfold_store::Seq;
-use pinfold_test_support::linux::{self, KeeperProcess};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+pub(crate) use provider::{is_fake, keeper_of, kill_keeper};
 
 /// Timeout of a whole test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -192,9 +193,6 @@ async fn start_service_as(
     rules: ServiceConfig,
     hooks: TestHooks,
 ) -> (Arc<Service>, String) {
-    let spawner = linux::spawner(env!("CARGO_BIN_EXE_pinfold-http-spawner"));
-    // No test in this package imports an image.
-    let unpacker = Unpacker { program: "/nonexistent".into(), arguments: Vec::new() };
     let host = HostConfig {
         data: data.to_owned(),
         engine,
@@ -202,22 +200,11 @@ async fn start_service_as(
         keep: RetentionPeriods::default(),
         stale_after_ms: RetentionPeriods::default().logs_ms,
     };
-    let host = start_host_with(host, Programs { spawner, unpacker }, hooks).await.unwrap();
+    let host = provider::start_host(host, hooks).await;
     let service = Arc::new(Service::with(host, rules));
     service.ensure_first_token().await.unwrap();
     let admin = std::fs::read_to_string(data.join("admin.token")).unwrap().trim().to_owned();
     (service, admin)
-}
-
-/// Process 1 of the named instance.
-pub(crate) fn keeper_of(data: &std::path::Path, instance: &str) -> KeeperProcess {
-    KeeperProcess::read_in(&data.join(format!("linux/control/v1.{instance}"))).unwrap()
-}
-
-/// Kills process 1 of the named instance.
-pub(crate) fn kill_keeper(data: &std::path::Path, instance: &str) {
-    let keeper = keeper_of(data, instance).open().unwrap();
-    rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
 }
 
 impl Fixture {

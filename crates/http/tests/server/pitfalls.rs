@@ -43,8 +43,8 @@ async fn a_mount_that_cannot_be_released_keeps_a_dead_sandbox_terminating_until_
     with_service_config(rules, |fixture| async move {
         let client = fixture.client();
         let id = fixture.sandbox().await;
-        let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{id}.1"));
-        let keeper = keeper_of(fixture.data.path(), &format!("{id}.1"));
+        let mut busy_mount = BusyMount::mount(fixture.data.path(), &id);
+        let keeper = keeper_of(fixture.data.path(), &id);
 
         let stopped = client.stop(&id, true, 2).await.unwrap();
         let meanwhile = client.sandbox(&id).await.unwrap();

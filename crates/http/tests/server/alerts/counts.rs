@@ -62,7 +62,7 @@ async fn unhealthy_sandbox_fires_until_it_is_gone() {
 
     with_service_config(with_alerts(config), |fixture| async move {
         let (_sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
-        let keeper = keeper_of(fixture.data.path(), &format!("{broken}.1")).pid;
+        let keeper = keeper_of(fixture.data.path(), &broken).pid;
         let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
         assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
         fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
