@@ -3,7 +3,7 @@
 use pinfold_lifecycle::{Cause, Command, ExecutionLimits, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::file_tree::{FileTree, WORKING_DIRECTORY, absolute};
+use super::file_tree::FileTree;
 use super::shell::{Activity, Input, Node, Shared, Stream, Thread, Wait, Written, to_terminal};
 use crate::{
     ProcessInfo, ProcessState, ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult,
@@ -29,9 +29,12 @@ const SIGKILL: i32 = 9;
 const DEFAULT_TERMINAL: (u16, u16) = (80, 24);
 
 impl Process {
-    pub(crate) fn start(command: &Command, limits: ExecutionLimits, now: Timestamp) -> Self {
-        let directory = command.workdir.as_deref().unwrap_or_default().as_bytes();
-        let directory = absolute(WORKING_DIRECTORY, directory);
+    pub(crate) fn start(
+        command: &Command,
+        directory: Vec<u8>,
+        limits: ExecutionLimits,
+        now: Timestamp,
+    ) -> Self {
         let thread = Thread::start(Node::command(&command.argv), command.env.clone(), directory, now);
         Self {
             started_at: now,

@@ -10,6 +10,7 @@ use pinfold_lifecycle::{
     ProbeFailure, ProbeResult, ProcessObservation, Receipt, ReceiptCheck, SandboxId, StopOutcome, Timestamp,
 };
 
+use super::file_tree::{WORKING_DIRECTORY, absolute};
 use super::output::FakeOutput;
 use super::process::Process;
 use super::shared::Locked;
@@ -335,7 +336,14 @@ impl Contents {
             return Err(ExecError::Refused { cause: Cause::Cancelled, why });
         }
         if let Entry::Vacant(place) = fake.processes.entry(exec.execution) {
-            place.insert(Process::start(exec.command, exec.limits, now));
+            let directory = exec.command.workdir.as_deref().unwrap_or_default();
+            let path = absolute(WORKING_DIRECTORY, directory.as_bytes());
+            if let Err(error) = fake.files.list(&path, 0) {
+                // A refused execution is never started later.
+                fake.killed.insert(exec.execution);
+                return Err(refused(&format!("could not enter the working directory: {error}")));
+            }
+            place.insert(Process::start(exec.command, path, exec.limits, now));
             fake.operations += 1;
             self.output.entry(instance.sandbox).or_default().begin(exec.execution, now);
             self.advance(now);

@@ -16,12 +16,13 @@ use pinfold_provider::{
     StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
+use crate::broken_output::BrokenOutput;
 use crate::caught::Defect;
 use crate::fixture::FakeFixture;
 
-struct Broken {
-    defect: Defect,
-    inner: Arc<dyn Provider>,
+pub(crate) struct Broken {
+    pub(crate) defect: Defect,
+    pub(crate) inner: Arc<dyn Provider>,
     memory: Arc<Memory>,
     /// Started through this handle only.
     own_instances: Mutex<BTreeSet<InstanceId>>,
@@ -68,15 +69,15 @@ impl Provider for Broken {
     }
 
     fn files(&self) -> &dyn Files {
-        self.inner.files()
+        self
     }
 
     fn output(&self) -> Arc<dyn OutputLogs> {
-        self.inner.output()
+        Arc::new(self.broken_output())
     }
 
     fn inspect(&self) -> &dyn Inspect {
-        self.inner.inspect()
+        self
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
@@ -125,6 +126,10 @@ impl Provider for Broken {
                     let _ = self.run(instance, *execution, "hang").await;
                 }
                 Ok(())
+            }
+            Defect::ForgetsEarlierOutput => {
+                self.broken_output().remove(instance.sandbox);
+                self.inner.start(start).await
             }
             _ => self.inner.start(start).await,
         }
@@ -303,6 +308,10 @@ impl Provider for Broken {
         let stopped = self.inner.stop(instance, grace_ms).await;
         match self.defect {
             Defect::StopsWithoutProof => gone(instance, Vec::new()),
+            Defect::DropsOutputWithTheInstance => {
+                self.broken_output().remove(instance.sandbox);
+                stopped
+            }
             Defect::SparesEarlierOnes => {
                 for seen in before.iter().filter(|seen| seen.generation < instance.generation) {
                     self.restore(InstanceId { generation: seen.generation, ..instance }).await;
@@ -318,6 +327,7 @@ impl Provider for Broken {
             Defect::UsesNothingEverywhere => Ok(Usage::default()),
             Defect::MeasuresNothing => Err(InstanceError::Unreachable { why: "not measured".into() }),
             Defect::TakesAnyGeneration => self.inner.usage(self.any_generation(instance).await).await,
+            Defect::CountsNothing => Ok(Usage { operations: 0, ..self.inner.usage(instance).await? }),
             _ => self.inner.usage(instance).await,
         }
     }
@@ -351,6 +361,10 @@ impl Provider for Broken {
 }
 
 impl Broken {
+    fn broken_output(&self) -> BrokenOutput {
+        BrokenOutput { defect: self.defect, inner: self.inner.output() }
+    }
+
     async fn instances(&self, sandbox: SandboxId) -> Vec<InstanceObservation> {
         match self.inner.observe(sandbox).await {
             Evidence::Present(instances) => instances,

@@ -17,7 +17,11 @@ struct Run {
 impl Run {
     fn of(command: Command, limits: ExecutionLimits) -> Self {
         let (files, now) = (FileTree::new(Timestamp(0)), Timestamp(0));
-        Self { process: Process::start(&command, limits, now), files, written: Vec::new() }
+        Self {
+            process: Process::start(&command, b"/workspace".to_vec(), limits, now),
+            files,
+            written: Vec::new(),
+        }
     }
 
     fn sh(script: &str) -> Self {
