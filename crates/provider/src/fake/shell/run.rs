@@ -109,6 +109,18 @@ pub(super) enum Task {
 /// Time of a loop's iteration that does not sleep, so that an endless loop takes time.
 const ITERATION_MS: u64 = 1;
 
+impl Wait {
+    /// Whether the thread uses a CPU meanwhile.
+    pub(crate) fn is_busy(self) -> bool {
+        match self {
+            Self::Until(_, activity) | Self::Forever(activity) => {
+                matches!(activity, Activity::Computes | Activity::Works)
+            }
+            Self::Input | Self::Others | Self::Ended => false,
+        }
+    }
+}
+
 impl Thread {
     pub(crate) fn start(node: Node, variables: Variables, directory: Vec<u8>, now: Timestamp) -> Self {
         Self {
@@ -143,12 +155,11 @@ impl Thread {
     }
 
     pub(crate) fn cpu_ms_at(&self, now: Timestamp) -> u64 {
-        let busy_until = match self.wait {
-            Wait::Until(at, Activity::Computes | Activity::Works) => now.min(at),
-            Wait::Forever(Activity::Computes | Activity::Works) => now,
-            _ => return self.cpu_ms,
+        let until = match self.wait {
+            Wait::Until(at, _) => now.min(at),
+            _ => now,
         };
-        self.cpu_ms + busy_until.ms_since(self.now)
+        if self.wait.is_busy() { self.cpu_ms + until.ms_since(self.now) } else { self.cpu_ms }
     }
 
     /// Handles a signal at a time. False: it has no trap for it.
@@ -226,7 +237,10 @@ impl Thread {
                 let streams = vec![self.current().clone()];
                 let wait = Wait::Until(self.now, Activity::Sleeps);
                 let tasks = vec![Task::Run(*node)];
-                shared.spawned.push(Self { streams, wait, tasks, cpu_ms: 0, ..self.clone() });
+                // Ignored signals stay ignored; other traps are those of the script alone.
+                let mut traps = self.traps.clone();
+                traps.retain(|_, commands| commands.is_empty());
+                shared.spawned.push(Self { streams, wait, tasks, traps, cpu_ms: 0, ..self.clone() });
                 self.status = 0;
             }
         }
