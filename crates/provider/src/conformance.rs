@@ -4,10 +4,13 @@
 
 mod deadline;
 mod execution;
+mod files;
 mod harness;
+mod inspect;
 mod kill;
 mod launch;
 mod observe;
+mod output;
 mod permit;
 mod process_io;
 mod stop;
@@ -166,6 +169,29 @@ macro_rules! conformance_tests {
             kill::an_execution_killed_before_its_start_is_never_started
             kill::a_killed_execution_is_not_started_again
             kill::a_kill_during_the_launch_is_remembered
+            output::stdout_and_stderr_are_told_apart
+            output::chunks_are_numbered_from_one_without_holes
+            output::reading_continues_after_a_position
+            output::a_watch_reports_output_of_a_running_execution
+            output::output_stays_readable_after_the_stop_of_its_instance
+            output::a_later_instance_continues_the_output_of_an_execution
+            output::last_written_is_known_of_executions_with_output
+            output::a_lock_excludes_other_processes_until_it_is_dropped
+            output::removed_output_is_gone
+            inspect::every_probe_passes_in_a_live_instance
+            inspect::a_stopped_instance_fails_probes_because_process_1_is_gone
+            inspect::a_running_command_is_among_the_processes_until_its_end
+            inspect::processes_of_a_missing_instance_cannot_be_listed
+            inspect::total_usage_is_known_of_a_live_instance_and_not_of_a_missing_one
+            inspect::usage_counts_executions_output_and_file_requests
+            files::a_written_file_is_read_back_whole_and_in_part
+            files::a_listing_has_every_entry_or_says_that_there_are_more
+            files::a_renamed_file_has_only_its_new_name
+            files::a_directory_with_entries_is_only_removed_recursively
+            files::impossible_file_requests_say_why
+            files::a_link_is_followed_by_read_and_not_by_stat
+            files::processes_and_file_requests_see_the_same_files
+            files::a_missing_instance_has_no_files
         }
     };
     (@table; $($module:ident::$name:ident)+) => {

@@ -1,5 +1,7 @@
 //! A fake provider with instances in memory. It passes the conformance suite, and injects delays and faults as
 //! a [`FaultPlan`] says.
+//!
+//! Its executions are run by a small shell, without threads: each call first runs all processes up to the plan's time.
 
 mod file_tree;
 mod files;

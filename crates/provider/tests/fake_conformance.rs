@@ -2,6 +2,10 @@
 
 #[path = "fake_conformance/broken.rs"]
 mod broken;
+#[path = "fake_conformance/broken_files.rs"]
+mod broken_files;
+#[path = "fake_conformance/broken_output.rs"]
+mod broken_output;
 #[path = "fake_conformance/caught.rs"]
 mod caught;
 #[path = "fake_conformance/fixture.rs"]

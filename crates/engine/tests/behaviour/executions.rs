@@ -89,11 +89,12 @@ async fn an_execution_that_the_provider_refuses_ends_failed_with_the_reason() {
     let engine = fixture.start_engine().await;
     let id = fixture.ready(&engine, Policy::default()).await;
 
-    let execution = fixture.run(&engine, id, "fly").await;
+    fixture.faults.next(Call::Exec, fault(Fault::Fails));
+    let execution = fixture.run(&engine, id, "true").await;
     let outcome = fixture.outcome(&engine, id, execution).await;
 
     assert_eq!((outcome.kind, outcome.cause), (OutcomeKind::Failed, Cause::StartFailed));
-    assert!(outcome.detail.unwrap().contains("fly"));
+    assert!(outcome.detail.unwrap().contains("injected fault"));
     assert!(fixture.sandbox(id).await.executions.is_empty());
 }
 

@@ -79,7 +79,7 @@ async fn an_accepted_execution_runs_or_ends_with_a_reason() {
         ("sleep 3", slow(0), true, Cause::Completed),
         ("sleep 3", fault(Fault::HalfDone), false, Cause::Completed),
         ("sleep 3", hangs(), false, Cause::StartDeadline),
-        ("fly", slow(0), false, Cause::StartFailed),
+        ("true", fault(Fault::Fails), false, Cause::StartFailed),
     ] {
         let fixture = Fixture::new();
         let mut engine = fixture.start_engine().await;

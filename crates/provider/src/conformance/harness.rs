@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pinfold_lifecycle::{
-    Evidence, ExecutionId, ExecutionLimits, Finding, Generation, InstanceObservation, Outcome,
+    Command, Evidence, ExecutionId, ExecutionLimits, Finding, Generation, InstanceObservation, Outcome,
     ProcessObservation, Receipt, SandboxId, StopOutcome, Timestamp,
 };
 
@@ -152,9 +152,34 @@ impl Harness {
         execution: ExecutionId,
         command_kind: TestCommand,
     ) -> Result<(), ExecError> {
-        let command = self.fixture.command(command_kind);
-        let exec = ExecRequest { execution, command: &command, limits: ExecutionLimits::default() };
+        self.exec_command(instance, execution, &self.fixture.command(command_kind)).await
+    }
+
+    async fn exec_command(
+        &self,
+        instance: InstanceId,
+        execution: ExecutionId,
+        command: &Command,
+    ) -> Result<(), ExecError> {
+        let exec = ExecRequest { execution, command, limits: ExecutionLimits::default() };
         self.provider.exec(instance, exec).await
+    }
+
+    /// Starts a command that every provider knows, as an execution of this id.
+    pub(super) async fn run_as(&self, instance: InstanceId, execution: ExecutionId, argv: &[&str]) {
+        let argv = argv.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let command = Command { argv, ..Command::default() };
+        let ran = self.exec_command(instance, execution, &command).await;
+        assert_eq!(ran, Ok(()), "{:?} was not started in {instance:?}", command.argv);
+    }
+
+    /// Runs a script to its end.
+    pub(super) async fn sh(&self, instance: InstanceId, script: &str) -> ExecutionId {
+        let execution = self.fixture.fresh_execution();
+        self.run_as(instance, execution, &["sh", "-c", script]).await;
+        let outcome = self.outcome(instance, execution).await;
+        assert_eq!(outcome.exit_code, Some(0), "`{script}` ended with {outcome:?}");
+        execution
     }
 
     /// Starts a new execution.

@@ -90,7 +90,7 @@ impl ExecutionLog {
     }
 }
 
-/// The output of a fake host. Its processes run whenever somebody looks, so a watch has to poll.
+/// The output of a fake host. Its processes run only when a call looks at the host, so a watch polls.
 #[derive(Clone)]
 pub(crate) struct FakeOutput {
     pub(crate) world: Arc<FakeWorld>,

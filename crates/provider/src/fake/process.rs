@@ -3,7 +3,7 @@
 use pinfold_lifecycle::{Cause, Command, ExecutionLimits, Outcome, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::file_tree::{FileTree, WORKING_DIRECTORY, absolute};
+use super::file_tree::FileTree;
 use super::shell::{Activity, Input, Node, Shared, Stream, Thread, Wait, Written, to_terminal};
 use crate::{
     ProcessInfo, ProcessState, ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult,
@@ -18,6 +18,7 @@ pub(crate) struct Process {
     /// Columns and rows.
     terminal: Option<(u16, u16)>,
     limits: ExecutionLimits,
+    cpu_limit_ms: Option<u64>,
     last_output_at: Timestamp,
     /// Set at its end, with the CPU time that it used.
     ended: Option<(Outcome, u64)>,
@@ -29,9 +30,13 @@ const SIGKILL: i32 = 9;
 const DEFAULT_TERMINAL: (u16, u16) = (80, 24);
 
 impl Process {
-    pub(crate) fn start(command: &Command, limits: ExecutionLimits, now: Timestamp) -> Self {
-        let directory = command.workdir.as_deref().unwrap_or_default().as_bytes();
-        let directory = absolute(WORKING_DIRECTORY, directory);
+    pub(crate) fn start(
+        command: &Command,
+        directory: Vec<u8>,
+        limits: ExecutionLimits,
+        cpu_limit_ms: Option<u64>,
+        now: Timestamp,
+    ) -> Self {
         let thread = Thread::start(Node::command(&command.argv), command.env.clone(), directory, now);
         Self {
             started_at: now,
@@ -39,9 +44,18 @@ impl Process {
             input: (command.stdin || command.tty).then(Input::default),
             terminal: command.tty.then(|| command.tty_size.unwrap_or(DEFAULT_TERMINAL)),
             limits,
+            cpu_limit_ms,
             last_output_at: now,
             ended: None,
         }
+    }
+
+    /// One that was not started, for a cause.
+    pub(crate) fn not_started(command: &Command, cause: Cause, now: Timestamp) -> Self {
+        let unlimited = ExecutionLimits::default();
+        let mut process = Self::start(command, Vec::new(), unlimited, None, now);
+        process.end(Outcome::ended_for(cause), now);
+        process
     }
 
     /// When something happens next without a call.
@@ -106,7 +120,16 @@ impl Process {
         let timeout = self.limits.timeout_ms.map(|ms| (self.started_at.after_ms(ms), Cause::TimeLimit));
         let quiet = self.limits.inactivity_ms.filter(|_| !self.does(Activity::Works));
         let quiet = quiet.map(|ms| (self.last_output_at.after_ms(ms), Cause::Inactivity));
-        timeout.into_iter().chain(quiet).min_by_key(|(at, _)| *at)
+        let cpu = self.cpu_limit_at().map(|at| (at, Cause::CpuLimit));
+        timeout.into_iter().chain(quiet).chain(cpu).min_by_key(|(at, _)| *at)
+    }
+
+    /// When its CPU time is used up, if a thread uses it from now on.
+    fn cpu_limit_at(&self) -> Option<Timestamp> {
+        let busy = self.threads.iter().filter(|thread| thread.wait.is_busy());
+        let since = busy.map(|thread| thread.now).max()?;
+        let left_ms = self.cpu_limit_ms?.saturating_sub(self.cpu_ms(since));
+        Some(since.after_ms(left_ms))
     }
 
     /// Ends it for a cause, unless it has ended.
@@ -133,12 +156,19 @@ impl Process {
         Ok(())
     }
 
+    /// The signal goes to every thread: all are in one process group.
     fn deliver(&mut self, signal: i32, now: Timestamp) {
-        let mut trapped = false;
-        for thread in self.threads.iter_mut().filter(|_| signal != SIGKILL) {
-            trapped |= thread.trap(signal, now);
+        if HARMLESS.contains(&signal) {
+            return;
         }
-        if !trapped && !HARMLESS.contains(&signal) {
+        let mut ends = false;
+        for (index, thread) in self.threads.iter_mut().enumerate() {
+            if signal == SIGKILL || !thread.trap(signal, now) {
+                thread.wait = Wait::Ended;
+                ends |= index == 0;
+            }
+        }
+        if ends {
             self.end(Outcome::exited(128 + signal), now);
         }
     }

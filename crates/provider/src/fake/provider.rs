@@ -1,6 +1,5 @@
 //! The [`Provider`] implementation of the fake.
 
-use std::collections::btree_map::Entry;
 use std::future;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use pinfold_lifecycle::{
     ProbeFailure, ProbeResult, ProcessObservation, Receipt, ReceiptCheck, SandboxId, StopOutcome, Timestamp,
 };
 
+use super::file_tree::{WORKING_DIRECTORY, absolute};
 use super::output::FakeOutput;
 use super::process::Process;
 use super::shared::Locked;
@@ -134,7 +134,7 @@ impl Provider for FakeProvider {
             return Err(StartError::Failed { why: "injected fault: start half done".into() });
         }
         match self.look().with_marker(start.instance, marker) {
-            Some(fake) => fake.set_alive(start.ends_at, self.now()),
+            Some(fake) => fake.set_alive(start.spec.limits, start.ends_at, self.now()),
             None => return Err(StartError::NoLongerWanted),
         }
         self.answer(plan, Ok(())).await
@@ -334,12 +334,25 @@ impl Contents {
             let why = "the execution was killed or refused before".into();
             return Err(ExecError::Refused { cause: Cause::Cancelled, why });
         }
-        if let Entry::Vacant(place) = fake.processes.entry(exec.execution) {
-            place.insert(Process::start(exec.command, exec.limits, now));
-            fake.operations += 1;
-            self.output.entry(instance.sandbox).or_default().begin(exec.execution, now);
-            self.advance(now);
+        if fake.processes.contains_key(&exec.execution) {
+            return Ok(());
         }
+        let directory = exec.command.workdir.as_deref().unwrap_or_default();
+        let directory = absolute(WORKING_DIRECTORY, directory.as_bytes());
+        if let Err(error) = fake.files.list(&directory, 0) {
+            // A refused execution is never started later.
+            fake.killed.insert(exec.execution);
+            return Err(refused(&format!("could not enter the working directory: {error}")));
+        }
+        let process = if fake.allows(fake.operations + 1) {
+            fake.operations += 1;
+            Process::start(exec.command, directory, exec.limits, fake.limits.cpu_time_ms, now)
+        } else {
+            Process::not_started(exec.command, Cause::OperationLimit, now)
+        };
+        fake.processes.insert(exec.execution, process);
+        self.output.entry(instance.sandbox).or_default().begin(exec.execution, now);
+        self.advance(now);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod expand;
 mod parse;
 mod programs;
 mod run;
+mod streams;
 mod syntax;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pinfold_lifecycle::{ExecutionId, ResourceUsage, SandboxId, Timestamp};
+use pinfold_lifecycle::{Cause, ExecutionId, Limits, ResourceUsage, SandboxId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::file_tree::FileTree;
@@ -45,6 +45,7 @@ pub(crate) struct FakeInstance {
     /// Executions killed (also before their start) or refused.
     pub(crate) killed: BTreeSet<ExecutionId>,
     pub(crate) ends_at: Timestamp,
+    pub(crate) limits: Limits,
     pub(crate) files: FileTree,
     /// Executions started, output chunks kept and file requests served.
     pub(crate) operations: u64,
@@ -204,13 +205,14 @@ impl FakeInstance {
     }
 
     /// Processes and files from before its end do not come back.
-    pub(crate) fn set_alive(&mut self, ends_at: Timestamp, now: Timestamp) {
+    pub(crate) fn set_alive(&mut self, limits: Limits, ends_at: Timestamp, now: Timestamp) {
         if !self.is_alive(now) {
             self.processes.clear();
             self.files = FileTree::new(now);
             self.operations = 0;
         }
         self.alive = true;
+        self.limits = limits;
         self.ends_at = ends_at;
     }
 
@@ -236,13 +238,26 @@ impl FakeInstance {
         loop {
             let events = self.processes.iter_mut().filter_map(|(id, it)| Some((it.next_event()?, *id, it)));
             let next = events.min_by_key(|(at, id, _)| (*at, *id));
-            let Some((_, execution, process)) = next.filter(|(at, ..)| *at <= until) else { break };
+            let Some((at, execution, process)) = next.filter(|(at, ..)| *at <= until) else { break };
             let written = process.step(&mut self.files);
             self.operations += written.len() as u64;
+            self.enforce_operations(at);
             all_written.extend(written.into_iter().map(|written| (execution, written)));
         }
         self.memory_peak_bytes = self.memory_peak_bytes.max(self.memory_bytes(until));
         all_written
+    }
+
+    /// Whether this many operations are within the limit.
+    pub(crate) fn allows(&self, operations: u64) -> bool {
+        self.limits.operations.is_none_or(|most| operations <= most)
+    }
+
+    /// Ends all executions when there were too many operations.
+    fn enforce_operations(&mut self, now: Timestamp) {
+        if !self.allows(self.operations) {
+            self.processes.values_mut().for_each(|process| process.kill(Cause::OperationLimit, now));
+        }
     }
 
     fn memory_bytes(&self, now: Timestamp) -> u64 {

@@ -11,17 +11,18 @@ use pinfold_lifecycle::{
     StopOutcome, Timestamp,
 };
 use pinfold_provider::{
-    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome,
-    Provider, ProviderLayer, ResizeError, SignalError, StartError, StartPermit, StartRequest, StdinError,
-    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Inspect, InstanceError, InstanceId,
+    KillOutcome, OutputLogs, Provider, ProviderLayer, ResizeError, SignalError, StartError, StartPermit,
+    StartRequest, StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
 };
 
+use crate::broken_output::BrokenOutput;
 use crate::caught::Defect;
 use crate::fixture::FakeFixture;
 
-struct Broken {
-    defect: Defect,
-    inner: Arc<dyn Provider>,
+pub(crate) struct Broken {
+    pub(crate) defect: Defect,
+    pub(crate) inner: Arc<dyn Provider>,
     memory: Arc<Memory>,
     /// Started through this handle only.
     own_instances: Mutex<BTreeSet<InstanceId>>,
@@ -65,6 +66,18 @@ impl StartPermit for Always {
 impl ProviderLayer for Broken {
     fn inner(&self) -> &dyn Provider {
         &*self.inner
+    }
+
+    fn files(&self) -> &dyn Files {
+        self
+    }
+
+    fn output(&self) -> Arc<dyn OutputLogs> {
+        Arc::new(self.broken_output())
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        self
     }
 
     async fn discover(&self) -> Result<Discovered, DiscoverError> {
@@ -113,6 +126,10 @@ impl ProviderLayer for Broken {
                     let _ = self.run(instance, *execution, "hang").await;
                 }
                 Ok(())
+            }
+            Defect::ForgetsEarlierOutput => {
+                self.broken_output().remove(instance.sandbox);
+                self.inner.start(start).await
             }
             _ => self.inner.start(start).await,
         }
@@ -291,6 +308,10 @@ impl ProviderLayer for Broken {
         let stopped = self.inner.stop(instance, grace_ms).await;
         match self.defect {
             Defect::StopsWithoutProof => gone(instance, Vec::new()),
+            Defect::DropsOutputWithTheInstance => {
+                self.broken_output().remove(instance.sandbox);
+                stopped
+            }
             Defect::SparesEarlierOnes => {
                 for seen in before.iter().filter(|seen| seen.generation < instance.generation) {
                     self.restore(InstanceId { generation: seen.generation, ..instance }).await;
@@ -306,6 +327,7 @@ impl ProviderLayer for Broken {
             Defect::UsesNothingEverywhere => Ok(Usage::default()),
             Defect::MeasuresNothing => Err(InstanceError::Unreachable { why: "not measured".into() }),
             Defect::TakesAnyGeneration => self.inner.usage(self.any_generation(instance).await).await,
+            Defect::CountsNothing => Ok(Usage { operations: 0, ..self.inner.usage(instance).await? }),
             _ => self.inner.usage(instance).await,
         }
     }
@@ -339,6 +361,10 @@ impl ProviderLayer for Broken {
 }
 
 impl Broken {
+    fn broken_output(&self) -> BrokenOutput {
+        BrokenOutput { defect: self.defect, inner: self.inner.output() }
+    }
+
     async fn instances(&self, sandbox: SandboxId) -> Vec<InstanceObservation> {
         match self.inner.observe(sandbox).await {
             Evidence::Present(instances) => instances,

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::expand::{Variables, expand_unsplit, expand_words};
 use super::parse::parse;
+use super::streams::{ReadResult, Sink, Streams};
 use super::syntax::{Node, Redirect, Simple, Stream, Word};
-use crate::fake::file_tree::{Content, absolute};
+use crate::fake::file_tree::absolute;
 
 /// A thread of control: the first one of a process, or a command in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,45 +106,23 @@ pub(super) enum Task {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Streams {
-    stdin: Source,
-    stdout: Sink,
-    stderr: Sink,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Source {
-    Process,
-    Bytes(Vec<u8>),
-    /// A pipe that nobody writes to.
-    Never,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum Sink {
-    Process(Stream),
-    File(Vec<u8>),
-    Capture(usize),
-}
-
-/// What a read gives.
-pub(super) enum ReadResult {
-    Bytes(Vec<u8>),
-    End,
-    NotYet(Wait),
-}
-
 /// Time of a loop's iteration that does not sleep, so that an endless loop takes time.
 const ITERATION_MS: u64 = 1;
 
+impl Wait {
+    /// Whether the thread uses a CPU meanwhile.
+    pub(crate) fn is_busy(self) -> bool {
+        match self {
+            Self::Until(_, activity) | Self::Forever(activity) => {
+                matches!(activity, Activity::Computes | Activity::Works)
+            }
+            Self::Input | Self::Others | Self::Ended => false,
+        }
+    }
+}
+
 impl Thread {
     pub(crate) fn start(node: Node, variables: Variables, directory: Vec<u8>, now: Timestamp) -> Self {
-        let process = Streams {
-            stdin: Source::Process,
-            stdout: Sink::Process(Stream::Stdout),
-            stderr: Sink::Process(Stream::Stderr),
-        };
         Self {
             program: String::new(),
             status: 0,
@@ -154,7 +133,7 @@ impl Thread {
             variables,
             traps: BTreeMap::new(),
             tasks: vec![Task::Run(node)],
-            streams: vec![process],
+            streams: vec![Streams::of_process()],
             captured: Vec::new(),
         }
     }
@@ -176,12 +155,11 @@ impl Thread {
     }
 
     pub(crate) fn cpu_ms_at(&self, now: Timestamp) -> u64 {
-        let busy_until = match self.wait {
-            Wait::Until(at, Activity::Computes | Activity::Works) => now.min(at),
-            Wait::Forever(Activity::Computes | Activity::Works) => now,
-            _ => return self.cpu_ms,
+        let until = match self.wait {
+            Wait::Until(at, _) => now.min(at),
+            _ => now,
         };
-        self.cpu_ms + busy_until.ms_since(self.now)
+        if self.wait.is_busy() { self.cpu_ms + until.ms_since(self.now) } else { self.cpu_ms }
     }
 
     /// Handles a signal at a time. False: it has no trap for it.
@@ -201,8 +179,8 @@ impl Thread {
             Task::OrElse(node) if self.status != 0 => self.tasks.push(Task::Run(node)),
             Task::AndThen(_) | Task::OrElse(_) => {}
             Task::PipeInto(node) => {
-                let stdin = Source::Bytes(self.captured.pop().unwrap_or_default());
-                self.run_with(Streams { stdin, ..self.current().clone() }, node);
+                let input = self.captured.pop().unwrap_or_default();
+                self.run_with(self.current().clone().reading(input), node);
             }
             Task::Iterate { condition, body, last } => {
                 if last == Some(self.now) {
@@ -259,7 +237,10 @@ impl Thread {
                 let streams = vec![self.current().clone()];
                 let wait = Wait::Until(self.now, Activity::Sleeps);
                 let tasks = vec![Task::Run(*node)];
-                shared.spawned.push(Self { streams, wait, tasks, cpu_ms: 0, ..self.clone() });
+                // Ignored signals stay ignored; other traps are those of the script alone.
+                let mut traps = self.traps.clone();
+                traps.retain(|_, commands| commands.is_empty());
+                shared.spawned.push(Self { streams, wait, tasks, traps, cpu_ms: 0, ..self.clone() });
                 self.status = 0;
             }
         }
@@ -279,7 +260,7 @@ impl Thread {
             self.variables.insert(name.clone(), value);
         }
         if !simple.redirects.is_empty() {
-            match self.redirected(&simple.redirects, shared) {
+            match self.redirect(&simple.redirects, shared) {
                 Ok(streams) => {
                     self.tasks.push(Task::RestoreStreams);
                     self.streams.push(streams);
@@ -310,9 +291,9 @@ impl Thread {
 
     /// Pushes tasks that capture the output of commands.
     fn run_captured(&mut self, commands: Node) {
-        let stdout = Sink::Capture(self.captured.len());
+        let streams = self.current().clone().captured(self.captured.len());
         self.captured.push(Vec::new());
-        self.run_with(Streams { stdout, ..self.current().clone() }, commands);
+        self.run_with(streams, commands);
     }
 
     fn run_with(&mut self, streams: Streams, commands: Node) {
@@ -342,34 +323,19 @@ impl Thread {
         }
     }
 
-    fn redirected(&self, redirects: &[Redirect], shared: &mut Shared<'_>) -> Result<Streams, String> {
-        let mut streams = self.current().clone();
+    fn redirect(&self, redirects: &[Redirect], shared: &mut Shared<'_>) -> Result<Streams, String> {
         let path = |word: &Word| {
             let name = expand_unsplit(word, &self.variables);
             (absolute(&self.directory, name.as_bytes()), name)
         };
+        let mut streams = self.current().clone();
         for redirect in redirects {
             match redirect {
-                Redirect::ReadFile(word) => {
-                    let (path, name) = path(word);
-                    streams.stdin = match shared.files.follow(&path).map(|file| &file.content) {
-                        Ok(Content::Pipe) => Source::Never,
-                        Ok(Content::Regular(content)) => Source::Bytes(content.clone()),
-                        Ok(_) | Err(_) => return Err(format!("cannot open {name}: No such file")),
-                    };
-                }
+                Redirect::ReadFile(word) => streams.read_file(path(word), shared)?,
                 Redirect::WriteFile { stream, file, append } => {
-                    let (path, name) = path(file);
-                    if !append || shared.files.get(&path).is_err() {
-                        let opened = shared.files.write(path.clone(), None, Vec::new(), self.now);
-                        opened.map_err(|error| format!("cannot create {name}: {error}"))?;
-                    }
-                    *streams.sink_mut(*stream) = Sink::File(path);
+                    streams.write_file(*stream, path(file), *append, self.now, shared)?;
                 }
-                Redirect::Duplicate { stream, of } => {
-                    let same = streams.sink_mut(*of).clone();
-                    *streams.sink_mut(*stream) = same;
-                }
+                Redirect::Duplicate { stream, of } => streams.duplicate(*stream, *of),
             }
         }
         Ok(streams)
@@ -379,38 +345,27 @@ impl Thread {
         self.streams.last().expect("the streams of the process are never restored")
     }
 
+    fn current_mut(&mut self) -> &mut Streams {
+        self.streams.last_mut().expect("the streams of the process are never restored")
+    }
+
     /// Reads what is there.
     pub(super) fn read(&mut self, shared: &mut Shared<'_>) -> ReadResult {
-        let streams = self.streams.last_mut().expect("the streams of the process are never restored");
-        match (&mut streams.stdin, &mut shared.input) {
-            (Source::Bytes(bytes), _) if bytes.is_empty() => ReadResult::End,
-            (Source::Bytes(bytes), _) => ReadResult::Bytes(std::mem::take(bytes)),
-            (Source::Never, _) => ReadResult::NotYet(Wait::Forever(Activity::Sleeps)),
-            (Source::Process, None) => ReadResult::End,
-            (Source::Process, Some(input)) if !input.unread.is_empty() => {
-                ReadResult::Bytes(std::mem::take(&mut input.unread).into())
-            }
-            (Source::Process, Some(input)) if input.closed => ReadResult::End,
-            (Source::Process, Some(_)) => ReadResult::NotYet(Wait::Input),
-        }
+        self.current_mut().read(shared)
     }
 
     /// Puts back what was read too much.
     pub(super) fn unread(&mut self, rest: Vec<u8>, shared: &mut Shared<'_>) {
-        let streams = self.streams.last_mut().expect("the streams of the process are never restored");
-        match (&mut streams.stdin, &mut shared.input) {
-            (Source::Bytes(bytes), _) => *bytes = rest,
-            (Source::Process, Some(input)) => input.unread = rest.into(),
-            (Source::Process | Source::Never, _) => {}
-        }
+        self.current_mut().unread(rest, shared);
     }
 
     pub(super) fn print(&mut self, shared: &mut Shared<'_>, stream: Stream, bytes: &[u8]) {
-        match self.current().clone().sink_mut(stream) {
+        match self.current().sink(stream) {
             Sink::Process(stream) => shared.write(self.now, *stream, bytes),
             Sink::File(path) => shared.files.append(path, bytes, self.now),
             Sink::Capture(index) => {
-                if let Some(captured) = self.captured.get_mut(*index) {
+                let index = *index;
+                if let Some(captured) = self.captured.get_mut(index) {
                     captured.extend(bytes);
                 }
             }
@@ -419,14 +374,5 @@ impl Thread {
 
     pub(super) fn complain(&mut self, shared: &mut Shared<'_>, why: &str) {
         self.print(shared, Stream::Stderr, format!("sh: {why}\n").as_bytes());
-    }
-}
-
-impl Streams {
-    fn sink_mut(&mut self, stream: Stream) -> &mut Sink {
-        match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        }
     }
 }

@@ -17,7 +17,11 @@ struct Run {
 impl Run {
     fn of(command: Command, limits: ExecutionLimits) -> Self {
         let (files, now) = (FileTree::new(Timestamp(0)), Timestamp(0));
-        Self { process: Process::start(&command, limits, now), files, written: Vec::new() }
+        Self {
+            process: Process::start(&command, b"/workspace".to_vec(), limits, Some(1_500), now),
+            files,
+            written: Vec::new(),
+        }
     }
 
     fn sh(script: &str) -> Self {
@@ -184,6 +188,21 @@ fn time_and_inactivity_limits_end_the_process() {
         run.until(5_000);
         let expected = Outcome { exit_code: Some(137), ..Outcome::ended_for(cause) };
         assert_eq!(run.process.outcome(), Some(&expected), "{script}");
+    }
+}
+
+#[test]
+fn cpu_limit_ends_only_a_process_that_computes() {
+    for (script, ended) in [
+        ("while :; do :; done", Some(137)),
+        ("sleep 0.2; compute", Some(137)),
+        ("starve", None),
+        ("while :; do sleep 1; done", None),
+    ] {
+        let mut run = Run::sh(script);
+        run.until(1_499);
+        assert_eq!(run.exit_code(), None, "{script}");
+        assert_eq!(run.until(1_800).exit_code(), ended, "{script}");
     }
 }
 
