@@ -1,6 +1,6 @@
 //! A webhook receiver that records every message and answers as the test wants.
 
-use std::time::Duration;
+use pinfold_test_support::until_some;
 
 use crate::http_receiver::HttpReceiver;
 pub(super) use crate::http_receiver::{Behaviour, ReceivedMessage};
@@ -27,16 +27,10 @@ impl Receiver {
         count: usize,
         is_wanted: impl Fn(&ReceivedMessage) -> bool,
     ) -> Vec<ReceivedMessage> {
-        let poll = async {
-            loop {
-                let wanted: Vec<_> = self.received().into_iter().filter(&is_wanted).collect();
-                if wanted.len() >= count {
-                    return wanted;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let waited = tokio::time::timeout(Duration::from_secs(20), poll).await;
-        waited.unwrap_or_else(|_| panic!("{count} messages did not arrive: {:?}", self.received()))
+        until_some(&format!("{count} messages have arrived"), || async {
+            let wanted: Vec<_> = self.received().into_iter().filter(&is_wanted).collect();
+            (wanted.len() >= count).then_some(wanted)
+        })
+        .await
     }
 }
