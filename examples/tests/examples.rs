@@ -14,12 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const STARTS_WITHIN: Duration = Duration::from_secs(120);
 
-/// A server with its own data directory. Dropping it stops its sandboxes and the server.
+/// A server with its own data directory. Dropping it stops its sandboxes and the server, and fails the test if the
+/// server does not report that they are gone. Their data directory is then kept.
 struct Server {
     process: Child,
     address: String,
     token: String,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl Server {
@@ -36,7 +37,7 @@ impl Server {
             .unwrap();
         let address = address(data.path(), &mut process);
         let token = fs::read_to_string(data.path().join("admin.token")).unwrap().trim().to_owned();
-        Self { process, address, token, _data: data }
+        Self { process, address, token, data }
     }
 
     fn example(&self, program: &str, arguments: &[&str]) -> Command {
@@ -57,7 +58,20 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
-        let _ = self.process.wait();
+        let status = self.process.wait().unwrap();
+        if status.success() {
+            return;
+        }
+        self.data.disable_cleanup(true);
+        let log = fs::read_to_string(self.data.path().join("serve.log")).unwrap_or_default();
+        let left =
+            format!("the server ended with {status}; {} is kept; log:\n{log}", self.data.path().display());
+        // A second panic would abort the test run.
+        if std::thread::panicking() {
+            eprintln!("{left}");
+        } else {
+            panic!("{left}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod prometheus;
 mod queue;
 mod release;
 mod run;
+mod server;
 mod skips;
 mod stages;
 mod summary;

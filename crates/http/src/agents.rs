@@ -16,9 +16,9 @@ use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
 use super::extract::{Id, Json, Query, number};
-use super::queue::{LeaveQueueOnDrop, QueueParams};
+use super::queue::{QueueParams, run_queued};
 use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT};
-use super::sandboxes::{idempotency_key, run_to_completion, wait_ms};
+use super::sandboxes::{idempotency_key, wait_ms};
 use pinfold_service::Service;
 use pinfold_service::{Caller, CreateOptions};
 
@@ -90,14 +90,12 @@ async fn execute(
     let key = idempotency_key(&headers)?;
     let params = QueueParams { queue: query.queue.as_deref(), queue_id: query.queue_id.as_deref() };
     let queue = params.parse(&service)?;
-    let (running, guard) = (service.clone(), LeaveQueueOnDrop::of(&service, queue));
-    let run = run_to_completion(async move {
+    let running = service.clone();
+    let run = run_queued(&service, queue, async move {
         let options = CreateOptions { caller: Some(&caller), key: key.as_deref(), queue };
         running.run_agent(&request, options, wait_ms).await
     });
-    let run = run.await;
-    guard.disarm();
-    let run = run?;
+    let run = run.await?;
     let left_ms = CreateOptions::remaining_wait_ms(wait_ms, service.now().ms_since(began));
     Ok(answer(service.agent_run(run, left_ms).await?))
 }

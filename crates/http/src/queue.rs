@@ -119,19 +119,28 @@ fn parse_ms(given: &str) -> Result<u64, Failure> {
     })
 }
 
+/// Runs a request that may wait in the queue to its end. If the client disconnects first, its queue entry is cancelled;
+/// a request that was admitted runs on.
+pub(super) async fn run_queued<T: Send + 'static>(
+    service: &Arc<Service>,
+    queue: Option<QueueRequest>,
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let guard = LeaveQueueOnDrop { service: service.clone(), id: queue.map(|queue| queue.id) };
+    let done = run_to_completion(work).await;
+    guard.disarm();
+    done
+}
+
 /// Cancels the queue entry of a request whose client has disconnected.
-pub(super) struct LeaveQueueOnDrop {
+struct LeaveQueueOnDrop {
     service: Arc<Service>,
     id: Option<QueueId>,
 }
 
 impl LeaveQueueOnDrop {
-    pub(super) fn of(service: &Arc<Service>, queue: Option<QueueRequest>) -> Self {
-        Self { service: service.clone(), id: queue.map(|queue| queue.id) }
-    }
-
     /// The request was answered: the entry stays.
-    pub(super) fn disarm(mut self) {
+    fn disarm(mut self) {
         self.id = None;
     }
 }

@@ -14,9 +14,8 @@ use utoipa_axum::routes;
 use super::error_response::ErrorResponse;
 use super::extract::{Json, Query};
 use super::output::stream;
-use super::queue::{LeaveQueueOnDrop, QueueParams};
+use super::queue::{QueueParams, run_queued};
 use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT};
-use super::sandboxes::run_to_completion;
 use pinfold_service::Service;
 use pinfold_service::{AttachedRun, Caller, CreateOptions};
 
@@ -52,14 +51,12 @@ async fn run(
 ) -> Result<Response, ErrorResponse> {
     let params = QueueParams { queue: query.queue.as_deref(), queue_id: query.queue_id.as_deref() };
     let queue = params.parse(&service)?;
-    let guard = LeaveQueueOnDrop::of(&service, queue);
-    let attached = run_to_completion(async move {
+    let running = service.clone();
+    let attached = run_queued(&service, queue, async move {
         let options = CreateOptions { caller: Some(&caller), key: None, queue };
-        service.run(request, options).await
+        running.run(request, options).await
     });
-    let attached = attached.await;
-    guard.disarm();
-    let AttachedRun { sandbox, execution, events } = attached?;
+    let AttachedRun { sandbox, execution, events } = attached.await?;
     let headers = [(SANDBOX_ID, sandbox.to_string()), (EXECUTION_ID, execution.to_string())];
     Ok((headers, stream(events)).into_response())
 }

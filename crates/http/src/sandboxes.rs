@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 use super::error_response::ErrorResponse;
 use super::extract::{Id, Json, Query, flag, number};
 use super::paging::limit;
-use super::queue::{LeaveQueueOnDrop, QueueParams};
+use super::queue::{QueueParams, run_queued};
 use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT, LONGEST_WAIT_S, SHORT_TIMEOUT};
 use pinfold_service::{Caller, CreateOptions, CreateOutcome, SandboxQuery, StopResult, WaitFor};
 use pinfold_service::{Failure, Service};
@@ -112,14 +112,12 @@ async fn create(
     let made = match params.parse(&service)? {
         Some(queue) if wait_ms == 0 => service.create_or_queue(request, (caller, key, queue)).await?,
         queue => {
-            let guard = LeaveQueueOnDrop::of(&service, queue);
-            let made = run_to_completion(async move {
+            let creating = service.clone();
+            let made = run_queued(&service, queue, async move {
                 let options = CreateOptions { caller: Some(&caller), key: key.as_deref(), queue };
-                service.create(&request, options, wait_ms).await
+                creating.create(&request, options, wait_ms).await
             });
-            let made = made.await;
-            guard.disarm();
-            made?
+            made.await?
         }
     };
     Ok(match made {

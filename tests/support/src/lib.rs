@@ -13,4 +13,4 @@ mod wait;
 
 pub use skip::{skip, skip_without_strace};
 pub use unprivileged::{UNPRIVILEGED_UID, UnprivilegedCopies};
-pub use wait::{until, until_async, within};
+pub use wait::{until, until_async, until_some, within};

@@ -34,6 +34,27 @@ pub async fn until_async(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     .await;
 }
 
+/// Waits until a value is found. Not an async closure, whose future could not be spawned: the compiler does not prove
+/// it `Send` where it borrows.
+///
+/// # Panics
+///
+/// If none is found in time.
+pub async fn until_some<T, Found>(what: &str, mut find: impl FnMut() -> Found) -> T
+where
+    Found: Future<Output = Option<T>>,
+{
+    within(what, async {
+        loop {
+            if let Some(found) = find().await {
+                return found;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    })
+    .await
+}
+
 /// The result of a future.
 ///
 /// # Panics

@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::builds::{PRODUCT, kept_program};
+use super::server::Server;
+use crate::builds::PRODUCT;
 use crate::cargo;
 
 /// The version that the hooks are written for.
@@ -22,7 +21,6 @@ const SEED: &str = "7463";
 const EXAMPLES: u32 = 25;
 /// Long, since other stages run beside it: a run that reaches this limit has tried fewer cases, and does not fail.
 const MOST_SECONDS: u32 = 600;
-const BEGINS_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -47,7 +45,7 @@ pub(crate) fn run_with(options: &Options) -> Result<bool> {
 fn test(options: &Options) -> Result<bool> {
     let target = cargo::repository_root().join("target");
     let schemathesis = install(&target.join("schemathesis"))?;
-    let server = Server::begin("schemathesis", &target)?;
+    let server = Server::start("schemathesis", &target)?;
     let status = Command::new(schemathesis)
         .arg("run")
         .arg(format!("{}/openapi.json", server.url))
@@ -64,6 +62,7 @@ fn test(options: &Options) -> Result<bool> {
         .current_dir(&target)
         .status()
         .context("could not run schemathesis")?;
+    server.end()?;
     Ok(status.success())
 }
 
@@ -86,59 +85,4 @@ fn succeed(command: &mut Command) -> Result<()> {
         bail!("{command:?} ended with {status}");
     }
     Ok(())
-}
-
-/// A server with its own data directory. Dropping it stops its sandboxes and the server.
-pub(super) struct Server {
-    child: Child,
-    data: PathBuf,
-    pub(super) url: String,
-    pub(super) token: String,
-}
-
-impl Server {
-    /// Its data directory and its log are in `target` and begin with the name of its user.
-    pub(super) fn begin(user: &str, target: &Path) -> Result<Self> {
-        let data = target.join(format!("{user}-data-{}", std::process::id()));
-        fs::create_dir_all(&data).context("could not make a data directory")?;
-        let log = target.join(format!("{user}-server.log"));
-        let log = fs::File::create(log).context("could not make a log")?;
-        let child = Command::new(kept_program("pinfold"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--on-exit", "stop", "--log", "warn"])
-            .env("PINFOLD_DATA_DIR", &data)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("could not start the server")?;
-        let mut server = Self { child, data, url: String::new(), token: String::new() };
-        #[expect(clippy::disallowed_methods, reason = "a wait for a process takes real time")]
-        let end = Instant::now() + BEGINS_WITHIN;
-        while !server.data.join("server.json").exists() {
-            #[expect(clippy::disallowed_methods, reason = "as above")]
-            if Instant::now() >= end {
-                bail!("the server did not begin");
-            }
-            sleep(Duration::from_millis(20));
-        }
-        let said =
-            fs::read_to_string(server.data.join("server.json")).context("could not find the server")?;
-        let address = said.split('"').find(|word| word.starts_with("http://"));
-        server.url = address.context("the server does not say where it is")?.to_owned();
-        let token = fs::read_to_string(server.data.join("admin.token")).context("there is no token")?;
-        server.token = token.trim().to_owned();
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // On SIGTERM it stops its sandboxes first.
-        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
-        if !asked.is_ok_and(|status| status.success()) {
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.data);
-    }
 }

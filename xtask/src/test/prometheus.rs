@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::api::Server;
 use super::http::{body, request};
+use super::server::Server;
 use crate::builds::PRODUCT;
 use crate::cargo;
 use package::Programs;
@@ -57,7 +57,7 @@ fn check_rules(programs: &Programs) -> Result<bool> {
 
 /// Scrapes a real server whose executions fail until the alert fires, and then succeed until it resolves.
 fn scrape(programs: &Programs) -> Result<()> {
-    let server = Server::begin("prometheus", &cargo::repository_root().join("target"))?;
+    let server = Server::start("prometheus", &cargo::repository_root().join("target"))?;
     let prometheus = Prometheus::begin(programs, &server)?;
     wait_until("the server is read", || Ok(value_of(&prometheus, "up")? == Some(1.0)))?;
     wait_until("nothing has failed yet", || {
@@ -79,7 +79,8 @@ fn scrape(programs: &Programs) -> Result<()> {
     })?;
     let counted = value_of(&prometheus, "sum(pinfold_executions_total)")?.unwrap_or(0.0);
     println!("prometheus: {ALERT} fired and was resolved; {counted} executions were counted");
-    Ok(())
+    drop(prometheus);
+    server.end()
 }
 
 fn post(server: &Server, path: &str, content: &str) -> Result<Value> {

@@ -28,6 +28,7 @@ use pinfold_lifecycle::{ExecutionLimits, Fact, Limits, SandboxId};
 use pinfold_logs::RetentionPeriods;
 use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 use pinfold_store::Seq;
+use pinfold_test_support::until_some;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -384,15 +385,7 @@ impl Fixture {
 
     /// Polls `path` until `met` returns a value.
     pub(crate) async fn until<T>(&self, what: &str, path: &str, met: impl Fn(&Value) -> Option<T>) -> T {
-        let poll = async {
-            loop {
-                if let Some(found) = met(&self.get(path).await.json()) {
-                    return found;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), poll).await.unwrap_or_else(|_| panic!("never: {what}"))
+        until_some(what, || async { met(&self.get(path).await.json()) }).await
     }
 }
 

@@ -6,12 +6,11 @@ mod monitoring_dashboard;
 mod recovery;
 mod sandbox_integration;
 
-use std::time::Duration;
-
 use pinfold_api::{
     AgentRequest, AgentRun, CreateSandbox, ExecRequest, ExecResult, Finding, LimitsRequest, Receipt,
 };
 use pinfold_client::{Client, Completion, upload};
+use pinfold_test_support::until_some;
 use serde_json::{Value, json};
 
 /// Prints `ready` and waits for a file.
@@ -42,7 +41,7 @@ async fn begin(client: &Client, agent_type: &str, context: Value) -> AgentRun {
     match client.run_agent(&agent_request(agent_type, context), 0).await.unwrap() {
         Completion::Done(run) => panic!("it is over: {run:#?}"),
         Completion::Pending(run) => {
-            until("it is ready", || async {
+            until_some("it is ready", || async {
                 let page = client.output(&run.execution_id, 0).await.unwrap();
                 json!(page.events).to_string().contains("ready").then_some(())
             })
@@ -107,19 +106,4 @@ fn assert_close(reported: Option<f64>, expected: f64, within: f64) {
         reported.is_some_and(|reported| (reported - expected).abs() <= within),
         "{reported:?} instead of {expected}"
     );
-}
-
-async fn until<T, Met>(what: &str, met: impl Fn() -> Met) -> T
-where
-    Met: Future<Output = Option<T>>,
-{
-    let poll = async {
-        loop {
-            if let Some(found) = met().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), poll).await.unwrap_or_else(|_| panic!("never: {what}"))
 }

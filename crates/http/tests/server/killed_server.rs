@@ -14,6 +14,7 @@ use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_lifecycle::{Fact, Timestamp};
 use pinfold_provider::{Files, InstanceId};
 use pinfold_store::{Seq, StoredExecution};
+use pinfold_test_support::{until_async, until_some};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -65,16 +66,10 @@ impl Process {
         command.env(SERVE_IN, data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         configure(&mut command);
         let process = Self(command.spawn().unwrap());
-        let reported = async {
-            loop {
-                if let Ok(address) = std::fs::read_to_string(data.join("address")) {
-                    return address;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let address =
-            tokio::time::timeout(Duration::from_secs(30), reported).await.expect("it does not serve");
+        let address = until_some("the other process serves", || async {
+            std::fs::read_to_string(data.join("address")).ok()
+        });
+        let address = address.await;
         let token = std::fs::read_to_string(data.join("admin.token")).unwrap();
         (process, Client::new(&format!("http://{address}"), &token).unwrap())
     }
@@ -94,9 +89,11 @@ async fn start_run(client: &Client) -> String {
     let request = json!({ "taskId": "task_1", "agentType": "VALIDATION", "context": context });
     let request: AgentRequest = serde_json::from_value(request).unwrap();
     let Completion::Pending(run) = client.run_agent(&request, 0).await.unwrap() else { panic!("it is over") };
-    while client.output(&run.execution_id, 0).await.unwrap().events.is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until_some("it has written output", || async {
+        let output = client.output(&run.execution_id, 0).await.unwrap();
+        output.events.into_iter().next()
+    })
+    .await;
     run.execution_id
 }
 
@@ -108,12 +105,7 @@ async fn run_survives_a_killed_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_ends_without_a_server_is_reported_by_the_next() {
     run_across_kill(async |data| {
-        let written = async {
-            while !contains_bytes(&data.join("linux/logs"), b"done\n") {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(TEST_TIMEOUT, written).await.expect("it does not end");
+        until_async("the run has ended", async || contains_bytes(&data.join("linux/logs"), b"done\n")).await;
     })
     .await;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pinfold_api::ErrorCode;
 use pinfold_http::ServerConfig;
 use pinfold_service::{LogRetention, LoopsConfig};
+use pinfold_test_support::until_some;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, sh, with_server, with_server_config};
@@ -105,12 +106,7 @@ async fn log_is_unchanged_after_moving_to_the_object_store() {
             assert!(files.exists());
 
             fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
-            let moved = async {
-                while files.exists() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(20), moved).await.expect("the log does not move");
+            until_some("the log is moved", || async { (!files.exists()).then_some(()) }).await;
 
             assert_eq!(fixture.get(&output).await.json(), before);
             let first = before["events"][0]["seq"].as_u64().unwrap();

@@ -18,6 +18,7 @@ mod executions;
 mod files;
 mod fixture;
 mod full_disk;
+mod http_receiver;
 mod integration;
 mod killed_server;
 mod lifecycle;

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use super::package::Programs;
 use super::{POLL_INTERVAL, SHOWS_WITHIN};
 use crate::cargo;
-use crate::test::api::Server;
 use crate::test::http::request;
+use crate::test::server::Server;
 
 pub(super) struct Prometheus {
     pub(super) url: String,
@@ -23,7 +23,7 @@ impl Prometheus {
     pub(super) fn begin(programs: &Programs, server: &Server) -> Result<Self> {
         let target = cargo::repository_root().join("target");
         let directory = target.join(format!("prometheus-data-{}", std::process::id()));
-        fs::create_dir_all(&directory).context("could not make a directory for Prometheus")?;
+        fs::create_dir(&directory).context("could not make a directory for Prometheus")?;
         fs::write(directory.join("token"), &server.token).context("could not write the token")?;
         fs::write(directory.join("rules.yml"), rules_without_delay()?)
             .context("could not write the rules")?;

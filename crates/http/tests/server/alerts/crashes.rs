@@ -8,6 +8,7 @@ use std::time::Duration;
 use pinfold_alerts::Alert;
 use pinfold_http::{Endpoint, ServerConfig, serve};
 use pinfold_notify::AlertsConfig;
+use pinfold_test_support::until_async;
 use tokio::net::TcpListener;
 
 use super::receiver::{Behaviour, Receiver};
@@ -48,14 +49,7 @@ impl Process {
         command.env(SERVE_IN, data).env(CALL, &receiver.url);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Self(command.spawn().unwrap());
-        let serves = async {
-            while !data.join("serves").exists() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), serves)
-            .await
-            .expect("the other process does not serve");
+        until_async("the other process serves", async || data.join("serves").exists()).await;
         process
     }
 }

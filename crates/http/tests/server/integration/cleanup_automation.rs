@@ -4,8 +4,9 @@ use pinfold_alerts::Alert;
 use pinfold_api::{AlertSubject, Cause, CleanupReason, HealthMetrics, Indicator, InstanceRef, State};
 use pinfold_client::Completion;
 use pinfold_engine::Config;
+use pinfold_test_support::until_some;
 
-use super::{is_proof, sandbox, sh, small, until};
+use super::{is_proof, sandbox, sh, small};
 use crate::alerts::{ANY, fast_alerts, with_alerts};
 use crate::busy_mount::BusyMount;
 use crate::fixture::{sh as script, with_engine_config, with_server};
@@ -70,7 +71,7 @@ async fn stuck_sandbox_detection() {
         fixture.sh_in_background(&silent, script("exec sleep 1000")).await;
         fixture.sh_in_background(&at_work, script("while :; do echo at work; sleep 0.05; done")).await;
 
-        let dry = until("a sandbox is stuck", || async {
+        let dry = until_some("a sandbox is stuck", || async {
             let audit = client.clean_up(true).await.unwrap();
             (!audit.found.is_empty()).then_some(audit)
         })
@@ -99,7 +100,7 @@ async fn stuck_sandbox_detection() {
         client.stop(&at_work, true, 0).await.unwrap();
         let subject = |id: &str, event: &str| AlertSubject { sandbox_id: id.to_owned(), event: event.into() };
         let stuck = Some(subject(&at_work, "stuck"));
-        let alerts = until("the alert fires", || async {
+        let alerts = until_some("the alert fires", || async {
             let alerts = client.health().await.unwrap().alerts.unwrap();
             alerts.iter().any(|alert| alert.subject == stuck).then_some(alerts)
         })
@@ -115,7 +116,7 @@ async fn stuck_sandbox_detection() {
         assert_eq!((metrics.stuck, metrics.indicator), (1, Indicator::Critical));
 
         busy_mount.remove();
-        until("no sandbox is stuck", || async {
+        until_some("no sandbox is stuck", || async {
             (client.metrics(None).await.unwrap().health.stuck == 0).then_some(())
         })
         .await;

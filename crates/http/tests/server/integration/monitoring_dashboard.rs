@@ -9,8 +9,9 @@ use pinfold_api::{
 use pinfold_client::Client;
 use pinfold_engine::Config;
 use pinfold_lifecycle::AdmissionLimits;
+use pinfold_test_support::until_some;
 
-use super::{HEAVY, assert_close, ms_between, run, sandbox, sh, small, until};
+use super::{HEAVY, assert_close, ms_between, run, sandbox, sh, small};
 use crate::alerts::{fast_alerts, with_alerts};
 use crate::fixture::{rules, with_engine_config, with_server, with_service_config};
 
@@ -40,7 +41,7 @@ async fn health_status_reporting() {
         for code in 1..4 {
             sh(&client, &id, &format!("exit {code}")).await;
         }
-        let ill = until("an alert fires", || async {
+        let ill = until_some("an alert fires", || async {
             let health = client.health().await.unwrap();
             health.alerts.as_ref().is_some_and(|alerts| !alerts.is_empty()).then_some(health)
         })

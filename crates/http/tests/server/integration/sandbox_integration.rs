@@ -4,11 +4,10 @@ use std::path::Path;
 
 use futures_util::future::join_all;
 use pinfold_api::{Cause, LeaseState, LimitsRequest, LogSource, State};
+use pinfold_test_support::until_some;
 use serde_json::{Value, json};
 
-use super::{
-    HEAVY, HELD, begin, end_of, is_proof, let_go, ms_between, run, sandbox, sh, small, stdout, until,
-};
+use super::{HEAVY, HELD, begin, end_of, is_proof, let_go, ms_between, run, sandbox, sh, small, stdout};
 use crate::fixture::with_server;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +49,7 @@ async fn resource_usage_tracking_during_execution() {
 
         let early = usage().await;
         let early_ms = early.cpu_ms.unwrap();
-        let later = until("it has used more", || async {
+        let later = until_some("it has used more", || async {
             let now = usage().await;
             (now.cpu_ms.unwrap() >= early_ms + 200).then_some(now)
         })

@@ -1,14 +1,8 @@
 //! An OTLP collector that keeps what it receives and can be made to misbehave.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::routing::post;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -18,38 +12,14 @@ use pinfold_http::ServerConfig;
 use pinfold_notify::telemetry::{Collector, TelemetryConfig};
 use pinfold_service::LoopsConfig;
 use prost::Message;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+
+use crate::http_receiver::HttpReceiver;
+pub(super) use crate::http_receiver::{Behaviour, ReceivedMessage};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One received message.
-#[derive(Debug, Clone)]
-pub(super) struct ReceivedMessage {
-    pub(super) path: String,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Behaviour {
-    Answers(u16),
-    /// Accepts the message and never answers.
-    Hangs,
-}
-
-#[derive(Clone, Default)]
-struct SharedState {
-    received: Arc<Mutex<Vec<ReceivedMessage>>>,
-    behaviours: Arc<Mutex<VecDeque<Behaviour>>>,
-    /// Behaviour after the listed ones.
-    otherwise: Option<Behaviour>,
-}
-
 pub(super) struct Receiver {
-    pub(super) address: String,
-    state: SharedState,
-    task: JoinHandle<()>,
+    http: HttpReceiver,
 }
 
 impl Receiver {
@@ -59,29 +29,22 @@ impl Receiver {
 
     /// Shows these behaviours for the first messages, then `otherwise`.
     pub(super) async fn that(behaviours: &[Behaviour], otherwise: Option<Behaviour>) -> Self {
-        let state = SharedState { otherwise, ..SharedState::default() };
-        state.behaviours.lock().unwrap().extend(behaviours);
-        Self::with(state, TcpListener::bind("127.0.0.1:0").await.unwrap())
+        Self { http: HttpReceiver::start(behaviours, otherwise).await }
     }
 
     /// Listens on a given address.
     pub(super) async fn at(address: &str) -> Self {
-        let listener = TcpListener::bind(address.trim_start_matches("http://")).await.unwrap();
-        Self::with(SharedState::default(), listener)
+        Self { http: HttpReceiver::at(address).await }
     }
 
-    fn with(state: SharedState, listener: TcpListener) -> Self {
-        let router = Router::new().route("/v1/traces", post(take)).route("/v1/metrics", post(take));
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let router = router.with_state(state.clone());
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, state, task }
+    pub(super) fn address(&self) -> &str {
+        &self.http.address
     }
 
     /// A server configuration that exports everything here, at short intervals.
     pub(super) fn config(&self) -> ServerConfig {
         let telemetry = TelemetryConfig {
-            collector: Collector::new(&self.address).unwrap(),
+            collector: Collector::new(self.address()).unwrap(),
             traces: true,
             metrics: true,
             interval: Duration::from_millis(300),
@@ -99,7 +62,7 @@ impl Receiver {
     }
 
     pub(super) fn received(&self) -> Vec<ReceivedMessage> {
-        self.state.received.lock().unwrap().clone()
+        self.http.received()
     }
 
     pub(super) fn spans(&self) -> Vec<Span> {
@@ -142,22 +105,6 @@ impl Receiver {
         };
         let what = format!("{name} with {with:?}");
         self.until(&what, |receiver| receiver.spans().into_iter().find(is_it)).await
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn take(State(state): State<SharedState>, uri: Uri, headers: HeaderMap, body: Bytes) -> StatusCode {
-    state.received.lock().unwrap().push(ReceivedMessage { path: uri.path().to_owned(), headers, body });
-    let behaviour = state.behaviours.lock().unwrap().pop_front();
-    match behaviour.or(state.otherwise) {
-        None => StatusCode::OK,
-        Some(Behaviour::Answers(status)) => StatusCode::from_u16(status).unwrap(),
-        Some(Behaviour::Hangs) => std::future::pending().await,
     }
 }
 

@@ -78,7 +78,7 @@ async fn unavailable_collector_is_retried_and_a_refusal_is_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missing_collector_is_used_once_it_starts() {
     let receiver = Receiver::start().await;
-    let address = receiver.address.clone();
+    let address = receiver.address().to_owned();
     drop(receiver);
     let telemetry = TelemetryConfig {
         collector: Collector::new(&address).unwrap(),

@@ -139,7 +139,8 @@ async fn last_metrics_and_spans_are_flushed_at_shutdown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exports_carry_service_name_and_headers_and_only_enabled_signals() {
     let receiver = Receiver::start().await;
-    let collector = Collector::new(&receiver.address).unwrap().with_header("authorization", "Bearer hunter2");
+    let collector =
+        Collector::new(receiver.address()).unwrap().with_header("authorization", "Bearer hunter2");
     let telemetry = receiver.config().loops.telemetry.unwrap();
     let telemetry = TelemetryConfig { collector: collector.unwrap(), traces: false, ..telemetry };
     let config = telemetry_config(telemetry);
