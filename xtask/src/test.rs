@@ -68,7 +68,9 @@ pub(crate) fn run_stage(options: &StageOptions) -> Result<bool> {
     let tally = match stage.what {
         What::Check(check) => check().map(Tally::of_one),
         What::Counted(count) => count(),
-        What::TestPrograms | What::CountedCargo(_) | What::Cargo(_) => Ok(Tally::of_one(false)),
+        What::TestPrograms | What::ServerTestsOnFake | What::CountedCargo(_) | What::Cargo(_) => {
+            Ok(Tally::of_one(false))
+        }
     };
     let tally = tally.unwrap_or_else(|error| {
         println!("{}: {error:#}", stage.name);

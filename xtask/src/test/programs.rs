@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::job::{Count, Job};
 use super::queue::Lane;
@@ -17,10 +17,12 @@ struct Known {
     lane: Lane,
 }
 
+const SERVER: &str = "crates/http server";
+
 const KNOWN: &[Known] = &[
     Known { program: "crates/cli commands", seconds: 155, lane: Lane::Wait },
     Known { program: "crates/logs logs", seconds: 131, lane: Lane::Wait },
-    Known { program: "crates/http server", seconds: 123, lane: Lane::Wait },
+    Known { program: SERVER, seconds: 123, lane: Lane::Wait },
     Known { program: "crates/engine multi_process", seconds: 61, lane: Lane::Wait },
     Known { program: "crates/store-sqlite crash", seconds: 40, lane: Lane::Wait },
     Known { program: "crates/simulator seeds", seconds: 21, lane: Lane::Compute },
@@ -36,6 +38,21 @@ pub(super) fn jobs(stage: &'static str, build: &Build, filter: &[String]) -> Res
     programs
         .sort_by_cached_key(|program| std::cmp::Reverse(known(&name(program)).map_or(0, |it| it.seconds)));
     Ok(programs.iter().map(|program| job(stage, program, filter)).collect())
+}
+
+/// The server's tests once more, over the fake provider, without those that need Linux sandboxes.
+pub(super) fn server_on_fake(
+    stage: &'static str,
+    build: &Build,
+    filter: &[String],
+) -> Result<Vec<(Lane, Job)>> {
+    let programs = build.programs()?;
+    let server = programs.iter().find(|program| program.is_harness && name(program) == SERVER);
+    let (lane, mut job) =
+        job(stage, server.with_context(|| format!("there is no test program `{SERVER}`"))?, filter);
+    job.command.args(["--skip", "on_linux::"]).env("PINFOLD_TEST_PROVIDER", "fake");
+    job.name = stage.to_owned();
+    Ok(vec![(lane, job)])
 }
 
 fn job(stage: &'static str, program: &Program, filter: &[String]) -> (Lane, Job) {

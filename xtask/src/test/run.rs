@@ -96,7 +96,11 @@ impl<'a> Run<'a> {
             Task::Stage(stage) => match (stage.what, stage.build) {
                 (What::TestPrograms, Some(build)) => {
                     self.queue.end(lane);
-                    self.queue_programs(stage, build);
+                    self.queue_jobs(stage, programs::jobs(stage.name, build, &self.options.filter));
+                }
+                (What::ServerTestsOnFake, Some(build)) => {
+                    self.queue.end(lane);
+                    self.queue_jobs(stage, programs::server_on_fake(stage.name, build, &self.options.filter));
                 }
                 _ => {
                     let job = self.job_of(stage);
@@ -108,8 +112,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn queue_programs(&mut self, stage: &'static Stage, build: &Build) {
-        match programs::jobs(stage.name, build, &self.options.filter) {
+    fn queue_jobs(&mut self, stage: &'static Stage, jobs: Result<Vec<(Lane, Job)>>) {
+        match jobs {
             Ok(jobs) => {
                 jobs.into_iter().for_each(|(lane, job)| self.queue.push(lane, None, Task::Job(Box::new(job))))
             }
@@ -128,7 +132,7 @@ impl<'a> Run<'a> {
                 command.args(&self.options.filter);
                 (command, Count::EveryResult)
             }
-            What::Check(_) | What::Counted(_) | What::TestPrograms => {
+            What::Check(_) | What::Counted(_) | What::TestPrograms | What::ServerTestsOnFake => {
                 let mut command = Command::new(self.directory.join("xtask"));
                 command.args(["stage", stage.name]).current_dir(cargo::repository_root());
                 (command, Count::LastLine)

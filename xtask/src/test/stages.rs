@@ -28,6 +28,8 @@ pub(super) enum When {
 pub(super) enum What {
     /// The test programs of its build, whose tests are counted one by one.
     TestPrograms,
+    /// The server's test program over the fake provider.
+    ServerTestsOnFake,
     /// Cargo with these arguments, whose tests are counted in the same way.
     CountedCargo(&'static [&'static str]),
     /// Cargo with these arguments, as one test.
@@ -69,6 +71,7 @@ pub(super) const STAGES: &[Stage] = &[
     stage("chaos at every point of a stop", When::OnlyAll, Some(&PRODUCT), Lane::Wait, What::Check(chaos::every_point_of_a_stop)),
     stage("Prometheus", When::OnlyAll, Some(&PRODUCT), Lane::Wait, What::Check(prometheus::run)),
     stage(TESTS_STAGE, When::Always, Some(&TESTS), Lane::Wait, What::TestPrograms),
+    stage("server tests over the fake provider", When::Always, Some(&TESTS), Lane::Wait, What::ServerTestsOnFake),
     stage("attacks", When::Always, Some(&ATTACKS), Lane::Wait, What::TestPrograms),
     stage("power cuts", When::OnlyAll, Some(&PRODUCT), Lane::Compute, What::Counted(power::some_rounds)),
     stage("cgroup v2", When::OnlyAll, Some(&RELEASE), Lane::Compute, What::Counted(v2::run)),

@@ -108,26 +108,6 @@ async fn orphan_records_and_instances_are_reported_repaired_and_logged() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn status_contradicting_a_probe_is_reported_and_repaired() {
-    with_server(|fixture| async move {
-        let (sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
-        lose_a_mount(&fixture, &broken);
-
-        let audit = fixture.post("/api/sandbox/audit", json!({})).await.json();
-        fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
-        let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then_some(());
-        fixture.until("its state is unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
-
-        let found = &audit["status_disagreements"];
-        assert_eq!(found.as_array().map(Vec::len), Some(1), "{audit}, beside {sound}");
-        let reported = (&found[0]["sandbox_id"], &found[0]["status"], &found[0]["probe"]);
-        assert_eq!(reported, (&json!(broken), &json!("ready"), &json!("failed")));
-        assert!(found[0]["message"].as_str().unwrap().contains("/dev/shm"), "{found}");
-    })
-    .await;
-}
-
 /// Unmounts a mount of a running sandbox, as an accident on the host would.
 fn lose_a_mount(fixture: &Fixture, id: &str) {
     let keeper = keeper_of(fixture.data.path(), &id).pid;
@@ -140,58 +120,6 @@ async fn wait_until_unhealthy(fixture: &Fixture, id: &str) {
     let path = format!("/api/sandbox/{id}");
     let seen = fixture.until("its state is unhealthy", &path, is_unhealthy).await;
     assert!(seen["status"]["message"].as_str().unwrap().contains("/dev/shm"), "{seen}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn lost_mount_is_found_by_routine_probes() {
-    let rules = ServiceConfig {
-        policy: Policy { probe_every_ms: 1_000, ..Policy::default() },
-        ..ServiceConfig::default()
-    };
-    with_service_config(rules, |fixture| async move {
-        let broken = fixture.sandbox().await;
-
-        lose_a_mount(&fixture, &broken);
-
-        wait_until_unhealthy(&fixture, &broken).await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn failed_requested_probe_shows_in_the_status() {
-    with_server(|fixture| async move {
-        let broken = fixture.sandbox().await;
-        lose_a_mount(&fixture, &broken);
-
-        let probed = fixture.post(&format!("/api/sandbox/{broken}/probe"), json!({})).await.json();
-
-        assert_eq!(probed["result"], json!("failed"), "{probed}");
-        wait_until_unhealthy(&fixture, &broken).await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn scheduled_comparison_finds_a_status_contradicting_a_probe() {
-    with_server(|fixture| async move {
-        let (_sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
-        lose_a_mount(&fixture, &broken);
-
-        let dry = fixture.post("/api/sandbox/cleanup?layer=reconcile&dry_run=1", json!({})).await.json();
-        let real = fixture.post("/api/sandbox/cleanup?layer=reconcile", json!({})).await.json();
-
-        for seen in [&dry, &real] {
-            let found = &seen["found"];
-            assert_eq!(found.as_array().map(Vec::len), Some(1), "{seen}");
-            assert_eq!(
-                (&found[0]["sandbox_id"], &found[0]["reason"]),
-                (&json!(broken), &json!("status_disagrees"))
-            );
-        }
-        wait_until_unhealthy(&fixture, &broken).await;
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,4 +207,81 @@ async fn audit_log_names_requester_and_request() {
         assert_eq!((page["entries"].as_array().unwrap().len(), &page["more"]), (1, &json!(true)));
     })
     .await;
+}
+
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_requested_probe_shows_in_the_status() {
+        with_server(|fixture| async move {
+            let broken = fixture.sandbox().await;
+            lose_a_mount(&fixture, &broken);
+
+            let probed = fixture.post(&format!("/api/sandbox/{broken}/probe"), json!({})).await.json();
+
+            assert_eq!(probed["result"], json!("failed"), "{probed}");
+            wait_until_unhealthy(&fixture, &broken).await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lost_mount_is_found_by_routine_probes() {
+        let rules = ServiceConfig {
+            policy: Policy { probe_every_ms: 1_000, ..Policy::default() },
+            ..ServiceConfig::default()
+        };
+        with_service_config(rules, |fixture| async move {
+            let broken = fixture.sandbox().await;
+
+            lose_a_mount(&fixture, &broken);
+
+            wait_until_unhealthy(&fixture, &broken).await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn scheduled_comparison_finds_a_status_contradicting_a_probe() {
+        with_server(|fixture| async move {
+            let (_sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
+            lose_a_mount(&fixture, &broken);
+
+            let dry = fixture.post("/api/sandbox/cleanup?layer=reconcile&dry_run=1", json!({})).await.json();
+            let real = fixture.post("/api/sandbox/cleanup?layer=reconcile", json!({})).await.json();
+
+            for seen in [&dry, &real] {
+                let found = &seen["found"];
+                assert_eq!(found.as_array().map(Vec::len), Some(1), "{seen}");
+                assert_eq!(
+                    (&found[0]["sandbox_id"], &found[0]["reason"]),
+                    (&json!(broken), &json!("status_disagrees"))
+                );
+            }
+            wait_until_unhealthy(&fixture, &broken).await;
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn status_contradicting_a_probe_is_reported_and_repaired() {
+        with_server(|fixture| async move {
+            let (sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
+            lose_a_mount(&fixture, &broken);
+
+            let audit = fixture.post("/api/sandbox/audit", json!({})).await.json();
+            fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
+            let is_unhealthy = |seen: &Value| (seen["status"]["state"] == "unhealthy").then_some(());
+            fixture.until("its state is unhealthy", &format!("/api/sandbox/{broken}"), is_unhealthy).await;
+
+            let found = &audit["status_disagreements"];
+            assert_eq!(found.as_array().map(Vec::len), Some(1), "{audit}, beside {sound}");
+            let reported = (&found[0]["sandbox_id"], &found[0]["status"], &found[0]["probe"]);
+            assert_eq!(reported, (&json!(broken), &json!("ready"), &json!("failed")));
+            assert!(found[0]["message"].as_str().unwrap().contains("/dev/shm"), "{found}");
+        })
+        .await;
+    }
 }

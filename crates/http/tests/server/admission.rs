@@ -39,7 +39,9 @@ async fn race(fixture: Arc<Fixture>) {
         let (admitted, refused): (Vec<&Answer>, Vec<&Answer>) =
             answers.iter().partition(|answer| answer.status == 202);
 
-        assert_eq!(admitted.len(), LIMIT - OCCUPIED, "round {round}");
+        let others: Vec<_> =
+            refused.iter().filter(|it| it.status != 429).map(|it| it.bytes.clone()).collect();
+        assert_eq!(admitted.len(), LIMIT - OCCUPIED, "round {round}: {others:?}");
         assert!(most <= LIMIT as u64, "round {round}: {most} at once");
         for answer in refused {
             assert_eq!((answer.status, answer.code()), (429, ErrorCode::LimitReached), "round {round}");

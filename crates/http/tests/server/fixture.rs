@@ -34,7 +34,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) use provider::{is_fake, keeper_of, kill_keeper};
+pub(crate) use provider::{keeper_of, kill_keeper};
 
 /// Timeout of a whole test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -102,11 +102,12 @@ async fn log_is_unchanged_after_moving_to_the_object_store() {
             let output = format!("/api/executions/{}/output", ran["execution_id"].as_str().unwrap());
             let before = fixture.get(&output).await.json();
             let log = fixture.get(&format!("/api/sandbox/{id}/logs")).await.json();
-            let files = fixture.data.path().join(format!("linux/logs/{id}"));
-            assert!(files.exists());
+            let kept = fixture.service.host().provider.output();
+            let sandbox = id.parse().unwrap();
+            assert!(kept.exists(sandbox).unwrap());
 
             fixture.delete(&format!("/api/sandbox/{id}?force=1")).await;
-            until_some("the log is moved", || async { (!files.exists()).then_some(()) }).await;
+            until_some("the log is moved", || async { (!kept.exists(sandbox).unwrap()).then_some(()) }).await;
 
             assert_eq!(fixture.get(&output).await.json(), before);
             let first = before["events"][0]["seq"].as_u64().unwrap();

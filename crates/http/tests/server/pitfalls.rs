@@ -34,35 +34,40 @@ async fn ended_sandbox_is_reported_by_error_code() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mount_that_cannot_be_released_keeps_a_dead_sandbox_terminating_until_every_kind_is_proven_absent()
-{
-    let mut rules = rules();
-    rules.policy.stop_backoff_ms = vec![200];
-    rules.policy.stop_attempts = 1_000;
-    with_service_config(rules, |fixture| async move {
-        let client = fixture.client();
-        let id = fixture.sandbox().await;
-        let mut busy_mount = BusyMount::mount(fixture.data.path(), &id);
-        let keeper = keeper_of(fixture.data.path(), &id);
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
 
-        let stopped = client.stop(&id, true, 2).await.unwrap();
-        let meanwhile = client.sandbox(&id).await.unwrap();
-        let alive = keeper.is_alive().unwrap();
-        let events = client.events(Some(&id), 0).await.unwrap().events;
-        busy_mount.remove();
-        let gone = client.stop(&id, true, 60).await.unwrap();
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_mount_that_cannot_be_released_keeps_a_dead_sandbox_terminating_until_every_kind_is_proven_absent()
+     {
+        let mut rules = rules();
+        rules.policy.stop_backoff_ms = vec![200];
+        rules.policy.stop_attempts = 1_000;
+        with_service_config(rules, |fixture| async move {
+            let client = fixture.client();
+            let id = fixture.sandbox().await;
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &id);
+            let keeper = keeper_of(fixture.data.path(), &id);
 
-        let Completion::Pending(_) = stopped else { panic!("a mount is left: {stopped:?}") };
-        assert!(!alive, "its processes are dead");
-        assert_eq!(meanwhile.status.state, State::Terminating, "neither gone nor alive again");
-        let failed = events.iter().find(|event| event.event == "stop_failed").unwrap();
-        assert!(json!(failed.details).to_string().contains("busy"), "{failed:#?}");
-        let Completion::Done(receipt) = gone else { panic!("{gone:?}") };
-        let kinds: Vec<_> = receipt.checks.iter().map(|check| check.kind.as_str()).collect();
-        let all = ["processes", "cgroups", "mounts", "devices", "namespaces", "directories", "sockets"];
-        assert_eq!(kinds, all);
-        assert!(receipt.checks.iter().all(|check| check.result == Finding::Absent), "{receipt:#?}");
-    })
-    .await;
+            let stopped = client.stop(&id, true, 2).await.unwrap();
+            let meanwhile = client.sandbox(&id).await.unwrap();
+            let alive = keeper.is_alive().unwrap();
+            let events = client.events(Some(&id), 0).await.unwrap().events;
+            busy_mount.remove();
+            let gone = client.stop(&id, true, 60).await.unwrap();
+
+            let Completion::Pending(_) = stopped else { panic!("a mount is left: {stopped:?}") };
+            assert!(!alive, "its processes are dead");
+            assert_eq!(meanwhile.status.state, State::Terminating, "neither gone nor alive again");
+            let failed = events.iter().find(|event| event.event == "stop_failed").unwrap();
+            assert!(json!(failed.details).to_string().contains("busy"), "{failed:#?}");
+            let Completion::Done(receipt) = gone else { panic!("{gone:?}") };
+            let kinds: Vec<_> = receipt.checks.iter().map(|check| check.kind.as_str()).collect();
+            let all = ["processes", "cgroups", "mounts", "devices", "namespaces", "directories", "sockets"];
+            assert_eq!(kinds, all);
+            assert!(receipt.checks.iter().all(|check| check.result == Finding::Absent), "{receipt:#?}");
+        })
+        .await;
+    }
 }

@@ -57,26 +57,6 @@ async fn orphan_instances_fire_for_one_and_for_several() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unhealthy_sandbox_fires_until_it_is_gone() {
-    let config = fast_alerts(&[(Alert::StatusDisagreesWithProbe, sustained_briefly(ANY))]);
-
-    with_service_config(with_alerts(config), |fixture| async move {
-        let (_sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
-        let keeper = keeper_of(fixture.data.path(), &broken).pid;
-        let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
-        assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
-        fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
-
-        let reported = wait_for_state(&fixture, Alert::StatusDisagreesWithProbe, "firing").await;
-        fixture.delete(&format!("/api/sandbox/{broken}?force=1")).await;
-
-        assert_eq!(reported["value"], 1.0);
-        wait_for_state(&fixture, Alert::StatusDisagreesWithProbe, "resolved").await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn several_lost_instances_fire_as_corruption() {
     let rule = Alert::StateCorrupted.definition().rule;
     let mut config = fast_alerts(&[(Alert::StateCorrupted, rule)]);
@@ -119,4 +99,29 @@ async fn unreadable_records_fire_until_their_instances_are_gone() {
         wait_for_state(&fixture, Alert::StateCorrupted, "resolved").await;
     })
     .await;
+}
+
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn unhealthy_sandbox_fires_until_it_is_gone() {
+        let config = fast_alerts(&[(Alert::StatusDisagreesWithProbe, sustained_briefly(ANY))]);
+
+        with_service_config(with_alerts(config), |fixture| async move {
+            let (_sound, broken) = (fixture.sandbox().await, fixture.sandbox().await);
+            let keeper = keeper_of(fixture.data.path(), &broken).pid;
+            let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
+            assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
+            fixture.post("/api/sandbox/reconcile?wait=0", json!({})).await;
+
+            let reported = wait_for_state(&fixture, Alert::StatusDisagreesWithProbe, "firing").await;
+            fixture.delete(&format!("/api/sandbox/{broken}?force=1")).await;
+
+            assert_eq!(reported["value"], 1.0);
+            wait_for_state(&fixture, Alert::StatusDisagreesWithProbe, "resolved").await;
+        })
+        .await;
+    }
 }

@@ -53,34 +53,6 @@ async fn failing_runs_fire_high_then_critical_as_their_share_rises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_starts_fire_and_count_as_failures() {
-    let (provisioning, failures) = (Alert::ProvisioningFailing, Alert::SandboxFailureRateCritical);
-    let mut config = fast_alerts(&[with_minimum(3, provisioning), with_minimum(3, failures)]);
-    config.window = WINDOW;
-    let mut rules = with_alerts(config);
-    rules.policy.start_ms = 1;
-
-    with_service_config(rules, |fixture| async move {
-        for _ in 0..3 {
-            let made = fixture.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
-            assert_ne!(made.status, 201, "{:?}", made.bytes);
-        }
-
-        for alert in [provisioning, failures] {
-            assert_eq!(wait_for_state(&fixture, alert, "firing").await["value"], 1.0, "{alert}");
-        }
-        let reported = fixture.get("/api/sandbox/metrics").await.json();
-        assert_eq!(reported["rates"]["failure"], 1.0, "{reported:#}");
-        assert_eq!(fixture.get("/api/sandbox/health").await.json()["failure_rate"], 1.0);
-        assert_eq!(fixture.get("/api/alerts").await.json()["impact"]["executions"], 0);
-        for alert in [provisioning, failures] {
-            wait_for_state(&fixture, alert, "resolved").await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn inactive_runs_fire_as_a_rate_until_they_leave_the_window() {
     let alert = Alert::InactivityTimeoutRateHigh;
     let mut config = fast_alerts(&[with_minimum(3, alert)]);
@@ -103,26 +75,59 @@ async fn inactive_runs_fire_as_a_rate_until_they_leave_the_window() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn unproven_stops_fire_until_proven() {
-    let alert = Alert::StopFailureRateHigh;
-    let mut config = fast_alerts(&[with_minimum(3, alert)]);
-    config.window = WINDOW;
-    let mut rules = with_alerts(config);
-    rules.policy.stop_backoff_ms = vec![100];
-    rules.policy.stop_attempts = 1_000;
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
 
-    with_service_config(rules, |fixture| async move {
-        let sandbox = fixture.sandbox().await;
-        let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
-        fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_starts_fire_and_count_as_failures() {
+        let (provisioning, failures) = (Alert::ProvisioningFailing, Alert::SandboxFailureRateCritical);
+        let mut config = fast_alerts(&[with_minimum(3, provisioning), with_minimum(3, failures)]);
+        config.window = WINDOW;
+        let mut rules = with_alerts(config);
+        rules.policy.start_ms = 1;
 
-        let reported = wait_for_state(&fixture, alert, "firing").await;
-        busy_mount.remove();
-        let gone = fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=20")).await;
+        with_service_config(rules, |fixture| async move {
+            for _ in 0..3 {
+                let made = fixture.post("/api/sandbox", json!({ "limits": { "memory_mb": 64 } })).await;
+                assert_ne!(made.status, 201, "{:?}", made.bytes);
+            }
 
-        assert_eq!((&reported["value"], gone.status), (&json!(1.0), 200), "{:?}", gone.bytes);
-        wait_for_state(&fixture, alert, "resolved").await;
-    })
-    .await;
+            for alert in [provisioning, failures] {
+                assert_eq!(wait_for_state(&fixture, alert, "firing").await["value"], 1.0, "{alert}");
+            }
+            let reported = fixture.get("/api/sandbox/metrics").await.json();
+            assert_eq!(reported["rates"]["failure"], 1.0, "{reported:#}");
+            assert_eq!(fixture.get("/api/sandbox/health").await.json()["failure_rate"], 1.0);
+            assert_eq!(fixture.get("/api/alerts").await.json()["impact"]["executions"], 0);
+            for alert in [provisioning, failures] {
+                wait_for_state(&fixture, alert, "resolved").await;
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn unproven_stops_fire_until_proven() {
+        let alert = Alert::StopFailureRateHigh;
+        let mut config = fast_alerts(&[with_minimum(3, alert)]);
+        config.window = WINDOW;
+        let mut rules = with_alerts(config);
+        rules.policy.stop_backoff_ms = vec![100];
+        rules.policy.stop_attempts = 1_000;
+
+        with_service_config(rules, |fixture| async move {
+            let sandbox = fixture.sandbox().await;
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
+            fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
+
+            let reported = wait_for_state(&fixture, alert, "firing").await;
+            busy_mount.remove();
+            let gone = fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=20")).await;
+
+            assert_eq!((&reported["value"], gone.status), (&json!(1.0), 200), "{:?}", gone.bytes);
+            wait_for_state(&fixture, alert, "resolved").await;
+        })
+        .await;
+    }
 }

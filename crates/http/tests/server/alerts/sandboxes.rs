@@ -17,41 +17,6 @@ async fn time_out(fixture: &Arc<Fixture>, sandbox: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sandbox_that_cannot_be_stopped_fires_until_it_can() {
-    let receiver = Receiver::start(&[]).await;
-    let config = fast_alerts(&[(Alert::SandboxStuck, ANY), (Alert::SandboxEvent, ANY)]);
-    let mut rules = with_alerts(with_webhook(config, &receiver.url));
-    rules.policy.stop_backoff_ms = vec![200];
-    rules.policy.stop_attempts = 1_000;
-
-    with_service_config(rules, |fixture| async move {
-        let sandbox = fixture.sandbox().await;
-        let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
-
-        fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
-        let stuck = wait_for_state(&fixture, Alert::SandboxStuck, "firing").await;
-        let messages = receiver.until(2, |_| true).await;
-
-        assert_eq!((&stuck["value"], &stuck["severity"]), (&json!(1.0), &json!("critical")));
-        let of = |name: &str| messages.iter().map(|it| it.json()).find(|it| it["name"] == name).unwrap();
-        assert_eq!(of("sandbox_stuck")["message"], "Stuck Sandboxes: 1 (above 0)");
-        let event = of("sandbox_event");
-        assert_eq!(event["message"], format!("Sandbox stuck: {sandbox}"));
-        assert_eq!(event["context"], json!({ "sandboxId": sandbox, "event": "stuck" }));
-        let health = fixture.get("/api/sandbox/health").await.json();
-        let active: Vec<_> = health["alerts"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
-        assert_eq!(active, ["sandbox_stuck", "sandbox_event"]);
-
-        busy_mount.remove();
-        wait_for_state(&fixture, Alert::SandboxStuck, "resolved").await;
-        let end = receiver.until(1, |it| it.json()["event"] == "resolved").await[0].json();
-        assert_eq!(end["message"], "Resolved after 0 min: Stuck Sandboxes");
-        assert_eq!(fixture.get("/api/sandbox/health").await.json()["alerts"], json!([]));
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn timed_out_runs_fire_individually_and_as_a_rate() {
     let receiver = Receiver::start(&[]).await;
     let rule = Rule { minimum: 3, ..Alert::SandboxTimeoutHigh.definition().rule };
@@ -83,4 +48,44 @@ async fn timed_out_runs_fire_individually_and_as_a_rate() {
         receiver.until(1, |it| it.json()["event"] == "resolved").await;
     })
     .await;
+}
+
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sandbox_that_cannot_be_stopped_fires_until_it_can() {
+        let receiver = Receiver::start(&[]).await;
+        let config = fast_alerts(&[(Alert::SandboxStuck, ANY), (Alert::SandboxEvent, ANY)]);
+        let mut rules = with_alerts(with_webhook(config, &receiver.url));
+        rules.policy.stop_backoff_ms = vec![200];
+        rules.policy.stop_attempts = 1_000;
+
+        with_service_config(rules, |fixture| async move {
+            let sandbox = fixture.sandbox().await;
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
+
+            fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
+            let stuck = wait_for_state(&fixture, Alert::SandboxStuck, "firing").await;
+            let messages = receiver.until(2, |_| true).await;
+
+            assert_eq!((&stuck["value"], &stuck["severity"]), (&json!(1.0), &json!("critical")));
+            let of = |name: &str| messages.iter().map(|it| it.json()).find(|it| it["name"] == name).unwrap();
+            assert_eq!(of("sandbox_stuck")["message"], "Stuck Sandboxes: 1 (above 0)");
+            let event = of("sandbox_event");
+            assert_eq!(event["message"], format!("Sandbox stuck: {sandbox}"));
+            assert_eq!(event["context"], json!({ "sandboxId": sandbox, "event": "stuck" }));
+            let health = fixture.get("/api/sandbox/health").await.json();
+            let active: Vec<_> = health["alerts"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+            assert_eq!(active, ["sandbox_stuck", "sandbox_event"]);
+
+            busy_mount.remove();
+            wait_for_state(&fixture, Alert::SandboxStuck, "resolved").await;
+            let end = receiver.until(1, |it| it.json()["event"] == "resolved").await[0].json();
+            assert_eq!(end["message"], "Resolved after 0 min: Stuck Sandboxes");
+            assert_eq!(fixture.get("/api/sandbox/health").await.json()["alerts"], json!([]));
+        })
+        .await;
+    }
 }

@@ -124,43 +124,6 @@ async fn metrics_collection_by_agent_type() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_utilization_tracking_over_time() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        let utilisation = || async { client.metrics(None).await.unwrap().utilisation };
-
-        let at_first = utilisation().await;
-        let light = run(&client, "VALIDATION", "true").await.usage;
-        let then = utilisation().await;
-        let heavy = run(&client, "VALIDATION", HEAVY).await.usage;
-        let at_last = utilisation().await;
-
-        assert_eq!((at_first.cpu_seconds_total, at_first.memory_peak_bytes_max), (None, None), "not known");
-        assert_close(then.cpu_seconds_total, cpu_ms(&light) as f64 / 1e3, 1e-9);
-        assert_close(at_last.cpu_seconds_total, (cpu_ms(&light) + cpu_ms(&heavy)) as f64 / 1e3, 1e-9);
-        assert!(cpu_ms(&heavy) >= cpu_ms(&light) + 50, "{light:?} {heavy:?}");
-        assert_eq!(then.memory_peak_bytes_max, light.memory_peak_bytes);
-        assert_eq!(at_last.memory_peak_bytes_max, heavy.memory_peak_bytes);
-        assert!(peak(&heavy) >= peak(&light) + 20_000_000, "{light:?} {heavy:?}");
-        for (metric, all) in [("created", 2.0), ("executions", 2.0), ("ended", 2.0)] {
-            let history = client.metrics_history(metric, None, None).await.unwrap();
-            let reported: f64 = history.points.iter().filter_map(|point| point.value).sum();
-            assert_eq!(reported, all, "{history:#?}");
-            assert!(history.points.iter().all(|point| point.step_seconds == 60), "{history:#?}");
-        }
-        let measured = async |metric: &str| -> Vec<f64> {
-            let history = client.metrics_history(metric, None, None).await.unwrap();
-            history.points.iter().filter_map(|point| point.value).collect()
-        };
-        let used: f64 = measured("cpu_seconds").await.iter().sum();
-        assert_close(Some(used), (cpu_ms(&light) + cpu_ms(&heavy)) as f64 / 1e3, 1e-9);
-        let largest = measured("memory_peak_bytes_max").await.into_iter().fold(0.0, f64::max);
-        assert_close(Some(largest), peak(&heavy) as f64, 1e-3);
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn overview_metrics_provision() {
     with_server(|fixture| async move {
         let client = fixture.client();
@@ -185,62 +148,117 @@ async fn overview_metrics_provision() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn agent_type_metrics_provision() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        let runs = [
-            run(&client, "TEST_WRITER", "sleep 0.4").await,
-            run(&client, "TEST_WRITER", HEAVY).await,
-            run(&client, "TEST_WRITER", "exit 1").await,
-        ];
-        let other = run(&client, "ELICITATION", "true").await;
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
 
-        let reported = client.metrics(None).await.unwrap().by_agent_type;
+    #[tokio::test(flavor = "multi_thread")]
+    async fn agent_type_metrics_provision() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            let runs = [
+                run(&client, "TEST_WRITER", "sleep 0.4").await,
+                run(&client, "TEST_WRITER", HEAVY).await,
+                run(&client, "TEST_WRITER", "exit 1").await,
+            ];
+            let other = run(&client, "ELICITATION", "true").await;
 
-        assert_eq!(reported.keys().collect::<Vec<_>>(), ["ELICITATION", "TEST_WRITER"]);
-        let writers = &reported["TEST_WRITER"];
-        assert_eq!(writers.executions, 3);
-        assert_eq!((writers.success_rate, writers.failure_rate), (Some(2.0 / 3.0), Some(1.0 / 3.0)));
-        let lasted: i64 = runs
-            .iter()
-            .map(|run| ms_between(run.started_at.as_ref().unwrap(), run.ended_at.as_ref().unwrap()))
-            .sum();
-        assert_close(writers.average_execution_seconds, lasted as f64 / 3e3, 0.005);
-        assert_close(
-            writers.average_cpu_seconds,
-            mean(runs.iter().map(|run| cpu_ms(&run.usage))) / 1e3,
-            1e-6,
-        );
-        assert_close(writers.average_memory_peak_bytes, mean(runs.iter().map(|run| peak(&run.usage))), 1.0);
-        assert_close(reported["ELICITATION"].average_memory_peak_bytes, peak(&other.usage) as f64, 1.0);
-        assert_eq!(other.cause, Some(Cause::Completed));
-    })
-    .await;
-}
+            let reported = client.metrics(None).await.unwrap().by_agent_type;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn resource_utilization_metrics_provision() {
-    let admission =
-        AdmissionLimits { sandboxes: Some(4), memory_mb: Some(1_024), disk_mb: None, processes: Some(1_000) };
-    with_engine_config(Config { admission, ..Config::default() }, rules(), |fixture| async move {
-        let client = fixture.client();
-        let spec = LimitsRequest { memory_mb: Some(256), processes: Some(100), ..LimitsRequest::default() };
-        sandbox(&client, spec).await;
-        let used = [run(&client, "VALIDATION", "true").await, run(&client, "VALIDATION", HEAVY).await];
-        let used = used.map(|run| run.usage);
+            assert_eq!(reported.keys().collect::<Vec<_>>(), ["ELICITATION", "TEST_WRITER"]);
+            let writers = &reported["TEST_WRITER"];
+            assert_eq!(writers.executions, 3);
+            assert_eq!((writers.success_rate, writers.failure_rate), (Some(2.0 / 3.0), Some(1.0 / 3.0)));
+            let lasted: i64 = runs
+                .iter()
+                .map(|run| ms_between(run.started_at.as_ref().unwrap(), run.ended_at.as_ref().unwrap()))
+                .sum();
+            assert_close(writers.average_execution_seconds, lasted as f64 / 3e3, 0.005);
+            assert_close(
+                writers.average_cpu_seconds,
+                mean(runs.iter().map(|run| cpu_ms(&run.usage))) / 1e3,
+                1e-6,
+            );
+            assert_close(
+                writers.average_memory_peak_bytes,
+                mean(runs.iter().map(|run| peak(&run.usage))),
+                1.0,
+            );
+            assert_close(reported["ELICITATION"].average_memory_peak_bytes, peak(&other.usage) as f64, 1.0);
+            assert_eq!(other.cause, Some(Cause::Completed));
+        })
+        .await;
+    }
 
-        let reported = client.metrics(None).await.unwrap().utilisation;
+    #[tokio::test(flavor = "multi_thread")]
+    async fn resource_utilization_metrics_provision() {
+        let admission = AdmissionLimits {
+            sandboxes: Some(4),
+            memory_mb: Some(1_024),
+            disk_mb: None,
+            processes: Some(1_000),
+        };
+        with_engine_config(Config { admission, ..Config::default() }, rules(), |fixture| async move {
+            let client = fixture.client();
+            let spec =
+                LimitsRequest { memory_mb: Some(256), processes: Some(100), ..LimitsRequest::default() };
+            sandbox(&client, spec).await;
+            let used = [run(&client, "VALIDATION", "true").await, run(&client, "VALIDATION", HEAVY).await];
+            let used = used.map(|run| run.usage);
 
-        let (cpu, peaks) = (used.iter().map(cpu_ms), used.iter().map(peak));
-        assert_close(reported.cpu_seconds_total, cpu.clone().sum::<u64>() as f64 / 1e3, 1e-9);
-        assert_close(reported.cpu_seconds_average, mean(cpu) / 1e3, 1e-9);
-        assert_eq!(reported.memory_peak_bytes_total, Some(peaks.clone().sum()));
-        assert_close(reported.memory_peak_bytes_average, mean(peaks.clone()), 1e-3);
-        assert_eq!(reported.memory_peak_bytes_max, peaks.max());
-        assert_eq!((reported.sandboxes_share, reported.memory_share), (Some(0.25), Some(0.25)));
-        assert_eq!((reported.processes_share, reported.disk_share), (Some(0.1), None));
-        assert_eq!(reported.network_requests, Some(0), "there is no network");
-    })
-    .await;
+            let reported = client.metrics(None).await.unwrap().utilisation;
+
+            let (cpu, peaks) = (used.iter().map(cpu_ms), used.iter().map(peak));
+            assert_close(reported.cpu_seconds_total, cpu.clone().sum::<u64>() as f64 / 1e3, 1e-9);
+            assert_close(reported.cpu_seconds_average, mean(cpu) / 1e3, 1e-9);
+            assert_eq!(reported.memory_peak_bytes_total, Some(peaks.clone().sum()));
+            assert_close(reported.memory_peak_bytes_average, mean(peaks.clone()), 1e-3);
+            assert_eq!(reported.memory_peak_bytes_max, peaks.max());
+            assert_eq!((reported.sandboxes_share, reported.memory_share), (Some(0.25), Some(0.25)));
+            assert_eq!((reported.processes_share, reported.disk_share), (Some(0.1), None));
+            assert_eq!(reported.network_requests, Some(0), "there is no network");
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn resource_utilization_tracking_over_time() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            let utilisation = || async { client.metrics(None).await.unwrap().utilisation };
+
+            let at_first = utilisation().await;
+            let light = run(&client, "VALIDATION", "true").await.usage;
+            let then = utilisation().await;
+            let heavy = run(&client, "VALIDATION", HEAVY).await.usage;
+            let at_last = utilisation().await;
+
+            assert_eq!(
+                (at_first.cpu_seconds_total, at_first.memory_peak_bytes_max),
+                (None, None),
+                "not known"
+            );
+            assert_close(then.cpu_seconds_total, cpu_ms(&light) as f64 / 1e3, 1e-9);
+            assert_close(at_last.cpu_seconds_total, (cpu_ms(&light) + cpu_ms(&heavy)) as f64 / 1e3, 1e-9);
+            assert!(cpu_ms(&heavy) >= cpu_ms(&light) + 50, "{light:?} {heavy:?}");
+            assert_eq!(then.memory_peak_bytes_max, light.memory_peak_bytes);
+            assert_eq!(at_last.memory_peak_bytes_max, heavy.memory_peak_bytes);
+            assert!(peak(&heavy) >= peak(&light) + 20_000_000, "{light:?} {heavy:?}");
+            for (metric, all) in [("created", 2.0), ("executions", 2.0), ("ended", 2.0)] {
+                let history = client.metrics_history(metric, None, None).await.unwrap();
+                let reported: f64 = history.points.iter().filter_map(|point| point.value).sum();
+                assert_eq!(reported, all, "{history:#?}");
+                assert!(history.points.iter().all(|point| point.step_seconds == 60), "{history:#?}");
+            }
+            let measured = async |metric: &str| -> Vec<f64> {
+                let history = client.metrics_history(metric, None, None).await.unwrap();
+                history.points.iter().filter_map(|point| point.value).collect()
+            };
+            let used: f64 = measured("cpu_seconds").await.iter().sum();
+            assert_close(Some(used), (cpu_ms(&light) + cpu_ms(&heavy)) as f64 / 1e3, 1e-9);
+            let largest = measured("memory_peak_bytes_max").await.into_iter().fold(0.0, f64::max);
+            assert_close(Some(largest), peak(&heavy) as f64, 1e-3);
+        })
+        .await;
+    }
 }

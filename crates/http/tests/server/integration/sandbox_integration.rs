@@ -40,70 +40,6 @@ async fn automatic_sandbox_provisioning_for_agent_execution() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_usage_tracking_during_execution() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        let script = format!("{HEAVY}; echo ready; while [ ! -e /workspace/go ]; do :; done");
-        let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
-        let usage = || async { client.resources(&run.sandbox_id).await.unwrap() };
-
-        let early = usage().await;
-        let early_ms = early.cpu_ms.unwrap();
-        let later = until_some("it has used more", || async {
-            let now = usage().await;
-            (now.cpu_ms.unwrap() >= early_ms + 200).then_some(now)
-        })
-        .await;
-        let_go(&client, &run).await;
-        let ended = end_of(&client, &run).await;
-
-        assert!(early_ms > 0 && early.memory_mb.unwrap() >= 30_000_000.0 / 1_048_576.0, "{early:#?}");
-        assert_eq!((early.memory_limit_mb, early.processes), (Some(512), later.processes), "{early:#?}");
-        assert!(later.duration_ms > early.duration_ms && later.processes >= Some(1), "{later:#?}");
-        let used = ended.usage;
-        assert!(used.cpu_ms >= later.cpu_ms && used.memory_peak_bytes >= Some(30_000_000), "{ended:#?}");
-        assert_eq!(ended.receipt.unwrap().usage, Some(used));
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn resource_limit_enforcement_in_sandbox() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        let limits = LimitsRequest {
-            memory_mb: Some(64),
-            cpu_time_ms: Some(500),
-            processes: Some(32),
-            disk_mb: Some(8),
-            output_mb: Some(1),
-            ..LimitsRequest::default()
-        };
-        let id = sandbox(&client, limits).await;
-
-        for (script, cause) in [
-            ("exec tail /dev/zero", Cause::MemoryLimit),
-            ("while :; do :; done", Cause::CpuLimit),
-            ("i=0; while [ $i -lt 100 ]; do sleep 20 & i=$((i+1)); done; wait", Cause::ProcessLimit),
-            ("exec dd if=/dev/zero of=/workspace/x bs=1M count=64", Cause::DiskLimit),
-            ("exec yes", Cause::OutputLimit),
-        ] {
-            let ended = sh(&client, &id, script).await;
-            assert_eq!(ended.cause, cause, "{script}: {:?} {:?}", ended.exit_code, ended.output.stderr);
-            assert_ne!(ended.exit_code, Some(0), "{script}");
-        }
-        let after = sh(&client, &id, "rm x && echo works").await;
-        let hasty = run(&client, "HASTY", "sleep 60").await;
-
-        assert_eq!((after.cause, after.output.stdout.as_deref()), (Cause::Completed, Some("works\n")));
-        assert_eq!(hasty.cause, Some(Cause::TimeLimit));
-        let took_ms = ms_between(&hasty.started_at.unwrap(), &hasty.ended_at.unwrap());
-        assert!((1_400..20_000).contains(&took_ms), "{took_ms} of 1500 ms");
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn exceeding_the_operation_limit_stops_the_sandbox_and_is_reported() {
     with_server(|fixture| async move {
         let client = fixture.client();
@@ -124,39 +60,6 @@ async fn exceeding_the_operation_limit_stops_the_sandbox_and_is_reported() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn isolation_of_concurrent_executions() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        // Each run writes its word everywhere and looks for the other's.
-        let script = format!(
-            "echo $WORD > /workspace/word; echo $WORD > /tmp/word; {HELD}; cat /workspace/word /tmp/word; \
-             cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c \"WORD=$OTHER\"; \
-             ls /workspace; $LAST"
-        );
-        let context = |word: &str, other: &str, last: &str| {
-            let env = json!({ "WORD": word, "OTHER": other, "LAST": last });
-            json!({ "script": script, "env": env })
-        };
-        let careful = begin(&client, "VALIDATION", context("lamb", "wolf", "true")).await;
-        let hostile = begin(&client, "VALIDATION", context("wolf", "lamb", "kill -KILL -1")).await;
-
-        let_go(&client, &hostile).await;
-        let hostile = end_of(&client, &hostile).await;
-        let_go(&client, &careful).await;
-        let careful = end_of(&client, &careful).await;
-
-        assert_eq!(stdout(&careful), "ready\nlamb\nlamb\n0\ngo\nword\n");
-        assert_eq!(stdout(&hostile), "ready\nwolf\nwolf\n0\ngo\nword\n");
-        assert_eq!((careful.exit_code, careful.cause), (Some(0), Some(Cause::Completed)));
-        let complaint = hostile.output.as_ref().unwrap().stderr.as_deref().unwrap_or_default();
-        assert!(complaint.contains("No such process"), "it could see a foreign process: {complaint}");
-        assert_eq!(careful.attempts.len(), 1);
-        assert_ne!(careful.sandbox_id, hostile.sandbox_id);
-    })
-    .await;
-}
-
 /// Traces of a sandbox on the host: processes in its cgroups, directories and mounts.
 fn traces(data: &Path, sandbox: &str) -> Vec<String> {
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
@@ -168,32 +71,6 @@ fn traces(data: &Path, sandbox: &str) -> Vec<String> {
     let directories = directories.filter(|it| it.to_string_lossy().contains(sandbox));
     let found = processes.chain(disks).filter(|it| reported(it)).chain(directories);
     found.map(|it| it.display().to_string()).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn sandbox_cleanup_after_completion() {
-    with_server(|fixture| async move {
-        let client = fixture.client();
-        let script = format!("sleep 1000 & head -c 1000000 /dev/zero > left; {HELD}");
-        let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
-        let meanwhile = traces(fixture.data.path(), &run.sandbox_id);
-
-        let_go(&client, &run).await;
-        let ended = end_of(&client, &run).await;
-
-        let of = |what: &str| meanwhile.iter().filter(|trace| trace.contains(what)).count();
-        assert!(of("/proc/") >= 3 && of("/control/") == 1, "traces are found while it runs: {meanwhile:#?}");
-        assert_eq!(traces(fixture.data.path(), &run.sandbox_id), [""; 0]);
-        assert!(is_proof(ended.receipt.as_ref()), "{ended:#?}");
-        let receipt = ended.receipt.unwrap();
-        assert_eq!((receipt.cause, receipt.generation), (Cause::Completed, 1));
-        assert!(receipt.freed_bytes >= 1_000_000, "{receipt:#?}");
-        let record = client.sandbox(&run.sandbox_id).await.unwrap();
-        assert_eq!((record.status.state, record.lease.state), (State::Completed, LeaseState::Free));
-        let stats = client.stats().await.unwrap();
-        assert_eq!((stats.present, stats.total_destroyed), (0, 1));
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -324,4 +201,135 @@ async fn integration_with_existing_agent_worker() {
         );
     })
     .await;
+}
+
+/// What only real sandboxes do.
+mod on_linux {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn resource_limit_enforcement_in_sandbox() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            let limits = LimitsRequest {
+                memory_mb: Some(64),
+                cpu_time_ms: Some(500),
+                processes: Some(32),
+                disk_mb: Some(8),
+                output_mb: Some(1),
+                ..LimitsRequest::default()
+            };
+            let id = sandbox(&client, limits).await;
+
+            for (script, cause) in [
+                ("exec tail /dev/zero", Cause::MemoryLimit),
+                ("while :; do :; done", Cause::CpuLimit),
+                ("i=0; while [ $i -lt 100 ]; do sleep 20 & i=$((i+1)); done; wait", Cause::ProcessLimit),
+                ("exec dd if=/dev/zero of=/workspace/x bs=1M count=64", Cause::DiskLimit),
+                ("exec yes", Cause::OutputLimit),
+            ] {
+                let ended = sh(&client, &id, script).await;
+                assert_eq!(ended.cause, cause, "{script}: {:?} {:?}", ended.exit_code, ended.output.stderr);
+                assert_ne!(ended.exit_code, Some(0), "{script}");
+            }
+            let after = sh(&client, &id, "rm x && echo works").await;
+            let hasty = run(&client, "HASTY", "sleep 60").await;
+
+            assert_eq!((after.cause, after.output.stdout.as_deref()), (Cause::Completed, Some("works\n")));
+            assert_eq!(hasty.cause, Some(Cause::TimeLimit));
+            let took_ms = ms_between(&hasty.started_at.unwrap(), &hasty.ended_at.unwrap());
+            assert!((1_400..20_000).contains(&took_ms), "{took_ms} of 1500 ms");
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn resource_usage_tracking_during_execution() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            let script = format!("{HEAVY}; echo ready; while [ ! -e /workspace/go ]; do :; done");
+            let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
+            let usage = || async { client.resources(&run.sandbox_id).await.unwrap() };
+
+            let early = usage().await;
+            let early_ms = early.cpu_ms.unwrap();
+            let later = until_some("it has used more", || async {
+                let now = usage().await;
+                (now.cpu_ms.unwrap() >= early_ms + 200).then_some(now)
+            })
+            .await;
+            let_go(&client, &run).await;
+            let ended = end_of(&client, &run).await;
+
+            assert!(early_ms > 0 && early.memory_mb.unwrap() >= 30_000_000.0 / 1_048_576.0, "{early:#?}");
+            assert_eq!((early.memory_limit_mb, early.processes), (Some(512), later.processes), "{early:#?}");
+            assert!(later.duration_ms > early.duration_ms && later.processes >= Some(1), "{later:#?}");
+            let used = ended.usage;
+            assert!(used.cpu_ms >= later.cpu_ms && used.memory_peak_bytes >= Some(30_000_000), "{ended:#?}");
+            assert_eq!(ended.receipt.unwrap().usage, Some(used));
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sandbox_cleanup_after_completion() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            let script = format!("sleep 1000 & head -c 1000000 /dev/zero > left; {HELD}");
+            let run = begin(&client, "VALIDATION", json!({ "script": script })).await;
+            let meanwhile = traces(fixture.data.path(), &run.sandbox_id);
+
+            let_go(&client, &run).await;
+            let ended = end_of(&client, &run).await;
+
+            let of = |what: &str| meanwhile.iter().filter(|trace| trace.contains(what)).count();
+            assert!(
+                of("/proc/") >= 3 && of("/control/") == 1,
+                "traces are found while it runs: {meanwhile:#?}"
+            );
+            assert_eq!(traces(fixture.data.path(), &run.sandbox_id), [""; 0]);
+            assert!(is_proof(ended.receipt.as_ref()), "{ended:#?}");
+            let receipt = ended.receipt.unwrap();
+            assert_eq!((receipt.cause, receipt.generation), (Cause::Completed, 1));
+            assert!(receipt.freed_bytes >= 1_000_000, "{receipt:#?}");
+            let record = client.sandbox(&run.sandbox_id).await.unwrap();
+            assert_eq!((record.status.state, record.lease.state), (State::Completed, LeaseState::Free));
+            let stats = client.stats().await.unwrap();
+            assert_eq!((stats.present, stats.total_destroyed), (0, 1));
+        })
+        .await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn isolation_of_concurrent_executions() {
+        with_server(|fixture| async move {
+            let client = fixture.client();
+            // Each run writes its word everywhere and looks for the other's.
+            let script = format!(
+                "echo $WORD > /workspace/word; echo $WORD > /tmp/word; {HELD}; cat /workspace/word /tmp/word; \
+                 cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -c \"WORD=$OTHER\"; \
+                 ls /workspace; $LAST"
+            );
+            let context = |word: &str, other: &str, last: &str| {
+                let env = json!({ "WORD": word, "OTHER": other, "LAST": last });
+                json!({ "script": script, "env": env })
+            };
+            let careful = begin(&client, "VALIDATION", context("lamb", "wolf", "true")).await;
+            let hostile = begin(&client, "VALIDATION", context("wolf", "lamb", "kill -KILL -1")).await;
+
+            let_go(&client, &hostile).await;
+            let hostile = end_of(&client, &hostile).await;
+            let_go(&client, &careful).await;
+            let careful = end_of(&client, &careful).await;
+
+            assert_eq!(stdout(&careful), "ready\nlamb\nlamb\n0\ngo\nword\n");
+            assert_eq!(stdout(&hostile), "ready\nwolf\nwolf\n0\ngo\nword\n");
+            assert_eq!((careful.exit_code, careful.cause), (Some(0), Some(Cause::Completed)));
+            let complaint = hostile.output.as_ref().unwrap().stderr.as_deref().unwrap_or_default();
+            assert!(complaint.contains("No such process"), "it could see a foreign process: {complaint}");
+            assert_eq!(careful.attempts.len(), 1);
+            assert_ne!(careful.sandbox_id, hostile.sandbox_id);
+        })
+        .await;
+    }
 }

@@ -38,6 +38,7 @@ impl Thread {
                 return self.run_command(command.iter().map(ToString::to_string).collect(), shared);
             }
             ["sh", "-c", script, ..] => self.run_script(script, shared),
+            ["sh", file, ..] => self.run_file(file, shared),
             ["sh"] => {
                 self.begin_scope();
                 self.push(Task::RunLine { line: Vec::new() });

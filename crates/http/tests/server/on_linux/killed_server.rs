@@ -62,7 +62,7 @@ impl Process {
 
     async fn start_with(data: &std::path::Path, configure: impl FnOnce(&mut Command)) -> (Self, Client) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "killed_server::helper_process_serves_for_another_test"]);
+        command.args(["--exact", "on_linux::killed_server::helper_process_serves_for_another_test"]);
         command.env(SERVE_IN, data).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         configure(&mut command);
         let process = Self(command.spawn().unwrap());

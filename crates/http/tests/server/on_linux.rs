@@ -1,0 +1,5 @@
+//! Tests of a server that only real sandboxes can pass. A run over the fake provider skips them.
+
+pub(crate) mod full_disk;
+mod killed_server;
+mod runbook;
