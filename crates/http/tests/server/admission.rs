@@ -36,12 +36,11 @@ async fn race(fixture: Arc<Fixture>) {
     for round in 0..ROUNDS {
         let create = || async { fixture.post("/api/sandbox?wait=0", json!({})).await };
         let (answers, most) = tokio::join!(join_all((0..CLIENTS).map(|_| create())), watch(&fixture));
+        // A sandbox that is ready by the time of the answer is reported with 201.
         let (admitted, refused): (Vec<&Answer>, Vec<&Answer>) =
-            answers.iter().partition(|answer| answer.status == 202);
+            answers.iter().partition(|answer| matches!(answer.status, 201 | 202));
 
-        let others: Vec<_> =
-            refused.iter().filter(|it| it.status != 429).map(|it| it.bytes.clone()).collect();
-        assert_eq!(admitted.len(), LIMIT - OCCUPIED, "round {round}: {others:?}");
+        assert_eq!(admitted.len(), LIMIT - OCCUPIED, "round {round}");
         assert!(most <= LIMIT as u64, "round {round}: {most} at once");
         for answer in refused {
             assert_eq!((answer.status, answer.code()), (429, ErrorCode::LimitReached), "round {round}");
