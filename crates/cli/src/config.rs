@@ -7,7 +7,7 @@ use confique::toml::FormatOptions;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::host::data_directory;
+use crate::data_directory::data_directory;
 use crate::settings::{FILE, Origin, Settings, ShownSetting, load};
 use crate::table::{escape_control, format_table};
 use crate::{GlobalOptions, json_output};

@@ -9,7 +9,8 @@ use pinfold_lifecycle::{SandboxId, Timestamp};
 
 use crate::GlobalOptions;
 use crate::backend::Backend;
-use crate::host::{data_directory, start_host};
+use crate::data_directory::data_directory;
+use crate::host::start_host;
 use crate::json_output;
 use crate::options::SandboxOptions;
 use crate::progress::Progress;

@@ -30,10 +30,11 @@ use self::agents::{Agent, all_agents};
 use self::board::Board;
 use self::report::{DemoReport, EndedAgent};
 use crate::GlobalOptions;
+use crate::data_directory::data_directory;
 use crate::exit;
 use crate::failure::{Failure, say};
 use crate::follow::termination_signal;
-use crate::host::{config, data_directory, programs};
+use crate::host::{config, programs};
 use crate::json_output;
 use crate::serve::ServerAnnouncement;
 

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::GlobalOptions;
 use crate::backend::Backend;
+use crate::data_directory::data_directory;
 use crate::exit;
 use crate::find::find;
-use crate::host::data_directory;
 use crate::json_output::{self, wire_name};
 use crate::progress::Progress;
 use crate::table::{escape_control, format_table};

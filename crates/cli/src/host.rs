@@ -1,4 +1,4 @@
-//! The engine of a command that works without a server, and the data directory.
+//! The engine of a command that works without a server.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use pinfold_service::{HostConfig, ObjectStoreConfig, Service, ServiceConfig};
 pub(crate) use pinfold_service::Host;
 
 use crate::GlobalOptions;
+use crate::data_directory::data_directory;
 use crate::settings::{self, Loaded};
 
 /// The hidden command that runs this program as the spawner of keepers.
@@ -65,18 +66,4 @@ pub(crate) fn unpacker() -> anyhow::Result<Unpacker> {
 
 fn current_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("could not find the path of this program")
-}
-
-/// The data directory that was given, or the default one.
-pub(crate) fn data_directory(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
-    if let Some(given) = given {
-        return std::path::absolute(given)
-            .with_context(|| format!("could not make the path `{}` absolute", given.display()));
-    }
-    if rustix::process::getuid().is_root() {
-        return Ok("/var/lib/pinfold".into());
-    }
-    let home = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let data = home("XDG_DATA_HOME").or_else(|| Some(home("HOME")?.join(".local/share")));
-    Ok(data.context("neither HOME nor XDG_DATA_HOME is set; use --data-dir")?.join("pinfold"))
 }

@@ -11,9 +11,10 @@ use pinfold_lifecycle::Timestamp;
 
 use crate::GlobalOptions;
 use crate::backend::{Backend, Server, Target, target, upload_stream};
+use crate::data_directory::data_directory;
 use crate::failure::{Failure, say};
 use crate::file_stream::FileStream;
-use crate::host::{data_directory, unpacker};
+use crate::host::unpacker;
 use crate::json_output::{self, rfc3339_utc};
 use crate::progress::Progress;
 use crate::table::{escape_control, format_table};

@@ -12,6 +12,7 @@ mod config;
 mod console;
 mod cp;
 mod create;
+mod data_directory;
 mod demo;
 mod doctor;
 mod events;

@@ -19,8 +19,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::GlobalOptions;
+use crate::data_directory::data_directory;
 use crate::failure::Failure;
-use crate::host::{config, data_directory, programs};
+use crate::host::{config, programs};
 use crate::settings::{self, ExitAction, LogFormat, ServerSettings};
 
 #[derive(clap::Args)]

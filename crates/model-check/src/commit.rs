@@ -2,8 +2,8 @@
 //! about transitions are checked here.
 
 use pinfold_lifecycle::{
-    Cause, EffectKind, Event, Evidence, ExecutionState, Fence, InstanceObservation, Lease, Life, NodeId,
-    OutcomeKind, ProcessObservation, Sandbox, StartStep, Timestamp, invariants,
+    Cause, EffectKind, Event, Evidence, ExecutionId, ExecutionState, Fence, InstanceObservation, Lease, Life,
+    NodeId, OutcomeKind, ProcessObservation, Sandbox, StartStep, Timestamp, invariants,
 };
 
 use crate::world::{Decision, ProcessState, Row, Stage, Trigger};
@@ -79,7 +79,7 @@ impl SmallModel {
         check_freeing(world, before, decision);
         self.check_pool(world, before, decision);
         if let Trigger::Completed { event, fence } = &decision.trigger {
-            check_result(world, before, after, event, *fence);
+            self.check_result(world, before, decision, event, *fence);
         }
         if decision.trigger == Trigger::StopRequested
             && stop_under_way(before).is_some()
@@ -154,6 +154,65 @@ impl SmallModel {
             }
         }
     }
+
+    fn check_result(
+        &self,
+        world: &mut World,
+        before: &Sandbox,
+        decision: &Decision,
+        event: &Event,
+        fence: Fence,
+    ) {
+        let after = &decision.after;
+        let awaited = before.effects().iter().any(|effect| effect.pending.fence == fence);
+        // The proof that a process has ended holds for any fence, because the outcome is already decided.
+        let proof = matches!(event, Event::ExecutionEnded { execution, .. } if before.executions.iter().any(|e| {
+            e.id == *execution && matches!(e.state, ExecutionState::Ending { kill: Some(_), .. })
+        }));
+        if !awaited && !proof && before != after {
+            world.violated.note(Invariant::StaleAnswersChangeNothing);
+        }
+        if let Event::ExecutionEnded { execution, .. } = event
+            && awaited
+            && after.executions.iter().any(|e| e.id == *execution && e.decided_outcome().is_none())
+        {
+            world.violated.note(Invariant::OutcomeIsWrittenOnce);
+        }
+        let Event::Observed { evidence: Evidence::Present(instances), .. } = event else {
+            return;
+        };
+        let is_used = matches!(after.lease, Lease::Live(_) | Lease::Starting { step: StartStep::Probe, .. });
+        if awaited && is_used && !is_exactly(before, instances) {
+            world.violated.note(Invariant::OneInstance);
+        }
+        let works = instances
+            .iter()
+            .flat_map(|instance| &instance.executions)
+            .any(|execution| matches!(execution.process, ProcessObservation::Running { .. }));
+        let gave_up = matches!(after.life, Life::Ending { cause: Cause::StartDeadline, .. });
+        if works
+            && gave_up
+            && !self.is_own_end(before, decision)
+            && matches!(before.life, Life::Wanted)
+            && matches!(before.lease, Lease::Live(_))
+        {
+            world.violated.note(Invariant::AcceptedWorkContinues);
+        }
+    }
+
+    /// Whether a one-shot sandbox ends with its last execution, which was killed at its own start deadline after its
+    /// process had been observed.
+    fn is_own_end(&self, before: &Sandbox, decision: &Decision) -> bool {
+        let decided = |id: ExecutionId| before.executions.iter().find(|e| e.id == id)?.decided_outcome();
+        self.policy.one_shot
+            && decision.after.executions.is_empty()
+            && before.executions.iter().all(|e| e.decided_outcome().is_some())
+            && decision
+                .finished
+                .last()
+                .and_then(|last| decided(last.id))
+                .is_some_and(|outcome| outcome.cause == Cause::StartDeadline)
+    }
 }
 
 /// A lease that is freed or advances to the next generation has no instance budget.
@@ -165,46 +224,6 @@ fn check_freeing(world: &mut World, before: &Sandbox, decision: &Decision) {
         world.complete_instances(decision.slot).any(|instance| instance.generation <= before.generation());
     if freed && left && !attested {
         world.violated.note(Invariant::OnlyEvidenceFrees);
-    }
-}
-
-fn check_result(world: &mut World, before: &Sandbox, after: &Sandbox, event: &Event, fence: Fence) {
-    let awaited = before.effects().iter().any(|effect| effect.pending.fence == fence);
-    // The proof that a process has ended holds for any fence, because the outcome is already decided.
-    let proof = matches!(event, Event::ExecutionEnded { execution, .. } if before.executions.iter().any(|e| {
-        e.id == *execution && matches!(e.state, ExecutionState::Ending { kill: Some(_), .. })
-    }));
-    if !awaited && !proof && before != after {
-        world.violated.note(Invariant::StaleAnswersChangeNothing);
-    }
-    if let Event::ExecutionEnded { execution, .. } = event
-        && awaited
-        && after.executions.iter().any(|e| e.id == *execution && e.decided_outcome().is_none())
-    {
-        world.violated.note(Invariant::OutcomeIsWrittenOnce);
-    }
-    let Event::Observed { evidence: Evidence::Present(instances), .. } = event else {
-        return;
-    };
-    let is_used = matches!(after.lease, Lease::Live(_) | Lease::Starting { step: StartStep::Probe, .. });
-    if awaited && is_used && !is_exactly(before, instances) {
-        world.violated.note(Invariant::OneInstance);
-    }
-    let works = instances
-        .iter()
-        .flat_map(|instance| &instance.executions)
-        .any(|execution| matches!(execution.process, ProcessObservation::Running { .. }));
-    let gave_up = matches!(after.life, Life::Ending { cause: Cause::StartDeadline, .. });
-    // The last execution of a one-shot sandbox was killed at its own start deadline, after it had been observed.
-    let is_own_end =
-        !before.executions.is_empty() && before.executions.iter().all(|e| e.decided_outcome().is_some());
-    if works
-        && gave_up
-        && !is_own_end
-        && matches!(before.life, Life::Wanted)
-        && matches!(before.lease, Lease::Live(_))
-    {
-        world.violated.note(Invariant::AcceptedWorkContinues);
     }
 }
 

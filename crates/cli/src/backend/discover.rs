@@ -8,8 +8,8 @@ use pinfold_client::{Client, ServerFile};
 
 use super::Server;
 use crate::GlobalOptions;
+use crate::data_directory::data_directory;
 use crate::failure::Failure;
-use crate::host::data_directory;
 
 /// Where requests go.
 pub(crate) enum Target {
