@@ -8,10 +8,9 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustix::io::Errno;
 
 use crate::disk::{memory_left_mb, memory_total_mb};
-use crate::id_ranges::IdRanges;
 use crate::paths::DataPaths;
 
-pub(crate) fn of(data_paths: &DataPaths, ids: &IdRanges) -> Capacity {
+pub(crate) fn of(data_paths: &DataPaths) -> Capacity {
     let disk = disk_mb(&data_paths.logs);
     let measured = disk.as_ref().ok().copied().flatten();
     let processes = processes();
@@ -22,7 +21,6 @@ pub(crate) fn of(data_paths: &DataPaths, ids: &IdRanges) -> Capacity {
         memory_mb_total: memory_total_mb(),
         disk_mb_total: measured.map(|(_, total)| total),
         processes_total: processes.map(|(_, total)| total),
-        ids_left: ids.left(),
         disk_unusable: disk.err(),
     }
 }

@@ -85,15 +85,6 @@ impl IdRanges {
         }
     }
 
-    /// Number of free ranges. `None`: not running as root, so ids are no limit.
-    pub(crate) fn left(&self) -> Option<u64> {
-        if !getuid().is_root() {
-            return None;
-        }
-        let taken = fs::read_dir(&self.directory).ok()?.count();
-        Some(u64::from(RANGES).saturating_sub(u64::try_from(taken).unwrap_or(u64::MAX)))
-    }
-
     fn find(&self, name: &str) -> io::Result<Option<u32>> {
         let entries = match fs::read_dir(&self.directory) {
             // The directory is gone; that must not stop the rest of the teardown.

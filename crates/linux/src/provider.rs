@@ -348,7 +348,7 @@ impl Provider for LinuxProvider {
     }
 
     async fn capacity(&self) -> Result<Capacity, DiscoverError> {
-        Ok(capacity::of(&self.data_paths, &self.ids))
+        Ok(capacity::of(&self.data_paths))
     }
 
     async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError> {

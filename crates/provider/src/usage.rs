@@ -30,8 +30,6 @@ pub struct Capacity {
     pub memory_mb_total: Option<u64>,
     pub disk_mb_total: Option<u64>,
     pub processes_total: Option<u64>,
-    /// Free uid ranges for instances.
-    pub ids_left: Option<u64>,
     /// Why the sandbox directory cannot be written. More serious than a full disk.
     #[serde(default)]
     pub disk_unusable: Option<String>,

@@ -20,7 +20,6 @@ fn left(disk_mb: u64) -> Capacity {
         disk_mb_left: Some(disk_mb),
         memory_mb_left: Some(1_000),
         processes_left: Some(1_000),
-        ids_left: None,
         disk_unusable: None,
         ..Capacity::default()
     }

@@ -155,5 +155,4 @@ async fn capacity_reports_what_the_host_has_left() {
 
     assert!(left.memory_mb_left.unwrap() > 0 && left.disk_mb_left.unwrap() > 0);
     assert!(left.processes_left.unwrap() > 0);
-    assert_eq!(left.ids_left.is_some(), crate::fixture::is_root());
 }

@@ -86,7 +86,6 @@ impl FakeWorld {
             memory_mb_total: Some(2_048),
             disk_mb_total: Some(2_048),
             processes_total: Some(2_048),
-            ids_left: Some(1_024),
             disk_unusable: None,
         };
         let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
