@@ -27,7 +27,7 @@ pub trait FaultPlan: Send + Sync + 'static {
     fn sleep_ms(&self, ms: u64) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     fn plan_call(&self, call: Call) -> CallPlan;
 
-    /// Interval at which a call that waits looks again.
+    /// Poll interval of a call that waits.
     fn poll_ms(&self) -> u64 {
         250
     }

@@ -23,7 +23,7 @@ impl FakeProvider {
             Some(Fault::HalfDone) => return Err(no_answer()),
             Some(Fault::AnswerLost | Fault::ObserveFails) | None => {}
         }
-        let done = match self.look().alive(instance, self.now()) {
+        let done = match self.contents().alive(instance, self.now()) {
             Some(fake) => {
                 fake.operations += 1;
                 operation(fake)

@@ -19,7 +19,7 @@ impl Inspect for FakeProvider {
     async fn examine(&self, instance: InstanceId) -> Vec<ProbeReport> {
         let plan = self.begin(Call::Probe).await;
         let now = self.now();
-        let reports = match (self.look().alive(instance, now), plan.fault) {
+        let reports = match (self.contents().alive(instance, now), plan.fault) {
             (None, _) => failing(InstanceFault::KeeperGone, GONE, (InstanceFault::KeeperSilent, SILENT)),
             (Some(fake), Some(Fault::Fails)) => {
                 let mut reports = passing(fake);
@@ -52,7 +52,7 @@ impl Inspect for FakeProvider {
 
     async fn processes(&self, instance: InstanceId) -> Result<Vec<ProcessInfo>, InstanceError> {
         let now = self.now();
-        match self.look().alive(instance, now) {
+        match self.contents().alive(instance, now) {
             Some(fake) => Ok(fake.processes.values().flat_map(|process| process.processes()).collect()),
             None => Err(InstanceError::NoSuchInstance),
         }

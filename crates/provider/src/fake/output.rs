@@ -90,7 +90,7 @@ impl ExecutionLog {
     }
 }
 
-/// The output of a fake host. Its processes run only when a call looks at the host, so a watch polls.
+/// The output of a fake host. Its processes run only when a call reads the host, so a watch polls.
 #[derive(Clone)]
 pub(crate) struct FakeOutput {
     pub(crate) world: Arc<FakeWorld>,
@@ -98,8 +98,8 @@ pub(crate) struct FakeOutput {
 }
 
 impl FakeOutput {
-    fn look(&self) -> Locked<'_> {
-        self.world.look(self.faults.now())
+    fn contents(&self) -> Locked<'_> {
+        self.world.lock_at(self.faults.now())
     }
 }
 
@@ -118,18 +118,18 @@ impl OutputLogs for FakeOutput {
     }
 
     fn sandboxes(&self) -> io::Result<Vec<SandboxId>> {
-        Ok(self.look().output.keys().copied().collect())
+        Ok(self.contents().output.keys().copied().collect())
     }
 
     fn stored(&self, sandbox: SandboxId) -> io::Result<Option<StoredOutput>> {
-        Ok(self.look().output.get(&sandbox).map(|kept| StoredOutput {
+        Ok(self.contents().output.get(&sandbox).map(|kept| StoredOutput {
             bytes: kept.logs.values().map(|log| log.kept_bytes).sum(),
             last_changed: kept.last_changed,
         }))
     }
 
     fn last_written(&self, sandbox: SandboxId, executions: &[ExecutionId]) -> io::Result<Option<Timestamp>> {
-        let contents = self.look();
+        let contents = self.contents();
         let Some(kept) = contents.output.get(&sandbox) else { return Ok(None) };
         let logs = executions.iter().filter_map(|execution| kept.logs.get(execution));
         Ok(logs.filter_map(|log| log.chunks.back()).map(|chunk| chunk.at).max())
@@ -137,7 +137,7 @@ impl OutputLogs for FakeOutput {
 
     /// Excludes those that use the same [`FakeWorld`], not other processes.
     fn lock(&self, sandbox: SandboxId) -> io::Result<LockOutcome> {
-        if !self.look().output.contains_key(&sandbox) {
+        if !self.contents().output.contains_key(&sandbox) {
             return Ok(LockOutcome::Nothing);
         }
         if !locked_outputs(&self.world).insert(sandbox) {
@@ -156,7 +156,7 @@ struct Reader {
 
 impl OutputReader for Reader {
     fn next(&mut self) -> io::Result<Option<OutputEntry>> {
-        let contents = self.output.look();
+        let contents = self.output.contents();
         let log = contents.output.get(&self.sandbox).and_then(|kept| kept.logs.get(&self.execution));
         Ok(log.and_then(|log| log.next(&mut self.position)))
     }
@@ -171,7 +171,7 @@ struct Watch {
 
 impl Watch {
     fn writes(&self) -> u64 {
-        self.output.look().output.get(&self.sandbox).map_or(0, |kept| kept.writes)
+        self.output.contents().output.get(&self.sandbox).map_or(0, |kept| kept.writes)
     }
 }
 
@@ -195,7 +195,7 @@ struct Lock {
 
 impl LockedOutput for Lock {
     fn remove(&mut self) -> io::Result<()> {
-        self.output.look().output.remove(&self.sandbox);
+        self.output.contents().output.remove(&self.sandbox);
         Ok(())
     }
 }

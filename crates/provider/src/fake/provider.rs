@@ -63,12 +63,12 @@ impl FakeProvider {
     }
 
     /// The host as it is now.
-    pub(crate) fn look(&self) -> Locked<'_> {
-        self.world.look(self.now())
+    pub(crate) fn contents(&self) -> Locked<'_> {
+        self.world.lock_at(self.now())
     }
 
     fn reachable(&self, instance: InstanceId) -> Result<(), String> {
-        match self.look().alive(instance, self.now()) {
+        match self.contents().alive(instance, self.now()) {
             Some(_) => Ok(()),
             None => Err(format!("no keeper for generation {}", instance.generation.0)),
         }
@@ -109,7 +109,7 @@ impl Provider for FakeProvider {
         }
         let now = self.now();
         let found = {
-            let contents = self.look();
+            let contents = self.contents();
             let instances = contents.instances.iter();
             instances
                 .map(|(instance, fake)| Found { instance: *instance, whole: fake.is_alive(now) })
@@ -123,17 +123,17 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return Err(StartError::Failed { why: "injected fault".into() });
         }
-        let marker = self.look().marker(start.instance);
+        let marker = self.contents().marker(start.instance);
         self.pause(plan.halfway_ms).await;
         if !start.permit.still_wanted().await && self.guards.hold(Guard::PermitBeforeInstance) {
-            self.look().remove_marker(start.instance, marker);
+            self.contents().remove_marker(start.instance, marker);
             return Err(StartError::NoLongerWanted);
         }
         self.pause(plan.halfway_ms).await;
         if plan.fault == Some(Fault::HalfDone) {
             return Err(StartError::Failed { why: "injected fault: start half done".into() });
         }
-        match self.look().with_marker(start.instance, marker) {
+        match self.contents().with_marker(start.instance, marker) {
             Some(fake) => fake.set_alive(start.spec.limits, start.ends_at, self.now()),
             None => return Err(StartError::NoLongerWanted),
         }
@@ -147,7 +147,7 @@ impl Provider for FakeProvider {
         }
         let now = self.now();
         let instances: Vec<_> = {
-            let contents = self.look();
+            let contents = self.contents();
             let own = contents.instances.iter().filter(|(instance, _)| instance.sandbox == sandbox);
             own.map(|(instance, fake)| seen(*instance, fake, now)).collect()
         };
@@ -193,7 +193,7 @@ impl Provider for FakeProvider {
             }
             Some(Fault::AnswerLost | Fault::ObserveFails) | None => {}
         }
-        let started = self.look().exec(instance, exec, self.now());
+        let started = self.contents().exec(instance, exec, self.now());
         if plan.fault == Some(Fault::ObserveFails) {
             return Err(ExecError::Unclear { why: "injected fault: no answer".into() });
         }
@@ -204,7 +204,7 @@ impl Provider for FakeProvider {
         loop {
             let now = self.now();
             {
-                let mut contents = self.look();
+                let mut contents = self.contents();
                 let Some(fake) = contents.alive(instance, now) else {
                     return Err(WaitError::Unreachable { why: NO_ANSWER.into() });
                 };
@@ -222,7 +222,7 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return KillOutcome::Unknown { why: "injected fault: no answer".into() };
         }
-        self.look().kill(instance, execution, self.now());
+        self.contents().kill(instance, execution, self.now());
         let killed = match plan.fault {
             Some(Fault::ObserveFails | Fault::HalfDone) => KillOutcome::Unknown { why: "fog".into() },
             Some(Fault::Fails | Fault::AnswerLost) | None => KillOutcome::Gone,
@@ -237,7 +237,7 @@ impl Provider for FakeProvider {
         signal: i32,
     ) -> Result<(), SignalError> {
         let now = self.now();
-        let mut contents = self.look();
+        let mut contents = self.contents();
         let unreachable = || SignalError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(SignalError::NoSuchExecution)?;
@@ -251,7 +251,7 @@ impl Provider for FakeProvider {
         write: StdinWrite<'_>,
     ) -> Result<WriteResult, StdinError> {
         let now = self.now();
-        let mut contents = self.look();
+        let mut contents = self.contents();
         let unreachable = || StdinError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(StdinError::NoSuchExecution)?;
@@ -269,7 +269,7 @@ impl Provider for FakeProvider {
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         let now = self.now();
-        let mut contents = self.look();
+        let mut contents = self.contents();
         let unreachable = || ResizeError::Unreachable { why: NO_ANSWER.into() };
         let fake = contents.alive(instance, now).ok_or_else(unreachable)?;
         let process = fake.processes.get_mut(&execution).ok_or(ResizeError::NoSuchExecution)?;
@@ -284,9 +284,10 @@ impl Provider for FakeProvider {
         self.pause(grace_ms.min(plan.halfway_ms)).await;
         let leave_markers = plan.fault == Some(Fault::HalfDone);
         let now = self.now();
-        let ended = self.look().end_instances(leave_markers, now, |found| self.is_covered(found, instance));
+        let ended =
+            self.contents().end_instances(leave_markers, now, |found| self.is_covered(found, instance));
         self.pause(plan.halfway_ms).await;
-        let left = self.look().instances.keys().filter(|found| found.sandbox == instance.sandbox).count();
+        let left = self.contents().instances.keys().filter(|found| found.sandbox == instance.sandbox).count();
         let outcome = match (plan.fault, left) {
             (Some(Fault::ObserveFails), _) => StopOutcome::Unknown { why: "fog".into() },
             (_, 0) => StopOutcome::Gone(Box::new(receipt(instance, self.now(), ended))),
@@ -297,7 +298,7 @@ impl Provider for FakeProvider {
 
     async fn usage(&self, instance: InstanceId) -> Result<Usage, InstanceError> {
         let now = self.now();
-        match self.look().alive(instance, now) {
+        match self.contents().alive(instance, now) {
             Some(fake) => Ok(fake.usage(now)),
             None => Err(InstanceError::NoSuchInstance),
         }
@@ -313,7 +314,7 @@ impl Provider for FakeProvider {
         if plan.fault == Some(Fault::Fails) {
             return Err(unreachable());
         }
-        let kept = match self.look().alive(instance, self.now()) {
+        let kept = match self.contents().alive(instance, self.now()) {
             Some(fake) => {
                 fake.ends_at = ends_at;
                 Ok(())

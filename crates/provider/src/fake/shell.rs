@@ -1,5 +1,5 @@
 //! A small shell for the fake: enough for scripts of tests, driven by the fake's clock. A process is a set of threads
-//! of control, each a stack of tasks that runs until it must wait, so that its state can be stored between looks.
+//! of control, each a stack of tasks that runs until it must wait, so that its state can be stored between calls.
 //!
 //! It knows what those scripts use. Any other command ends with code 127 and a message, as in a real shell.
 

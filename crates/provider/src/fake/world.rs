@@ -93,7 +93,7 @@ impl FakeWorld {
     }
 
     /// Locks the host after its processes have run up to this time.
-    pub(crate) fn look(&self, now: Timestamp) -> Locked<'_> {
+    pub(crate) fn lock_at(&self, now: Timestamp) -> Locked<'_> {
         let mut contents = self.lock();
         contents.advance(now);
         contents
@@ -106,7 +106,7 @@ impl FakeWorld {
 
     #[must_use]
     pub fn instances(&self, now: Timestamp) -> Vec<PhysicalInstance> {
-        let contents = self.look(now);
+        let contents = self.lock_at(now);
         let instances = contents.instances.iter();
         instances
             .map(|(instance, fake)| PhysicalInstance {
