@@ -180,10 +180,6 @@ impl LinuxProvider {
 
 #[async_trait]
 impl Provider for LinuxProvider {
-    fn name(&self) -> &'static str {
-        "linux"
-    }
-
     fn files(&self) -> &dyn Files {
         self
     }

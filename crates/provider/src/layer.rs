@@ -58,7 +58,6 @@ macro_rules! provider_layer {
 
 provider_layer! {
     accessors {
-        name -> &'static str;
         files -> &dyn Files;
         output -> Arc<dyn OutputLogs>;
         inspect -> &dyn Inspect;

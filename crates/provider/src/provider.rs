@@ -17,8 +17,6 @@ use crate::{
 /// call may be repeated after a crash, and any call may be dropped half-way.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    fn name(&self) -> &'static str;
-
     /// The files of its instances.
     fn files(&self) -> &dyn Files;
 

@@ -83,10 +83,6 @@ impl FakeProvider {
 
 #[async_trait]
 impl Provider for FakeProvider {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
     fn files(&self) -> &dyn Files {
         self
     }
