@@ -110,7 +110,7 @@ async fn orphan_records_and_instances_are_reported_repaired_and_logged() {
 
 /// Unmounts a mount of a running sandbox, as an accident on the host would.
 fn lose_a_mount(fixture: &Fixture, id: &str) {
-    let keeper = keeper_of(fixture.data.path(), &id).pid;
+    let keeper = keeper_of(fixture.data.path(), id).pid;
     let unmount = ["-t", &keeper.to_string(), "-m", "-p", "--", "umount", "-l", "/dev/shm"];
     assert!(Command::new("nsenter").args(unmount).status().unwrap().success());
 }

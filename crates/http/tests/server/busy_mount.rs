@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
-/// A foreign mount in the directory of an instance.
+/// A foreign mount in the directory of the first instance of a sandbox.
 pub(crate) struct BusyMount(Option<PathBuf>);
 
 impl BusyMount {
-    pub(crate) fn mount(data: &Path, instance: &str) -> Self {
-        let path = data.join(format!("linux/control/v1.{instance}/obstacle"));
+    pub(crate) fn mount(data: &Path, sandbox: &str) -> Self {
+        let path = data.join(format!("linux/control/v1.{sandbox}.1/obstacle"));
         std::fs::create_dir(&path).unwrap();
         rustix::mount::mount("none", &path, "tmpfs", MountFlags::empty(), None).unwrap();
         Self(Some(path))

@@ -41,24 +41,27 @@ pub(super) async fn export_metrics(
 ) {
     let mut due = interval(every);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !shutdown.is_set() {
-        tokio::select! {
+    loop {
+        // The last export has what was counted during the one before, so it is never left out.
+        let is_last = tokio::select! {
             biased;
-            () = shutdown.wait() => {}
-            _ = due.tick() => {}
-        }
-        let Some(source) = source.upgrade() else { return };
-        let families = match source.families().await {
-            Ok(families) => families,
-            Err(why) => {
-                client.record_dropped(1, &why);
-                continue;
-            }
+            () = shutdown.wait() => true,
+            _ = due.tick() => false,
         };
-        let message = message(&families, source.now(), resource.clone());
-        drop(source);
-        if let Err(ExportError { why, .. }) = client.send(Bytes::from(message.encode_to_vec())).await {
-            client.record_dropped(1, &why);
+        let Some(source) = source.upgrade() else { return };
+        match source.families().await {
+            Ok(families) => {
+                let message = message(&families, source.now(), resource.clone());
+                drop(source);
+                if let Err(ExportError { why, .. }) = client.send(Bytes::from(message.encode_to_vec())).await
+                {
+                    client.record_dropped(1, &why);
+                }
+            }
+            Err(why) => client.record_dropped(1, &why),
+        }
+        if is_last {
+            return;
         }
     }
 }
@@ -135,5 +138,50 @@ fn unit(name: &str) -> &'static str {
         Some("seconds") => "s",
         Some("bytes") => "By",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::telemetry::Collector;
+    use crate::telemetry::collector_client::Signal;
+
+    /// A server that shuts down while its metrics are read for the first export.
+    struct ShutsDown {
+        shutdown: watch::Sender<bool>,
+        reads: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl MetricsSource for ShutsDown {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        async fn families(&self) -> Result<Vec<Family>, String> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.shutdown.send_replace(true);
+            Err("nothing is sent in this test".to_owned())
+        }
+    }
+
+    #[tokio::test]
+    async fn shutdown_during_an_export_is_followed_by_a_last_export() {
+        let shutdown = watch::Sender::new(false);
+        let subscription = Shutdown(shutdown.subscribe());
+        let server = Arc::new(ShutsDown { shutdown, reads: AtomicUsize::new(0) });
+        let source: Arc<dyn MetricsSource> = server.clone();
+        let client = CollectorClient::new(Signal::Metrics, &Collector::new("http://127.0.0.1:9").unwrap());
+        let hour = Duration::from_secs(3_600);
+
+        export_metrics(Arc::downgrade(&source), hour, client, Resource::default(), subscription).await;
+
+        assert_eq!(server.reads.load(Ordering::Relaxed), 2);
     }
 }

@@ -118,7 +118,7 @@ mod on_linux {
 
         with_service_config(rules, |fixture| async move {
             let sandbox = fixture.sandbox().await;
-            let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &sandbox);
             fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
 
             let reported = wait_for_state(&fixture, alert, "firing").await;

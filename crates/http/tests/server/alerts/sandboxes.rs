@@ -64,7 +64,7 @@ mod on_linux {
 
         with_service_config(rules, |fixture| async move {
             let sandbox = fixture.sandbox().await;
-            let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{sandbox}.1"));
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &sandbox);
 
             fixture.delete(&format!("/api/sandbox/{sandbox}?force=1&wait=0")).await;
             let stuck = wait_for_state(&fixture, Alert::SandboxStuck, "firing").await;

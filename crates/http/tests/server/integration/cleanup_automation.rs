@@ -146,7 +146,7 @@ mod on_linux {
             assert_eq!((cleanup.orphaned_detected, cleanup.evicted), (0, 0));
 
             // A sandbox that cannot be stopped is stuck until it can.
-            let mut busy_mount = BusyMount::mount(fixture.data.path(), &format!("{at_work}.1"));
+            let mut busy_mount = BusyMount::mount(fixture.data.path(), &at_work);
             client.stop(&at_work, true, 0).await.unwrap();
             let subject =
                 |id: &str, event: &str| AlertSubject { sandbox_id: id.to_owned(), event: event.into() };
