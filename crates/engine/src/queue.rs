@@ -18,11 +18,20 @@ use crate::{AdmitError, QueueWaitEnded};
 /// Minimum interval between two reads of the queue, however often the store changes.
 const MIN_READ_INTERVAL_MS: u64 = 20;
 
-/// The queue id and deadline of a guard request.
+/// The queue id of a create request, and how long it may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueRequest {
     pub id: QueueId,
-    pub until: Timestamp,
+    pub(crate) requested_at: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+impl QueueRequest {
+    /// May wait for so long from now on. The attempt to be admitted at once is part of it.
+    #[must_use]
+    pub fn new(id: QueueId, now: Timestamp, wait_ms: u64) -> Self {
+        Self { id, requested_at: now, until: now.after_ms(wait_ms) }
+    }
 }
 
 /// Waiting requests of this node, and the positions last read.
@@ -117,11 +126,10 @@ impl Inner {
         queue: QueueRequest,
         first: AdmitError,
     ) -> Result<Admitted, AdmitError> {
-        let requested_at = self.clock.now();
         let mut positions_feed = self.queue.positions_feed.subscribe();
         // Before `enqueue`: a request dropped during that write may still have an entry.
         let mut guard = QueueGuard::begin(self, queue.id);
-        if let Err(error) = self.enqueue_request(wanted, queue, requested_at).await {
+        if let Err(error) = self.enqueue_request(wanted, queue).await {
             guard.is_done = !matches!(error, AdmitError::Create(CreateError::Store(_)));
             return Err(error);
         }
@@ -172,23 +180,18 @@ impl Inner {
             }
             if let Some(end) = self.outcome_of(queue.id).await? {
                 guard.is_done = true;
-                let waited_ms = self.clock.now().ms_since(requested_at);
+                let waited_ms = self.clock.now().ms_since(queue.requested_at);
                 let ended = QueueWaitEnded { end, waited_ms, position, why: Box::new(why) };
                 return Err(AdmitError::Waited(ended));
             }
         }
     }
 
-    async fn enqueue_request(
-        &self,
-        wanted: &CreateRequest,
-        queue: QueueRequest,
-        requested_at: Timestamp,
-    ) -> Result<(), AdmitError> {
+    async fn enqueue_request(&self, wanted: &CreateRequest, queue: QueueRequest) -> Result<(), AdmitError> {
         let new = NewQueueEntry {
             id: queue.id,
             owner_node: self.node,
-            requested_at,
+            requested_at: queue.requested_at,
             deadline: queue.until,
             demand: wanted.spec.demand(),
             quotas: self.config.quotas.of(&wanted.spec),

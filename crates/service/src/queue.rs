@@ -17,7 +17,7 @@ impl Service {
     /// A queue request that expires after `wait_ms`.
     #[must_use]
     pub fn queue_for(&self, id: QueueId, wait_ms: u64) -> QueueRequest {
-        QueueRequest { id, until: self.now().after_ms(wait_ms) }
+        QueueRequest::new(id, self.now(), wait_ms)
     }
 
     /// All waiting entries in order.

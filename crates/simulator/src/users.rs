@@ -116,8 +116,8 @@ impl User {
     fn queue(&self) -> Option<QueueRequest> {
         let random = &self.shared.random;
         let (id, for_ms) = (random.below(u64::MAX), random.between(500, 30_000));
-        let until = self.shared.clock.now().after_ms(for_ms);
-        random.happens(400).then_some(QueueRequest { id: QueueId(u128::from(id)), until })
+        let queue = QueueRequest::new(QueueId(u128::from(id)), self.shared.clock.now(), for_ms);
+        random.happens(400).then_some(queue)
     }
 
     /// Requests a sandbox, with or without a first execution.

@@ -20,8 +20,8 @@ fn slots(sandboxes: u64) -> Config {
 }
 
 fn queued(fixture: &Fixture, queue_id: u128, for_ms: u64) -> CreateRequest {
-    let until = pinfold_engine::Clock::now(&fixture.clock).after_ms(for_ms);
-    CreateRequest { queue: Some(QueueRequest { id: QueueId(queue_id), until }), ..CreateRequest::default() }
+    let queue = QueueRequest::new(QueueId(queue_id), pinfold_engine::Clock::now(&fixture.clock), for_ms);
+    CreateRequest { queue: Some(queue), ..CreateRequest::default() }
 }
 
 type QueueGuard = JoinHandle<Result<SandboxId, AdmitError>>;
@@ -97,6 +97,20 @@ async fn a_request_without_queue_is_refused_while_another_waits_for_the_same_roo
         "it waited for the deadline of the entry ahead: {}",
         fixture.now()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_between_request_and_queue_counts_as_waited() {
+    let fixture = Fixture::new();
+    let engine = Arc::new(fixture.start_engine_with(slots(1)).await);
+    fixture.ready(&engine, Policy::default()).await;
+    let request = queued(&fixture, 1, 5 * SECOND);
+    fixture.pass_ms(SECOND).await;
+
+    let refused = engine.create(request).await;
+
+    let Err(AdmitError::Waited(QueueWaitEnded { waited_ms, .. })) = refused else { panic!("{refused:?}") };
+    assert!((5 * SECOND..5 * SECOND + 100).contains(&waited_ms), "{waited_ms}");
 }
 
 #[tokio::test(start_paused = true)]
