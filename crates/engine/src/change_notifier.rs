@@ -43,14 +43,15 @@ struct SandboxChannel {
     listeners: usize,
 }
 
+/// Counts notifications, and wakes listeners in the order in which they wait.
 #[derive(Default)]
-struct Channel {
+pub(crate) struct Channel {
     count: AtomicU64,
     wakeup: Notify,
 }
 
 impl Channel {
-    fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.count.fetch_add(1, Ordering::Release);
         self.wakeup.notify_waiters();
     }
@@ -91,7 +92,7 @@ pub struct ChangeListener {
 }
 
 impl ChangeListener {
-    fn to(channel: Arc<Channel>, registered_in: Option<(Arc<ChangeNotifier>, SandboxId)>) -> Self {
+    pub(crate) fn to(channel: Arc<Channel>, registered_in: Option<(Arc<ChangeNotifier>, SandboxId)>) -> Self {
         let seen = channel.count.load(Ordering::Acquire);
         Self { channel, seen, registered_in }
     }
@@ -209,10 +210,10 @@ mod tests {
     fn channel_is_removed_while_a_notification_holds_it() {
         let notifier = Arc::new(ChangeNotifier::default());
         let listener = notifier.listen(ONE);
-        let rings_still = listener.channel.clone();
+        let notifying = listener.channel.clone();
 
         drop(listener);
-        drop(rings_still);
+        drop(notifying);
 
         assert!(notifier.lock().is_empty());
     }

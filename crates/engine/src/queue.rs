@@ -1,16 +1,17 @@
 //! The admission queue: requests wait for room instead of being refused. Entries are rows in the store, each
-//! owned by the node that took the request. One loop per node reads the positions and wakes the guard
+//! owned by the node that took the request. One loop per node reads the positions and wakes the waiting
 //! requests; a request whose turn it is tries again, and the transaction decides.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pinfold_lifecycle::{QueueId, Timestamp};
 use pinfold_store::{
     CreateError, EnqueueError, NewQueueEntry, QueueOutcome, QueuePosition, QueueRow, StoreError,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use crate::change_notifier::{ChangeListener, Channel};
 use crate::create::{Admitted, CreateRequest};
 use crate::engine::{Engine, Inner};
 use crate::{AdmitError, QueueWaitEnded};
@@ -39,7 +40,21 @@ impl QueueRequest {
 pub(crate) struct QueueWaiters {
     waiting_here: AtomicUsize,
     wakeup: Notify,
-    positions_feed: watch::Sender<Arc<Vec<QueuePosition>>>,
+    positions: Mutex<Arc<Vec<QueuePosition>>>,
+    /// Notified when positions were read. It wakes requests in the order in which they wait, which tokio's `watch` does
+    /// not: the simulator has to replay it.
+    positions_read: Arc<Channel>,
+}
+
+impl QueueWaiters {
+    fn set_positions(&self, positions: Vec<QueuePosition>) {
+        *self.positions.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(positions);
+        self.positions_read.notify();
+    }
+
+    fn positions(&self) -> Arc<Vec<QueuePosition>> {
+        self.positions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Engine {
@@ -48,12 +63,12 @@ impl Engine {
         self.inner.store.queue_positions(self.inner.config.admission, self.inner.clock.now()).await
     }
 
-    /// One entry, guard or ended. None: no such entry is recorded.
+    /// One entry, waiting or ended. None: no such entry is recorded.
     pub async fn queue_entry(&self, id: QueueId) -> Result<Option<QueueRow>, StoreError> {
         self.inner.store.queue_entry(id).await
     }
 
-    /// Cancels a queue entry. False: it was ended guard.
+    /// Cancels a queue entry. False: it has ended already.
     pub async fn leave_queue(&self, id: QueueId) -> Result<bool, StoreError> {
         let ended =
             self.inner.store.end_queue_entry(id, QueueOutcome::Cancelled, self.inner.clock.now()).await?;
@@ -62,7 +77,7 @@ impl Engine {
     }
 }
 
-/// Cancels the queue entry when a guard request is dropped.
+/// Cancels the queue entry when a waiting request is dropped.
 struct QueueGuard {
     inner: Arc<Inner>,
     id: QueueId,
@@ -91,7 +106,7 @@ impl Drop for QueueGuard {
 }
 
 impl Inner {
-    /// Reads queue positions after every change and at the poll interval, while any request waits waiting_here.
+    /// Reads queue positions after every change and at the poll interval, while any request waits here.
     pub(crate) async fn queue_loop(self: Arc<Self>) {
         let mut changes = self.changes.listen_to_all();
         loop {
@@ -101,7 +116,7 @@ impl Inner {
             changes.catch_up();
             let read_at = self.clock.now();
             match self.store.queue_positions(self.config.admission, self.clock.now()).await {
-                Ok(positions) => drop(self.queue.positions_feed.send_replace(Arc::new(positions))),
+                Ok(positions) => self.queue.set_positions(positions),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -126,7 +141,7 @@ impl Inner {
         queue: QueueRequest,
         first: AdmitError,
     ) -> Result<Admitted, AdmitError> {
-        let mut positions_feed = self.queue.positions_feed.subscribe();
+        let mut positions_read = ChangeListener::to(self.queue.positions_read.clone(), None);
         // Before `enqueue`: a request dropped during that write may still have an entry.
         let mut guard = QueueGuard::begin(self, queue.id);
         if let Err(error) = self.enqueue_request(wanted, queue).await {
@@ -138,12 +153,13 @@ impl Inner {
         loop {
             tokio::select! {
                 biased;
-                _ = positions_feed.changed() => {}
+                () = positions_read.changed() => {}
                 () = self.clock.sleep_until(wake_at) => {}
             }
             let mut keep_waiting = false;
             if self.clock.now() < queue.until {
-                let positions = positions_feed.borrow_and_update().clone();
+                positions_read.catch_up();
+                let positions = self.queue.positions();
                 match positions.iter().find(|own| own.entry.new.id == queue.id) {
                     Some(own) if own.wait_reason.is_none() => {
                         position = Some(own.position);

@@ -39,6 +39,18 @@ fn same_seed_gives_the_same_history_and_another_seed_another() {
     }
 }
 
+/// In these runs several requests wait in the queue of one node, and the order in which they are woken matters.
+#[test]
+fn requests_that_wait_together_are_woken_in_the_same_order() {
+    for seed in [773, 893, 1_121, 1_413] {
+        let first = whole(seed);
+
+        for _ in 0..5 {
+            assert_eq!(whole(seed).hash, first.hash, "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_traced_run_is_the_same_run() {
     let traced = run(7, Guards::default(), true).unwrap();
