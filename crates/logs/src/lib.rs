@@ -7,7 +7,7 @@
 //! ```text
 //!   store: history records ------+
 //!                                +--> merge by time --> LogEntry, LogEntry, ...     while the sandbox lives
-//!   keepers' files: output ------+          |
+//!   provider: output ------------+          |
 //!                                           | proven gone: move_all
 //!                                           v
 //!   object store: segments + manifest ----------------> LogEntry, LogEntry, ...     until its retention
