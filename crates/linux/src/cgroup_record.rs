@@ -162,6 +162,19 @@ mod tests {
     }
 
     #[test]
+    fn recorded_cgroups_are_found_by_a_process_with_another_store() {
+        let Some(Fixture { cgroups, paths, .. }) = &fixture() else { return };
+        record(cgroups, paths, &LIMITS, false).unwrap();
+        cgroups.make(&paths.name, &LIMITS).unwrap();
+        let made = cgroups.find(&paths.name).unwrap();
+
+        let other_store = Cgroups::detect("pinfold-note-of-another-store").unwrap();
+        let found = open_cgroups(&other_store, paths).unwrap().existing().unwrap();
+
+        assert_eq!(found.len(), made.len(), "found {found:?}, made {made:?}");
+    }
+
+    #[test]
     fn the_first_record_includes_older_cgroups() {
         let Some(Fixture { cgroups, paths, .. }) = &fixture() else { return };
         let more = CgroupLimits { cpu_millis: Some(500), ..LIMITS };

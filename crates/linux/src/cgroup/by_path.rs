@@ -39,10 +39,11 @@ impl Cgroups {
         Ok(Some(InstanceCgroup::new(name, groups)))
     }
 
+    /// Any base is accepted: it is named after the store that the instance was made with, and that store may have
+    /// been replaced since.
     fn hierarchy_of(&self, directory: &Path, name: &str) -> Option<&Hierarchy> {
-        let base = directory.parent()?;
-        let is_ours = directory.ends_with(name) && base.ends_with(&*self.base_name);
-        self.hierarchies.iter().find(|it| is_ours && base.starts_with(&it.mount_point))
+        let base = directory.parent().filter(|_| directory.ends_with(name))?;
+        self.hierarchies.iter().find(|it| base != it.mount_point && base.starts_with(&it.mount_point))
     }
 
     /// Removes the bases of this instance that are empty, except those where this process creates its own. A base in
