@@ -34,7 +34,20 @@ fn min_ms_until_full(disk: &DiskUsage) -> i64 {
 #[derive(Debug, Default)]
 pub(crate) struct DiskWatch {
     next_check_ms: Option<i64>,
-    last_full_ms: Option<i64>,
+    is_full: bool,
+    /// When the storage last turned from not full to full.
+    filled_at_ms: Option<i64>,
+}
+
+/// The system's error text in the C locale, and its name as some runtimes print it.
+const NO_SPACE: [&[u8]; 3] = [b"No space left on device", b"ENOSPC", b"Disk quota exceeded"];
+/// Programs report the error that ends them last.
+const SEARCHED_BYTES: usize = 4_096;
+
+/// Whether the end of this output says that no space is left.
+pub(crate) fn reports_no_space(output: &[u8]) -> bool {
+    let end = &output[output.len().saturating_sub(SEARCHED_BYTES)..];
+    NO_SPACE.iter().any(|text| end.windows(text.len()).any(|part| part == *text))
 }
 
 const MIN_CHECK_MS: i64 = 25;
@@ -46,24 +59,41 @@ impl DiskWatch {
         if idle {
             return;
         }
-        // A failed check counts as not full. A check costs about a microsecond.
-        let disk = measure().unwrap_or_default();
-        if disk.is_full() {
-            self.last_full_ms = Some(now_ms);
-        }
+        let disk = self.observe(now_ms);
         let wait_ms = min_ms_until_full(&disk).clamp(MIN_CHECK_MS, MAX_CHECK_MS);
         self.next_check_ms = Some(now_ms.saturating_add(wait_ms));
+    }
+
+    /// Before an execution starts: a disk that is full by then was not filled by it.
+    pub(crate) fn check_before_start(&mut self, now_ms: i64) {
+        self.observe(now_ms.saturating_sub(1));
+    }
+
+    /// A failed check counts as not full. A check costs about a microsecond.
+    fn observe(&mut self, at_ms: i64) -> DiskUsage {
+        let disk = measure().unwrap_or_default();
+        if disk.is_full() && !self.is_full {
+            self.filled_at_ms = Some(at_ms);
+        }
+        self.is_full = disk.is_full();
+        disk
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
     }
 
     pub(crate) fn next_check_ms(&self) -> Option<i64> {
         self.next_check_ms
     }
 
-    /// Attributes a failure to the disk limit if the storage was full while the execution ran.
-    pub(crate) fn explain(&self, ended: Ended, started_ms: i64) -> Ended {
-        let full = self.last_full_ms.is_some_and(|at| at >= started_ms);
+    /// Attributes a failure to the disk limit if the storage became full while the execution ran, or was full before
+    /// and the execution said so. The kernel does not tell which write failed: a program that only failed beside a disk
+    /// that was full already has a cause of its own.
+    pub(crate) fn explain(&self, ended: Ended, started_ms: i64, reported_no_space: bool) -> Ended {
+        let filled = self.filled_at_ms.is_some_and(|at| at >= started_ms);
         let by = match ended.by {
-            EndedBy::Itself if full && ended.code != Some(0) => EndedBy::DiskLimit,
+            EndedBy::Itself if (filled || reported_no_space) && ended.code != Some(0) => EndedBy::DiskLimit,
             by => by,
         };
         Ended { by, ..ended }
@@ -80,14 +110,25 @@ mod tests {
         Ended { by: EndedBy::Itself, code: Some(1), signal: None, limit_hits: LimitHits::NOTHING };
 
     #[test]
-    fn a_full_disk_explains_only_failures_of_executions_that_ran_then() {
-        let watch = DiskWatch { next_check_ms: None, last_full_ms: Some(5) };
+    fn reported_lack_of_space_is_found_at_the_end_of_output() {
+        let long = "x".repeat(100_000);
+
+        assert!(reports_no_space(format!("{long}cp: No space left on device\n").as_bytes()));
+        assert!(reports_no_space(b"Error: ENOSPC: no space left on device, write"));
+        assert!(!reports_no_space(long.as_bytes()));
+        assert!(!reports_no_space(b""));
+    }
+
+    #[test]
+    fn a_full_disk_explains_only_failures_of_executions_that_filled_it_or_say_so() {
+        let watch = DiskWatch { filled_at_ms: Some(5), ..DiskWatch::default() };
         let succeeded = Ended { code: Some(0), ..FAILED };
         let killed = Ended { by: EndedBy::Kill, code: None, signal: Some(9), ..FAILED };
 
-        assert_eq!(watch.explain(FAILED, 5).by, EndedBy::DiskLimit);
-        assert_eq!(watch.explain(FAILED, 6).by, EndedBy::Itself);
-        assert_eq!(watch.explain(succeeded, 5).by, EndedBy::Itself);
-        assert_eq!(watch.explain(killed, 5).by, EndedBy::Kill);
+        assert_eq!(watch.explain(FAILED, 5, false).by, EndedBy::DiskLimit);
+        assert_eq!(watch.explain(FAILED, 6, false).by, EndedBy::Itself);
+        assert_eq!(watch.explain(FAILED, 6, true).by, EndedBy::DiskLimit);
+        assert_eq!(watch.explain(succeeded, 5, true).by, EndedBy::Itself);
+        assert_eq!(watch.explain(killed, 5, true).by, EndedBy::Kill);
     }
 }

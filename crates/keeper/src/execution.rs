@@ -7,6 +7,7 @@ use pinfold_backoff::Backoff;
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 
 use crate::console::{self, ConsoleDevices, ReadResult};
+use crate::disk;
 use crate::input::Input;
 use crate::launch::{LaunchContext, LaunchError, LaunchPlan, launch_failed};
 use crate::limit_counters::{LimitCounters, LimitCounts};
@@ -25,6 +26,8 @@ pub(crate) struct Execution {
     output_bytes: u64,
     pub(crate) started_ms: i64,
     pub(crate) last_output_ms: i64,
+    /// Its error output says that no space is left.
+    pub(crate) reported_no_space: bool,
     ends_at_ms: Option<i64>,
     inactivity_ms: Option<i64>,
     cpu: Option<CpuWatch>,
@@ -92,6 +95,7 @@ impl Execution {
             output_bytes: limits.output_bytes,
             started_ms: now_ms,
             last_output_ms: now_ms,
+            reported_no_space: false,
             ends_at_ms: exec.timeout_ms.map(|ms| now_ms.saturating_add_unsigned(ms)),
             inactivity_ms: exec.inactivity_ms.and_then(|ms| i64::try_from(ms).ok()),
             cpu: limits.cpu_time_ms.map(|limit_ms| CpuWatch { limit_ms, check_at_ms: now_ms }),
@@ -128,6 +132,10 @@ impl Execution {
     fn append_output(&mut self, stream: OutputStream, wall_ms: i64, bytes: &[u8]) -> io::Result<bool> {
         let left = usize::try_from(self.output_bytes.saturating_sub(self.log.written)).unwrap_or(usize::MAX);
         self.log.append(stream, wall_ms, &bytes[..bytes.len().min(left)])?;
+        // A terminal has one stream for output and errors.
+        if !self.reported_no_space && (stream == OutputStream::Stderr || self.terminal.is_some()) {
+            self.reported_no_space = disk::reports_no_space(bytes);
+        }
         Ok(bytes.len() <= left)
     }
 

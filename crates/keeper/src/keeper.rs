@@ -369,7 +369,9 @@ impl Keeper {
         let (now, wall) = (now_ms(), wall_ms());
         let counters = &self.init.workload.counters;
         let finished = self.running.values_mut().filter_map(|execution| {
-            let ended = self.disk.explain(execution.finish(counters, now, wall)?, execution.started_ms);
+            let ended = execution.finish(counters, now, wall)?;
+            let reported_no_space = execution.reported_no_space && self.disk.is_full();
+            let ended = self.disk.explain(ended, execution.started_ms, reported_no_space);
             Some((execution.id.clone(), ended, execution.chunks()))
         });
         for (id, ended, chunks) in finished.collect::<Vec<_>>() {

@@ -115,6 +115,7 @@ impl Keeper {
 
     fn start(&mut self, exec: &Exec) -> Result<Execution, LaunchError> {
         let log = self.log_of(exec)?;
+        self.disk.check_before_start(now_ms());
         let devices = self.devices.as_ref().ok_or_else(|| launch_failed("the sandbox setup failed"))?;
         let given = (devices, &self.init.workload.counters, self.init.limits);
         Execution::start(exec, log, self.launch_context(), given, now_ms()).map_err(|(error, left)| {

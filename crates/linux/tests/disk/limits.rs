@@ -97,6 +97,22 @@ async fn success_on_a_full_disk_is_success_and_a_later_failure_has_its_own_cause
 }
 
 #[tokio::test]
+async fn failure_on_a_disk_that_was_full_before_is_caused_by_it_only_if_a_write_failed() {
+    for kind in limited_kinds() {
+        let fixture = Fixture::with(kind);
+        let instance = fixture.start(SMALL).await;
+        let fill = "for i in 1 2 3 4; do head -c 64M /dev/zero > big$i; sync big$i; done; true";
+        fixture.sh(instance, fill).await;
+
+        let unrelated = fixture.sh(instance, "exit 3").await;
+        let failed_write = fixture.sh(instance, "head -c 1M /dev/zero > more").await;
+
+        assert_eq!((unrelated.cause, unrelated.exit_code), (Cause::ExitNonzero, Some(3)), "{kind:?}");
+        assert_eq!(failed_write.cause, Cause::DiskLimit, "{kind:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_sandbox_with_a_full_disk_passes_its_probe_which_leaves_no_file() {
     // Repeated: space that a file system reserves while writing becomes free once the data is on disk.
     let bytes = "for i in 1 2 3 4; do head -c 64M /dev/zero > big$i; sync big$i; done; exit 9";
