@@ -38,6 +38,14 @@ impl Cleaner {
         }
     }
 
+    /// The jobs of the scheduled layers, by name, with their schedules.
+    pub fn expected_jobs(&self) -> impl Iterator<Item = (&'static str, &Schedule)> {
+        let config = &self.inner.config.cleanup;
+        CleanupLayer::SCHEDULED_LAYERS
+            .into_iter()
+            .filter_map(|layer| Some((layer.job_name(), config.schedule_of(layer)?)))
+    }
+
     /// Runs the layer if it is due. Returns the next due time.
     async fn run_if_due(
         self: Arc<Self>,

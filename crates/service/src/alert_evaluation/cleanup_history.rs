@@ -19,7 +19,9 @@ impl Service {
         let runs = last_runs(store.as_ref(), &jobs).await?;
         let since = self.host.cleaner.active_from();
         inputs.cleanup_failures_in_a_row = Some(failures_in_a_row(&runs));
-        inputs.cleanup_periods_late = Some(periods_late(&jobs, since, self.now()));
+        let expected = self.host.cleaner.expected_jobs();
+        let never_planned = periods_never_planned(expected, &jobs, since, self.now());
+        inputs.cleanup_periods_late = Some(periods_late(&jobs, since, self.now()).max(never_planned));
         inputs.cleanup_found_twice = Some(found_twice(&runs));
         Ok(())
     }
@@ -53,6 +55,24 @@ fn periods_late(jobs: &[ScheduledJob], since: Timestamp, now: Timestamp) -> f64 
         let due_at = job.due_at.max(since);
         let next = Schedule::parse(&job.schedule).map(|schedule| schedule.next_after(job.due_at));
         let period_ms = next.map_or(0, |next| next.ms_since(job.due_at)).max(1);
+        now.ms_since(due_at) as f64 / period_ms as f64
+    });
+    late.fold(0.0, f64::max)
+}
+
+/// The same for jobs that the store does not know: a layer plans its job when it begins, so one that is not planned
+/// never ran.
+#[expect(clippy::cast_precision_loss, reason = "durations, for a ratio")]
+fn periods_never_planned<'a>(
+    expected: impl Iterator<Item = (&'static str, &'a Schedule)>,
+    jobs: &[ScheduledJob],
+    since: Timestamp,
+    now: Timestamp,
+) -> f64 {
+    let missing = expected.filter(|(name, _)| jobs.iter().all(|job| job.name != *name));
+    let late = missing.map(|(_, schedule)| {
+        let due_at = schedule.next_after(since);
+        let period_ms = schedule.next_after(due_at).ms_since(due_at).max(1);
         now.ms_since(due_at) as f64 / period_ms as f64
     });
     late.fold(0.0, f64::max)
@@ -163,6 +183,25 @@ mod tests {
         assert_eq!(late(&ScheduledJob { holder: Some(held), ..job.clone() }, 10), 0.0);
         let since = NOON.after_ms(9 * MINUTE);
         assert!(periods_late(&[job], since, NOON.after_ms(10 * MINUTE)) < 1.0);
+    }
+
+    #[test]
+    fn layer_that_was_never_planned_is_late_from_its_first_due_time() {
+        let schedule = Schedule::parse("*/5 * * * *").unwrap();
+        let late = |minutes: u64, known: &[ScheduledJob]| {
+            let expected = [("a", &schedule)].into_iter();
+            periods_never_planned(expected, known, NOON, NOON.after_ms(minutes * MINUTE))
+        };
+        let planned = ScheduledJob {
+            name: "a".into(),
+            schedule: "*/5 * * * *".into(),
+            due_at: NOON,
+            holder: None,
+            last_run: None,
+        };
+
+        assert_eq!((late(5, &[]), late(15, &[])), (0.0, 2.0));
+        assert_eq!(late(15, &[planned]), 0.0);
     }
 
     #[test]
