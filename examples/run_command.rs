@@ -23,7 +23,7 @@ async fn main() -> Result<()> {
     let sandbox = client.create(&CreateSandbox::default()).await?;
     let executed = client.exec(&sandbox.id, &ExecRequest::of(command)).await;
     // Stop first and judge later, so that a failed command leaves no sandbox behind.
-    let stopped = client.stop(&sandbox.id, false, STOP_WAIT_S).await?;
+    let stopped = client.stop(&sandbox.id, None, STOP_WAIT_S).await?;
 
     match stopped {
         Completion::Done(receipt) => println!("{}", serde_json::to_string_pretty(&receipt)?),

@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
             continue;
         }
         // A repeated stop is not an error: another client may have stopped it meanwhile.
-        match client.stop(&sandbox.id, false, STOP_WAIT_S).await? {
+        match client.stop(&sandbox.id, None, STOP_WAIT_S).await? {
             Completion::Done(receipt) => println!("{} gone at {}", sandbox.id, receipt.verified_at),
             Completion::Pending(stop) => bail!("{} is still stopping: see {}", sandbox.id, stop.location),
         }

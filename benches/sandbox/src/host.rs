@@ -176,7 +176,7 @@ impl Host {
 
     /// Stops it and waits for the durable receipt.
     pub(crate) async fn stop(&self, sandbox: SandboxId, cause: Cause) -> Result<()> {
-        proven(sandbox, &self.engine.stop(sandbox, cause, true, TIMEOUT_MS).await?)
+        proven(sandbox, &self.engine.stop(sandbox, cause, Some(0), TIMEOUT_MS).await?)
     }
 
     /// All sandboxes that are not yet proven gone.

@@ -32,4 +32,5 @@ pub enum Cause {
     HostRestarted,
     EvictedEmergency,
     ProviderError,
+    KeeperKilled,
 }

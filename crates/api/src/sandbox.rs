@@ -28,6 +28,11 @@ pub struct CreateSandbox {
     pub network: Option<String>,
     /// An emergency cleanup keeps it.
     pub critical: bool,
+    /// Milliseconds from SIGTERM to SIGKILL when it is stopped; 0 kills at once. Null: as configured.
+    // Skipped when absent: the idempotency key covers the serialized request, and older servers refuse unknown
+    // fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
     #[serde(deserialize_with = "crate::object")]
     pub limits: LimitsRequest,
 }

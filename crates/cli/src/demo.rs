@@ -251,7 +251,7 @@ async fn run_to_end(
     let outcome = tokio::select! {
         outcome = &mut ended => outcome,
         () = stop_timer => {
-            host.engine.stop(sandbox, Cause::StoppedByUser, true, 0).await?;
+            host.engine.stop(sandbox, Cause::StoppedByUser, Some(0), 0).await?;
             ended.await
         }
     };

@@ -37,6 +37,7 @@ pub(crate) fn code_of(cause: Cause, exit_code: Option<i32>) -> u8 {
         | Cause::Orphan
         | Cause::Lost
         | Cause::HostRestarted
-        | Cause::ProviderError => FAILED_TO_RUN,
+        | Cause::ProviderError
+        | Cause::KeeperKilled => FAILED_TO_RUN,
     }
 }

@@ -71,7 +71,7 @@ async fn follow_output(
                 interrupted = true;
                 match interrupt {
                     Interrupt::Sandbox => {
-                        backend.stop(&sandbox, true, 0).await?;
+                        backend.stop(&sandbox, Some(0), 0).await?;
                     }
                     Interrupt::Execution => {
                         backend.cancel(&execution).await?;

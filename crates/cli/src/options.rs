@@ -79,6 +79,9 @@ pub(crate) struct SandboxOptions {
     /// Keep the sandbox in an emergency cleanup
     #[arg(long)]
     critical: bool,
+    /// How long its processes may take to end after SIGTERM when it is stopped: seconds, or 500ms, 5s
+    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    grace: Option<u64>,
 }
 
 /// Whether an image's `USER` (`user` or `user:group`) is root.
@@ -136,6 +139,7 @@ impl SandboxOptions {
             workdir: self.workdir.clone(),
             network: Some("none".to_owned()),
             critical: self.critical,
+            grace_ms: self.grace,
             limits: LimitsRequest {
                 memory_mb: self.memory,
                 cpu_millis: self.cpus,

@@ -218,7 +218,7 @@ pub(crate) struct SandboxSettings {
     #[config(default = "60s", env = "PINFOLD_SANDBOXES_START")]
     pub(crate) start: Time,
     /// Grace period between SIGTERM and SIGKILL.
-    #[config(default = "5s", env = "PINFOLD_SANDBOXES_GRACE")]
+    #[config(default = "2s", env = "PINFOLD_SANDBOXES_GRACE")]
     pub(crate) grace: Time,
     /// Timeout of one stop attempt.
     #[config(default = "45s", env = "PINFOLD_SANDBOXES_STOP_ATTEMPT")]

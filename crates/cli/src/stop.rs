@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Kill at once, without a grace period
     #[arg(long)]
     force: bool,
+    /// How long processes may take to end after SIGTERM: seconds, or 500ms, 5s. Not set: the sandbox's own
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, conflicts_with = "force")]
+    grace: Option<u64>,
     /// State that a quarantined instance is gone, where no observation can prove it
     #[arg(long, requires = "reason")]
     attest: bool,
@@ -35,6 +38,12 @@ pub(crate) struct Options {
     /// Sandboxes: ids, unique prefixes of ids, or names
     #[arg(required = true, value_name = "SANDBOX")]
     sandboxes: Vec<String>,
+}
+
+impl Options {
+    fn grace_ms(&self) -> Option<u64> {
+        if self.force { Some(0) } else { self.grace }
+    }
 }
 
 /// The result of stopping one sandbox.
@@ -79,7 +88,7 @@ async fn request_stop(backend: &Backend, options: &Options, given: &str) -> anyh
     match &options.reason {
         Some(reason) => backend.attest(&id, operator(), reason).await?,
         None => {
-            backend.stop(&id, options.force, 0).await?;
+            backend.stop(&id, options.grace_ms(), 0).await?;
         }
     }
     Ok(id)
@@ -93,7 +102,7 @@ pub(crate) fn operator() -> String {
 }
 
 async fn receipt(backend: &Backend, id: String, options: &Options) -> StopOutcome {
-    match backend.stop(&id, options.force, options.wait).await? {
+    match backend.stop(&id, options.grace_ms(), options.wait).await? {
         Some(receipt) => Ok(receipt),
         None => Err(Failure::NotProvenGone { id }.into()),
     }

@@ -151,10 +151,11 @@ impl Client {
     pub async fn stop(
         &self,
         id: &str,
-        force: bool,
+        grace_ms: Option<u64>,
         wait_s: u64,
     ) -> Result<Completion<Receipt, StopPending>, ClientError> {
-        let path = format!("/api/sandbox/{id}?force={force}&wait={wait_s}");
+        let grace = grace_ms.map(|ms| format!("&grace_ms={ms}")).unwrap_or_default();
+        let path = format!("/api/sandbox/{id}?wait={wait_s}{grace}");
         read_completion(self.request(Method::DELETE, &path, NO_BODY).await?).await
     }
 

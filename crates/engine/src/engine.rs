@@ -116,6 +116,7 @@ impl Engine {
         inner.effect_tasks.spawn_loop(inner.clone().deadline_loop());
         inner.effect_tasks.spawn_loop(inner.clone().heartbeat_loop());
         inner.effect_tasks.spawn_loop(inner.clone().reconcile_loop());
+        inner.effect_tasks.spawn_loop(inner.clone().suspect_loop());
         inner.effect_tasks.spawn_loop(inner.clone().retention_loop());
         inner.effect_tasks.spawn_loop(inner.clone().pool_loop());
         inner.effect_tasks.spawn_loop(inner.clone().queue_loop());
@@ -211,15 +212,16 @@ impl Engine {
         self.request(id, Request::Cancel { id: execution, cause: Cause::Cancelled }).await
     }
 
-    /// Stops a sandbox from any state, and waits up to `wait_ms` for the proof.
+    /// Stops a sandbox from any state, and waits up to `wait_ms` for the proof. `grace_ms`: from SIGTERM to SIGKILL;
+    /// `None`: as its policy says.
     pub async fn stop(
         &self,
         id: SandboxId,
         cause: Cause,
-        forced: bool,
+        grace_ms: Option<u64>,
         wait_ms: u64,
     ) -> Result<StopProgress, ApplyError> {
-        self.request(id, Request::Stop { cause, forced }).await?;
+        self.request(id, Request::Stop { cause, grace_ms }).await?;
         Ok(self.wait_gone(id, wait_ms).await?)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pinfold_lifecycle::{
     AdmissionLimits, Event, Evidence, Generation, Lease, Policy, Request, SandboxId, Spec, lease_orphan,
 };
-use pinfold_provider::{DiscoverError, Discovered, Found, InstanceId};
+use pinfold_provider::{DiscoverError, Discovered, Found, InstanceId, Suspect};
 use pinfold_store::{AdmissionTerms, CreateError, NewSandbox, Row, SandboxFilter, StoreError, StoredSandbox};
 
 use crate::ApplyError;
@@ -58,6 +58,15 @@ impl Inner {
                 );
             }
             self.clock.sleep_until(self.clock.now().after_ms(self.config.reconcile_every_ms)).await;
+        }
+    }
+
+    /// Observes an instance as soon as the provider notices that it looks broken.
+    pub(crate) async fn suspect_loop(self: Arc<Self>) {
+        loop {
+            let Suspect { instance, why } = self.provider.next_suspect().await;
+            let doubt = Input::Fact(Event::Doubted { why });
+            self.clone().apply_with_retry(instance.sandbox, doubt).await;
         }
     }
 

@@ -41,7 +41,7 @@ impl Engine {
                     self.inner.discard_pooled(*id, Cause::Shutdown).await;
                     continue;
                 }
-                match self.request(*id, Request::Stop { cause: Cause::Shutdown, forced: false }).await {
+                match self.request(*id, Request::Stop { cause: Cause::Shutdown, grace_ms: None }).await {
                     // Its record was deleted meanwhile.
                     Ok(()) | Err(ApplyError::Missing) => {}
                     Err(error) => return Err(error),

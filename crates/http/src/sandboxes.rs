@@ -243,6 +243,10 @@ struct StopQuery {
     /// Kill its processes at once, without the grace period.
     #[serde(default, deserialize_with = "flag")]
     force: bool,
+    /// Milliseconds from SIGTERM to SIGKILL, instead of the sandbox's own grace period.
+    #[param(maximum = 3600000)]
+    #[serde(default, deserialize_with = "number")]
+    grace_ms: Option<u64>,
     /// Seconds to wait for the proof.
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
@@ -262,6 +266,14 @@ struct StopQuery {
 const LONGEST_REASON: usize = 1_000;
 
 impl StopQuery {
+    fn grace_ms(&self) -> Result<Option<u64>, Failure> {
+        match (self.force, self.grace_ms) {
+            (true, None) => Ok(Some(0)),
+            (true, Some(_)) => Err(Failure::bad_input("grace_ms", "give `force` or `grace_ms`, not both")),
+            (false, given) => Ok(given),
+        }
+    }
+
     /// The reason of an attestation, if one is requested.
     fn attestation_reason(&self) -> Result<Option<String>, Failure> {
         let bad = |why: &str| Err(Failure::bad_input("reason", why));
@@ -288,15 +300,15 @@ async fn stop(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ErrorResponse> {
     let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
-    let attested = query.attestation_reason()?;
+    let (attested, grace_ms) = (query.attestation_reason()?, query.grace_ms()?);
     let stopped = run_to_completion(async move {
         if let Some(reason) = attested {
             service.attest(id, &caller, reason).await?;
         }
         if query.forget {
-            service.forget(id, query.force, wait_ms).await
+            service.forget(id, grace_ms, wait_ms).await
         } else {
-            service.stop(id, query.force, wait_ms).await
+            service.stop(id, grace_ms, wait_ms).await
         }
     });
     Ok(match stopped.await? {

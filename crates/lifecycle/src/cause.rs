@@ -33,6 +33,8 @@ pub enum Cause {
     HostRestarted,
     EvictedEmergency,
     ProviderError,
+    /// Process 1 of its instance was killed from outside.
+    KeeperKilled,
 }
 
 impl Cause {
@@ -65,6 +67,7 @@ impl Cause {
             Self::HostRestarted => "host_restarted",
             Self::EvictedEmergency => "evicted_emergency",
             Self::ProviderError => "provider_error",
+            Self::KeeperKilled => "keeper_killed",
         }
     }
 
@@ -78,7 +81,8 @@ impl Cause {
             | Self::ProbeFailed
             | Self::Lost
             | Self::HostRestarted
-            | Self::ProviderError => true,
+            | Self::ProviderError
+            | Self::KeeperKilled => true,
             Self::Completed
             | Self::ExitNonzero
             | Self::StoppedByUser

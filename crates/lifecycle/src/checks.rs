@@ -67,6 +67,7 @@ impl TransitionBuilder<'_> {
         let recovered = live.health.verdict != Verdict::Healthy;
         live.health.verdict = Verdict::Healthy;
         live.health.verified_at = proven_at;
+        live.health.failed_probes = 0;
         live.health.inconclusive_since = None;
         live.health.next_check = next_check;
         if recovered {
@@ -81,15 +82,18 @@ impl TransitionBuilder<'_> {
 
     fn probe_failed(&mut self, failure: ProbeFailure) {
         let (now, next_check) = (self.now, self.policy.next_check(self.now));
+        let enough = self.policy.failed_probes;
         let Some(live) = self.live() else { return };
         live.health.next_check = next_check;
+        live.health.failed_probes = live.health.failed_probes.saturating_add(1).min(enough);
+        let is_lasting = live.health.failed_probes == enough;
         if live.health.verdict == Verdict::Healthy {
             live.health.verdict = Verdict::Unhealthy { since: now, failure: failure.clone() };
             self.record(Fact::BecameUnhealthy { failure: failure.clone() });
         }
         let is_old = self.now.ms_since(self.sandbox.created_at) >= self.policy.unhealthy_age_ms;
         // A pooled instance has no user, so it is replaced at the first failed probe.
-        if is_old || self.sandbox.pooled.is_some() {
+        if (is_lasting && is_old) || self.sandbox.pooled.is_some() {
             self.instance_failed(Cause::ProbeFailed, failure.to_string());
         } else {
             // An instance that is gone fails its probes too. An observation distinguishes the two cases.
@@ -134,21 +138,33 @@ impl TransitionBuilder<'_> {
             Evidence::Present(instances) => {
                 let generations = instances.iter().map(|instance| instance.generation).collect();
                 self.record(Fact::UnexpectedInstances { generations });
-                let cause = self.cause_of_mismatch(&instances);
-                self.instance_failed(cause, "the instance is not the leased one, or is incomplete".into());
+                self.record(Fact::Reconciled { previous_status: "live".into() });
+                let (cause, why) = self.cause_of_mismatch(&instances);
+                self.instance_failed(cause, why);
             }
             Evidence::Unknown { why } => self.check_inconclusive(why),
         }
     }
 
-    fn cause_of_mismatch(&self, instances: &[InstanceObservation]) -> Cause {
+    fn cause_of_mismatch(&self, instances: &[InstanceObservation]) -> (Cause, String) {
+        let mismatch = "the instance is not the leased one, or is incomplete".to_owned();
         // After a reboot the disk still holds directories of an instance whose processes are gone.
         if self.sandbox.rebooted && !instances.iter().any(|instance| instance.whole) {
-            return Cause::HostRestarted;
+            return (Cause::HostRestarted, "the host was restarted".to_owned());
         }
         // The keeper enforces the deadline itself, and the observation may arrive before the engine notices the
         // deadline.
-        if self.is_past(self.sandbox.expires_at) { Cause::MaxLife } else { Cause::ProviderError }
+        if self.is_past(self.sandbox.expires_at) {
+            return (Cause::MaxLife, mismatch);
+        }
+        match instances {
+            [InstanceObservation { generation, keeper_end: Some(end), .. }]
+                if *generation == self.sandbox.generation() =>
+            {
+                (Cause::KeeperKilled, format!("its keeper {end}"))
+            }
+            _ => (Cause::ProviderError, mismatch),
+        }
     }
 
     fn instance_lost(&mut self, checks: Vec<crate::ReceiptCheck>) {

@@ -167,6 +167,11 @@ impl TransitionBuilder<'_> {
             if check.pending.deadline > self.now {
                 return;
             }
+            // A node that exits leaves its check without an answer. That says nothing about the instance, so this
+            // node checks it itself.
+            if check.pending.node != self.node() {
+                return self.check(check.kind);
+            }
             if check.kind == CheckKind::Ping {
                 return self.check(CheckKind::Probe);
             }

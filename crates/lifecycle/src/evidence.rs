@@ -24,6 +24,8 @@ pub struct InstanceObservation {
     pub generation: Generation,
     /// All its parts exist and its keeper answers. False for instances that are partly created or partly removed.
     pub whole: bool,
+    /// How its keeper ended, where the keeper is gone: "was killed by signal 9".
+    pub keeper_end: Option<String>,
     pub executions: Vec<ExecutionObservation>,
     /// When it last used CPU or network, as measured from outside.
     pub last_busy_at: Option<Timestamp>,

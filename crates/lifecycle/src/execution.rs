@@ -175,7 +175,8 @@ impl Outcome {
             | Cause::StartDeadline
             | Cause::StartFailed
             | Cause::ProbeFailed
-            | Cause::ProviderError => OutcomeKind::Failed,
+            | Cause::ProviderError
+            | Cause::KeeperKilled => OutcomeKind::Failed,
         };
         Self { kind, cause, exit_code: None, detail: None }
     }

@@ -44,6 +44,7 @@ impl TransitionBuilder<'_> {
             verdict: Verdict::Healthy,
             verified_at: proven_at,
             next_check: self.policy.first_check(self.sandbox.id, proven_at),
+            failed_probes: 0,
             inconclusive_since: None,
             observe_not_before: self.now,
         };

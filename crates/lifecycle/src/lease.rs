@@ -124,6 +124,8 @@ pub struct Health {
     /// When the last check passed: a probe, or a ping after one.
     pub verified_at: Timestamp,
     pub next_check: Timestamp,
+    /// Probes that failed in a row, up to now.
+    pub failed_probes: u32,
     /// Since when checks have been inconclusive.
     pub inconclusive_since: Option<Timestamp>,
     /// No observation before this time, because the last one was inconclusive.

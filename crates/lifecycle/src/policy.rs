@@ -26,6 +26,8 @@ pub struct Policy {
     pub doubt_ms: u64,
     /// An unhealthy sandbox of this age is ended; a younger one is only reported.
     pub unhealthy_age_ms: u64,
+    /// Probes that fail in a row before they end such a sandbox. A single one may fail because the host is busy.
+    pub failed_probes: u32,
     /// From SIGTERM to SIGKILL.
     pub grace_ms: u64,
     /// Deadline of one stop attempt.
@@ -75,7 +77,8 @@ impl Default for Policy {
             evidence_ms: 30_000,
             doubt_ms: 60_000,
             unhealthy_age_ms: 600_000,
-            grace_ms: 5_000,
+            failed_probes: 3,
+            grace_ms: 2_000,
             stop_attempt_ms: 45_000,
             stop_attempts: 5,
             stop_backoff_ms: vec![5_000, 10_000, 30_000, 120_000, 300_000],

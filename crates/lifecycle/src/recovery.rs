@@ -70,6 +70,7 @@ impl TransitionBuilder<'_> {
     pub(crate) fn instance_failed(&mut self, cause: Cause, why: String) {
         let cause = self.finish_collecting().unwrap_or(cause);
         if !self.may_retry(cause) {
+            self.explain_end(why);
             return self.end(cause, false);
         }
         self.record_failed_attempt(cause, why);
@@ -86,7 +87,15 @@ impl TransitionBuilder<'_> {
         if self.may_retry(cause) {
             self.record_failed_attempt(cause, why);
         } else {
+            self.explain_end(why);
             self.decide_end(cause);
+        }
+    }
+
+    /// Keeps why the sandbox is about to end, unless its end is decided already.
+    fn explain_end(&mut self, why: String) {
+        if matches!(self.sandbox.life, Life::Wanted) && self.sandbox.end_reason.is_none() {
+            self.sandbox.end_reason = Some(why);
         }
     }
 

@@ -19,8 +19,9 @@ pub enum Request {
     },
     /// End one execution.
     Cancel { id: ExecutionId, cause: Cause },
-    /// End the sandbox. Legal in every state.
-    Stop { cause: Cause, forced: bool },
+    /// End the sandbox. Legal in every state. `grace_ms` replaces the sandbox's own grace period; with 0 it kills at
+    /// once, also where a stop with a grace period is under way.
+    Stop { cause: Cause, grace_ms: Option<u64> },
     /// End the sandbox, and delete its row once the instance is proven gone.
     Forget,
     /// Replace the current instance by a new one.
@@ -86,7 +87,7 @@ impl TransitionBuilder<'_> {
                 self.queue_execution(id, kind, limits, transfers, may_queue)?;
             }
             Request::Cancel { id, cause } => self.cancel(id, cause)?,
-            Request::Stop { cause, forced } => self.stop(cause, forced),
+            Request::Stop { cause, grace_ms } => self.stop(cause, grace_ms),
             Request::Forget => self.forget(),
             Request::Restart { cause } => self.restart(cause)?,
             Request::KeepAlive => {
@@ -118,8 +119,12 @@ impl TransitionBuilder<'_> {
         Ok(())
     }
 
-    fn stop(&mut self, cause: Cause, forced: bool) {
-        self.end(cause, forced);
+    fn stop(&mut self, cause: Cause, grace_ms: Option<u64>) {
+        match grace_ms {
+            Some(ms) if ms > 0 && matches!(self.sandbox.life, Life::Wanted) => self.sandbox.grace_ms = ms,
+            Some(_) | None => {}
+        }
+        self.end(cause, grace_ms == Some(0));
         // A user is waiting for the stop, so the next observation is made now.
         if matches!(self.sandbox.lease, Lease::Quarantined { pending: None, .. }) {
             self.begin_quarantine_observation();
@@ -131,7 +136,7 @@ impl TransitionBuilder<'_> {
             self.sandbox.forget = true;
             self.record(Fact::ForgetRequested);
         }
-        self.stop(Cause::StoppedByUser, false);
+        self.stop(Cause::StoppedByUser, None);
         if !self.holds(Guard::ForgetWaitsForAbsence) {
             let (generation, receipt) = (self.sandbox.generation(), self.receipt(vec![]));
             self.free(receipt, generation);

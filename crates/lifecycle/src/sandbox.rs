@@ -32,6 +32,9 @@ pub struct Sandbox {
     pub rebooted: bool,
     /// Delete the row once the instance is proven gone.
     pub forget: bool,
+    /// Why it ended, in words, where its cause alone does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub end_reason: Option<String>,
     pub last_fence: Fence,
     pub grace_ms: u64,
     /// Executions that have not ended, in order of arrival.

@@ -50,7 +50,7 @@ pub fn status(sandbox: &Sandbox, now: Timestamp, policy: &Policy) -> Status {
             unverified(State::Terminating, cause_of(&sandbox.life), message)
         }
         (Lease::Free { .. }, Life::Ended { cause, .. }) => {
-            unverified(final_state(*cause), Some(*cause), String::new())
+            unverified(final_state(*cause), Some(*cause), sandbox.end_reason.clone().unwrap_or_default())
         }
         (Lease::Live(live), _) => live_status(sandbox, live, now, policy),
         (Lease::Stopping { .. } | Lease::StopWaiting { .. }, Life::Wanted) => {
@@ -77,6 +77,10 @@ fn live_status(sandbox: &Sandbox, live: &Live, now: Timestamp, policy: &Policy) 
     let fresh = now.ms_since(live.health.verified_at) <= policy.evidence_ms;
     let (state, message) = match &live.health.verdict {
         Verdict::Unhealthy { failure, .. } => (State::Unhealthy, failure.to_string()),
+        // A check without a result leaves open whether the last passed one still holds.
+        Verdict::Healthy if live.health.inconclusive_since.is_some() => {
+            (State::Unknown, "its last check gave no result".to_owned())
+        }
         Verdict::Healthy if !fresh && policy.guards.hold(Guard::StaleEvidenceIsUnknown) => {
             (State::Unknown, "the last passed probe is too old".to_owned())
         }
@@ -125,6 +129,7 @@ pub fn final_state(cause: Cause) -> State {
         | Cause::ProbeFailed
         | Cause::Lost
         | Cause::HostRestarted
-        | Cause::ProviderError => State::Failed,
+        | Cause::ProviderError
+        | Cause::KeeperKilled => State::Failed,
     }
 }

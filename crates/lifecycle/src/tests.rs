@@ -174,7 +174,7 @@ impl Fixture {
     }
 
     fn stop(&mut self) {
-        self.request(Request::Stop { cause: Cause::StoppedByUser, forced: false })
+        self.request(Request::Stop { cause: Cause::StoppedByUser, grace_ms: None })
             .expect("a stop is legal in every state");
     }
 }
@@ -215,6 +215,7 @@ fn instance(generation: u64, executions: Vec<(ExecutionId, ProcessObservation)>)
     InstanceObservation {
         generation: Generation(generation),
         whole: true,
+        keeper_end: None,
         executions: executions
             .into_iter()
             .map(|(execution, seen)| ExecutionObservation { execution, process: seen })

@@ -88,6 +88,7 @@ pub(crate) fn new_sandbox(id: SandboxId, life: Life, last: Generation, ctx: Cont
         timeouts: 0,
         rebooted: false,
         forget: false,
+        end_reason: None,
         last_fence: Fence(0),
         grace_ms: ctx.policy.grace_ms,
         executions: Vec::new(),

@@ -38,6 +38,7 @@ mod id_ranges;
 mod inspect;
 mod instance_name;
 mod keeper_calls;
+mod keeper_watch;
 mod kill_batching;
 mod launches_in_flight;
 mod mountinfo;

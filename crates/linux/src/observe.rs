@@ -18,6 +18,7 @@ use crate::cgroup_record;
 use crate::control::{ControlError, query};
 use crate::disk::loop_devices_backed_by;
 use crate::instance_name;
+use crate::keeper_watch;
 use crate::mountinfo::mentions;
 use crate::paths::InstancePaths;
 use crate::pid_lock::{self, KeeperStatus};
@@ -84,6 +85,10 @@ impl LinuxProvider {
         instance: InstanceId,
         paths: &InstancePaths,
     ) -> Result<InstanceObservation, ControlError> {
+        // It would not answer in time.
+        if keeper_watch::is_stopped(paths) {
+            return Err(ControlError::NoAnswer(io::Error::other(keeper_watch::STOPPED)));
+        }
         let listed = match query(paths, &Request::List).await {
             // It may have exited while answering: the second attempt shows that.
             Err(error) if !error.is_timeout() => query(paths, &Request::List).await,
@@ -94,6 +99,10 @@ impl LinuxProvider {
             Ok(_) | Err(ControlError::NotListening(_)) => (false, Vec::new()),
             Err(error) => return Err(error),
         };
+        let keeper_end = match pid_lock::keeper_status(paths) {
+            Ok(KeeperStatus::Absent) if !whole => self.keepers.end_of(instance),
+            Ok(_) | Err(_) => None,
+        };
         let last_busy_at = self.activity(paths).await.ok().map(|activity| activity.last_busy_at);
         let now = self.now();
         let executions: Vec<_> =
@@ -102,7 +111,7 @@ impl LinuxProvider {
             let kept = self.sync_output(instance.sandbox, ended.execution).await;
             kept.map_err(ControlError::NoAnswer)?;
         }
-        Ok(InstanceObservation { generation: instance.generation, whole, executions, last_busy_at })
+        Ok(InstanceObservation { generation: instance.generation, whole, keeper_end, executions, last_busy_at })
     }
 
     /// Whether the keeper of this instance answers a ping in time.
@@ -111,9 +120,12 @@ impl LinuxProvider {
     }
 
     /// Pings the keeper and checks that its required mounts and files exist.
-    pub(crate) async fn ping_instance(&self, paths: &InstancePaths) -> ProbeResult {
+    pub(crate) async fn ping_instance(&self, instance: InstanceId, paths: &InstancePaths) -> ProbeResult {
         match ping_keeper(paths).await {
-            Ok(PingResult::Healthy) => ProbeResult::Passed,
+            Ok(PingResult::Healthy) => {
+                self.keepers.watch_found(instance, paths);
+                ProbeResult::Passed
+            }
             Ok(PingResult::Damaged { why }) => ProbeResult::Failed(ProbeFailure::Files { why }),
             Ok(PingResult::NotOurs) | Err(_) => {
                 ProbeResult::Failed(ProbeFailure::Control { why: "the keeper does not answer".into() })

@@ -16,7 +16,7 @@ use pinfold_output_log::LogPosition;
 use pinfold_provider::{
     Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Found, Inspect, InstanceError,
     InstanceId, KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartRequest,
-    StdinError, StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    StdinError, StdinWrite, Suspect, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 use crate::blocking::run_blocking;
@@ -28,6 +28,7 @@ use crate::durable;
 use crate::host_image::Image;
 use crate::id_ranges::IdRanges;
 use crate::kill_batching::KillBatcher;
+use crate::keeper_watch::KeeperWatch;
 use crate::launches_in_flight::LaunchesInFlight;
 use crate::observe::outcome;
 use crate::outputs::OutputDirectory;
@@ -61,6 +62,7 @@ pub struct LinuxProvider {
     pub(crate) directories: SingleFlight<Vec<OsString>>,
     pub(crate) kill_batcher: KillBatcher,
     pub(crate) launches_in_flight: LaunchesInFlight,
+    pub(crate) keepers: KeeperWatch,
     pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Security guards that are switched off for the attack suite.
     #[cfg(feature = "weakened")]
@@ -107,6 +109,7 @@ impl LinuxProvider {
             directories: SingleFlight::default(),
             kill_batcher: KillBatcher::on_this_host(),
             launches_in_flight: LaunchesInFlight::default(),
+            keepers: KeeperWatch::default(),
             #[cfg(feature = "weakened")]
             disabled_guards: Vec::new(),
             outputs: Arc::new(OutputDirectory::new(data_paths.logs.clone())),
@@ -222,7 +225,7 @@ impl Provider for LinuxProvider {
     }
 
     async fn ping(&self, instance: InstanceId) -> ProbeResult {
-        self.ping_instance(&self.data_paths.of(instance)).await
+        self.ping_instance(instance, &self.data_paths.of(instance)).await
     }
 
     async fn exec(&self, instance: InstanceId, exec: ExecRequest<'_>) -> Result<(), ExecError> {
@@ -311,6 +314,10 @@ impl Provider for LinuxProvider {
         size: TerminalSize,
     ) -> Result<(), ResizeError> {
         self.resize_execution(instance, execution, size).await
+    }
+
+    async fn next_suspect(&self) -> Suspect {
+        self.keepers.next_suspect().await
     }
 
     async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome {

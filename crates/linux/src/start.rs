@@ -29,14 +29,15 @@ use crate::spawner::SpawnerPool;
 
 /// A spawned keeper that has not been confirmed. Dropping it kills it.
 struct SpawnedKeeper {
-    pidfd: OwnedFd,
-    is_confirmed: bool,
+    pid: i32,
+    /// `None`: confirmed.
+    pidfd: Option<OwnedFd>,
 }
 
 impl Drop for SpawnedKeeper {
     fn drop(&mut self) {
-        if !self.is_confirmed {
-            let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if let Some(pidfd) = &self.pidfd {
+            let _ = pidfd_send_signal(pidfd, Signal::KILL);
         }
     }
 }
@@ -87,7 +88,9 @@ impl LinuxProvider {
             // A concurrent stop has removed the control directory.
             Err(error) => return Err(failed("could not confirm the launch", &error)),
         }
-        keeper.is_confirmed = true;
+        if let Some(pidfd) = keeper.pidfd.take() {
+            self.keepers.watch(start.instance, keeper.pid, pidfd);
+        }
         Ok(())
     }
 
@@ -179,8 +182,8 @@ impl Launch {
         descriptors
             .extend(groups.clone_into.iter().chain(&groups.keeper_join_files).chain(&groups.work_join_files));
         descriptors.extend(groups.work.iter().chain(&groups.memory_events).chain(&groups.process_events));
-        let (_, pidfd) = self.spawners.spawn_keeper(&request, &descriptors)?;
-        Ok(SpawnedKeeper { pidfd, is_confirmed: false })
+        let (pid, pidfd) = self.spawners.spawn_keeper(&request, &descriptors)?;
+        Ok(SpawnedKeeper { pid, pidfd: Some(pidfd) })
     }
 
     fn limits(&self) -> InstanceLimits {

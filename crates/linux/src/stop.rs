@@ -46,6 +46,7 @@ impl LinuxProvider {
             targets: Vec::new(),
             later,
         };
+        targets.iter().for_each(|found| self.keepers.forget(*found));
         for found in targets.iter().filter(|_| grace_ms > 0) {
             self.terminate_gracefully(&self.data_paths.of(*found), grace_ms).await;
         }

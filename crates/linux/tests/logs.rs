@@ -95,7 +95,7 @@ impl Drop for Guard {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let node = Node::begin(&data).await;
-                node.engine.stop(sandbox, Cause::StoppedByUser, true, 30_000).await
+                node.engine.stop(sandbox, Cause::StoppedByUser, Some(0), 30_000).await
             })
         };
         let stopped = std::thread::spawn(stop).join();
@@ -153,7 +153,7 @@ async fn a_reader_with_only_a_cursor_sees_every_log_entry_of_a_sandbox_once() {
             let ended = node.engine.wait_execution(sandbox, *execution, node.soon()).await.unwrap();
             assert!(matches!(ended, WaitOutcome::Met(outcome) if outcome.exit_code == Some(0)));
         }
-        let stopped = node.engine.stop(sandbox, Cause::StoppedByUser, true, 30_000).await.unwrap();
+        let stopped = node.engine.stop(sandbox, Cause::StoppedByUser, Some(0), 30_000).await.unwrap();
         assert!(matches!(stopped, StopProgress::Gone { .. }));
         read_on(&node, sandbox, &mut cursor, &mut seen).await;
         let moved = node.logs.move_one(sandbox).await.unwrap();

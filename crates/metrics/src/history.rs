@@ -100,7 +100,12 @@ pub fn is_failed_start<'a>(cause: Cause, earlier: impl IntoIterator<Item = &'a F
 pub fn may_be_failed_start(cause: Cause) -> bool {
     matches!(
         cause,
-        Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError | Cause::Lost
+        Cause::StartFailed
+            | Cause::StartDeadline
+            | Cause::ProbeFailed
+            | Cause::ProviderError
+            | Cause::Lost
+            | Cause::KeeperKilled
     )
 }
 

@@ -12,7 +12,7 @@ pub const OTHER: &str = "other";
 pub const NONE: &str = "none";
 
 /// All causes.
-pub(crate) const CAUSES: [Cause; 25] = [
+pub(crate) const CAUSES: [Cause; 26] = [
     Cause::Completed,
     Cause::ExitNonzero,
     Cause::StoppedByUser,
@@ -38,6 +38,7 @@ pub(crate) const CAUSES: [Cause; 25] = [
     Cause::EvictedEmergency,
     Cause::ProviderError,
     Cause::OperationLimit,
+    Cause::KeeperKilled,
 ];
 
 /// Longer names are not used as a label value.
@@ -145,6 +146,7 @@ mod tests {
             Cause::EvictedEmergency => 22,
             Cause::ProviderError => 23,
             Cause::OperationLimit => 24,
+            Cause::KeeperKilled => 25,
         };
 
         assert!(CAUSES.iter().enumerate().all(|(at, cause)| place(*cause) == at));

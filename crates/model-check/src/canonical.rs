@@ -166,6 +166,7 @@ fn for_each_in_event(event: &mut Event, visit: &mut impl FnMut(&mut Fence)) {
 /// Clears times that no decision reads.
 fn clear_unread_times(sandbox: &mut Sandbox) {
     let long_ago = Timestamp::default();
+    sandbox.end_reason = None;
     for_each_pending(sandbox, &mut |pending, answer| {
         if answer == ResultUse::Informs {
             pending.requested_at = long_ago;

@@ -16,6 +16,7 @@ fn short_deadlines() -> Policy {
         evidence_ms: 9,
         doubt_ms: 2,
         unhealthy_age_ms: 100,
+        failed_probes: 1,
         grace_ms: 0,
         stop_attempt_ms: 1,
         stop_attempts: 2,

@@ -87,7 +87,7 @@ impl SmallModel {
 
     fn external_request(&self, world: &mut World, plane: usize, slot: u8, wanted: ExternalRequest) {
         world.budget.requests -= 1;
-        let stop = |cause, forced| (Trigger::StopRequested, Request::Stop { cause, forced });
+        let stop = |cause, grace_ms| (Trigger::StopRequested, Request::Stop { cause, grace_ms });
         let (trigger, request) = match wanted {
             ExternalRequest::Execute(number) => (
                 Trigger::Requested,
@@ -102,9 +102,9 @@ impl SmallModel {
             ExternalRequest::Cancel(number) => {
                 (Trigger::Requested, Request::Cancel { id: execution_id(number), cause: Cause::Cancelled })
             }
-            ExternalRequest::Stop => stop(Cause::StoppedByUser, false),
-            ExternalRequest::StopForShutdown => stop(Cause::Shutdown, false),
-            ExternalRequest::StopForced => stop(Cause::StoppedByUser, true),
+            ExternalRequest::Stop => stop(Cause::StoppedByUser, None),
+            ExternalRequest::StopForShutdown => stop(Cause::Shutdown, None),
+            ExternalRequest::StopForced => stop(Cause::StoppedByUser, Some(0)),
             ExternalRequest::Forget => (Trigger::StopRequested, Request::Forget),
             ExternalRequest::Restart => {
                 (Trigger::Requested, Request::Restart { cause: Cause::StoppedByUser })

@@ -207,6 +207,7 @@ impl SmallModel {
         InstanceObservation {
             generation: instance.generation,
             whole: instance.whole,
+            keeper_end: None,
             executions: executions.collect(),
             last_busy_at: None,
         }

@@ -1,12 +1,14 @@
-//! The parser of `/proc/PID/stat`, and of text in `/proc`. A pid with its start time identifies a process; a pid alone
-//! does not, since the kernel reuses pids.
+//! Facts about processes: the parser of `/proc/PID/stat` and of text in `/proc`, and how a process ended. A pid with its
+//! start time identifies a process; a pid alone does not, since the kernel reuses pids.
 
+mod exit;
 mod stat;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
+pub use exit::{ProcessEnd, process_end};
 pub use stat::{ProcessState, Stat};
 
 /// Reads a file of `/proc` as text. Invalid UTF-8 is replaced: process names may hold any bytes.

@@ -8,7 +8,7 @@ use pinfold_lifecycle::{Evidence, ExecutionId, Outcome, ProbeResult, SandboxId, 
 use crate::{
     Capacity, DiscoverError, Discovered, ExecError, ExecRequest, Files, Inspect, InstanceError, InstanceId,
     KillOutcome, OutputLogs, Provider, ResizeError, SignalError, StartError, StartRequest, StdinError,
-    StdinWrite, TerminalSize, Usage, WaitError, WriteResult,
+    StdinWrite, Suspect, TerminalSize, Usage, WaitError, WriteResult,
 };
 
 /// Defines [`ProviderCall`] and [`ProviderLayer`], and implements [`Provider`] for every layer.
@@ -78,6 +78,7 @@ provider_layer! {
         Resize: resize(
             instance: InstanceId, execution: ExecutionId, size: TerminalSize
         ) -> Result<(), ResizeError>;
+        NextSuspect: next_suspect() -> Suspect;
         Stop: stop(instance: InstanceId, grace_ms: u64) -> StopOutcome;
         Usage: usage(instance: InstanceId) -> Result<Usage, InstanceError>;
         Capacity: capacity() -> Result<Capacity, DiscoverError>;

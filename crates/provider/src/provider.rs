@@ -76,6 +76,12 @@ pub trait Provider: Send + Sync + 'static {
         size: TerminalSize,
     ) -> Result<(), ResizeError>;
 
+    /// Waits until an instance looks broken from outside, where the provider notices by itself. A hint that saves
+    /// time: the engine observes the instance, and its routine checks find what this misses.
+    async fn next_suspect(&self) -> Suspect {
+        std::future::pending().await
+    }
+
     /// Ends this instance and those of earlier generations, never a later one, and verifies their absence.
     /// Allowed in every state, from any process on the host, with only the lease.
     async fn stop(&self, instance: InstanceId, grace_ms: u64) -> StopOutcome;
@@ -86,6 +92,13 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Moves the time at which the instance ends itself.
     async fn keep_alive(&self, instance: InstanceId, ends_at: Timestamp) -> Result<(), InstanceError>;
+}
+
+/// An instance that looks broken, and what was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    pub instance: InstanceId,
+    pub why: String,
 }
 
 /// The parameters of an instance.

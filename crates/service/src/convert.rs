@@ -56,6 +56,7 @@ pub(super) fn cause(cause: Cause) -> api::Cause {
         Cause::HostRestarted => api::Cause::HostRestarted,
         Cause::EvictedEmergency => api::Cause::EvictedEmergency,
         Cause::ProviderError => api::Cause::ProviderError,
+        Cause::KeeperKilled => api::Cause::KeeperKilled,
     }
 }
 

@@ -123,7 +123,11 @@ impl Service {
             _ => None,
         });
         let failure = match cause {
-            Cause::StartFailed | Cause::StartDeadline | Cause::ProbeFailed | Cause::ProviderError => {
+            Cause::StartFailed
+            | Cause::StartDeadline
+            | Cause::ProbeFailed
+            | Cause::ProviderError
+            | Cause::KeeperKilled => {
                 Failure::new(ErrorCode::StartFailed, "the sandbox did not become ready")
             }
             other => Failure::gone(other),
@@ -187,7 +191,11 @@ impl Service {
             execution: given.execution,
             requested_by: options.requester(),
         };
-        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy };
+        let grace_ms = match request.grace_ms {
+            Some(grace_ms) => self.check_grace(grace_ms)?,
+            None => policy.grace_ms,
+        };
+        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, grace_ms, ..policy };
         let (spec, policy) = (Arc::new(spec), Arc::new(policy));
         Ok(CreateRequest { spec, policy, queue: options.queue, ..CreateRequest::default() })
     }

@@ -58,7 +58,7 @@ impl Service {
         match self.stream_output(sandbox, execution, 0, reader).await {
             StreamEnd::Complete => {}
             StreamEnd::ReaderGone | StreamEnd::Failed => {
-                if let Err(error) = self.host.engine.stop(sandbox, Cause::CallerGone, true, 0).await {
+                if let Err(error) = self.host.engine.stop(sandbox, Cause::CallerGone, Some(0), 0).await {
                     tracing::warn!(%sandbox, %error, "could not stop a sandbox whose caller is gone");
                 }
             }

@@ -22,8 +22,13 @@ impl Service {
     }
 
     /// Stops a sandbox, and removes its record once it is proven gone.
-    pub async fn forget(&self, id: SandboxId, forced: bool, wait_ms: u64) -> Result<StopResult, Failure> {
-        let stopped = self.stop(id, forced, wait_ms).await?;
+    pub async fn forget(
+        &self,
+        id: SandboxId,
+        grace_ms: Option<u64>,
+        wait_ms: u64,
+    ) -> Result<StopResult, Failure> {
+        let stopped = self.stop(id, grace_ms, wait_ms).await?;
         match self.host.engine.forget(id).await {
             // A concurrent request removed it.
             Ok(()) | Err(ApplyError::Missing) => Ok(stopped),
@@ -31,9 +36,28 @@ impl Service {
         }
     }
 
-    /// Stops a sandbox. A repeated call returns the same receipt.
-    pub async fn stop(&self, id: SandboxId, forced: bool, wait_ms: u64) -> Result<StopResult, Failure> {
-        match self.host.engine.stop(id, Cause::StoppedByUser, forced, wait_ms).await? {
+    /// A stop attempt needs time for its kill and its checks after the grace period.
+    pub(super) fn check_grace(&self, grace_ms: u64) -> Result<u64, Failure> {
+        let most = self.config.policy.stop_attempt_ms / 2;
+        if grace_ms > most {
+            let why = format!("{grace_ms} is too long; at most {most}, half of one stop attempt");
+            return Err(Failure::bad_input("grace_ms", why));
+        }
+        Ok(grace_ms)
+    }
+
+    /// Stops a sandbox. A repeated call returns the same receipt. `grace_ms`: the time from SIGTERM to SIGKILL instead
+    /// of the sandbox's own.
+    pub async fn stop(
+        &self,
+        id: SandboxId,
+        grace_ms: Option<u64>,
+        wait_ms: u64,
+    ) -> Result<StopResult, Failure> {
+        if let Some(grace_ms) = grace_ms {
+            self.check_grace(grace_ms)?;
+        }
+        match self.host.engine.stop(id, Cause::StoppedByUser, grace_ms, wait_ms).await? {
             StopProgress::Gone { cause, receipt } => {
                 Ok(StopResult::Gone(Box::new(view::receipt(id, cause, &receipt))))
             }

@@ -54,7 +54,7 @@ mod tests {
         let policy = Policy { stop_backoff_ms: vec![1_000], ..Policy::default() };
         let at = |ms| Context { now: NOON.after_ms(ms), ..context(&policy) };
         let sandbox = create(SandboxId(1), at(0)).sandbox;
-        let stop = Request::Stop { cause: Cause::StoppedByUser, forced: false };
+        let stop = Request::Stop { cause: Cause::StoppedByUser, grace_ms: None };
 
         let first = request(&sandbox, stop, at(0)).unwrap().sandbox;
         let deadline_ms = first.next_deadline().unwrap().ms_since(NOON);

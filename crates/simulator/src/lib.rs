@@ -191,7 +191,7 @@ async fn stop_everything(shared: &Arc<Shared>, slots: &Arc<Vec<NodeSlot>>) {
                 remove_quarantined(shared, sandbox.id);
             }
             // A stop that fails now is repeated in the next round.
-            let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, true, 0).await;
+            let _ = running.engine.stop(sandbox.id, Cause::StoppedByUser, Some(0), 0).await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
     }

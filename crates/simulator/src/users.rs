@@ -158,9 +158,10 @@ impl User {
     }
 
     async fn stop(&self, id: SandboxId) {
-        let (forced, wait_ms) = (self.shared.random.happens(300), self.shared.random.below(30_000));
+        let grace_ms = self.shared.random.happens(300).then_some(0);
+        let wait_ms = self.shared.random.below(30_000);
         let stop =
-            self.call(async |engine| engine.stop(id, Cause::StoppedByUser, forced, wait_ms).await).await;
+            self.call(async |engine| engine.stop(id, Cause::StoppedByUser, grace_ms, wait_ms).await).await;
         if let Some(Ok(StopProgress::Gone { .. })) = stop {
             self.shared.checker.stop_acknowledged(id);
         }

@@ -54,6 +54,7 @@ pub(crate) fn without_executions(sandbox: &Sandbox) -> Sandbox {
         timeouts: sandbox.timeouts,
         rebooted: sandbox.rebooted,
         forget: sandbox.forget,
+        end_reason: sandbox.end_reason.clone(),
         last_fence: sandbox.last_fence,
         grace_ms: sandbox.grace_ms,
         executions: Vec::new(),

@@ -60,7 +60,7 @@ async fn read_one(node: Arc<Node>, id: SandboxId, word: String) -> anyhow::Resul
 }
 
 async fn stop_one(node: Arc<Node>, id: SandboxId) -> anyhow::Result<()> {
-    match node.engine.stop(id, Cause::StoppedByUser, true, TIMEOUT_MS).await? {
+    match node.engine.stop(id, Cause::StoppedByUser, Some(0), TIMEOUT_MS).await? {
         StopProgress::Gone { .. } => Ok(()),
         StopProgress::Pending => {
             bail!("{id} is not gone after {TIMEOUT_MS} ms: {:?}", node.store.load(id).await?)

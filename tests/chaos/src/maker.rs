@@ -64,7 +64,7 @@ async fn stay_for_a_while(node: &Node, rng: &mut fastrand::Rng) -> anyhow::Resul
     let limits = ExecutionLimits::default();
     node.engine.execute(id, shell("sleep 1000 & sleep 1000"), ExecutionKind::Run, limits, true).await?;
     tokio::time::sleep(Duration::from_millis(rng.u64(0..100))).await;
-    node.engine.stop(id, Cause::StoppedByUser, true, TIMEOUT_MS).await?;
+    node.engine.stop(id, Cause::StoppedByUser, Some(0), TIMEOUT_MS).await?;
     say(&format!("gone {id}"));
     Ok(())
 }

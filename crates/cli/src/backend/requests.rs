@@ -117,14 +117,19 @@ impl Backend {
     }
 
     /// None: not proven gone within the wait.
-    pub(crate) async fn stop(&self, id: &str, force: bool, wait_ms: u64) -> Reply<Option<Receipt>> {
+    pub(crate) async fn stop(
+        &self,
+        id: &str,
+        grace_ms: Option<u64>,
+        wait_ms: u64,
+    ) -> Reply<Option<Receipt>> {
         match self {
-            Self::Server(server) => match server.client.stop(id, force, seconds(wait_ms)).await {
+            Self::Server(server) => match server.client.stop(id, grace_ms, seconds(wait_ms)).await {
                 Ok(Completion::Done(receipt)) => Ok(Some(receipt)),
                 Ok(Completion::Pending(_)) => Ok(None),
                 Err(error) => Err(server.error(error)),
             },
-            Self::Local(local) => match local.service.stop(sandbox_id(id)?, force, wait_ms).await? {
+            Self::Local(local) => match local.service.stop(sandbox_id(id)?, grace_ms, wait_ms).await? {
                 StopResult::Gone(receipt) => Ok(Some(*receipt)),
                 StopResult::Pending(_) => Ok(None),
             },

@@ -15,7 +15,7 @@ const AT_MOST: Duration = Duration::from_secs(5);
 const WAIT_S: u64 = 30;
 
 async fn stop(client: &Client, id: &str, force: bool) -> Receipt {
-    match client.stop(id, force, WAIT_S).await.unwrap() {
+    match client.stop(id, force.then_some(0), WAIT_S).await.unwrap() {
         Completion::Done(receipt) => receipt,
         Completion::Pending(pending) => panic!("not gone in time: {pending:?}"),
     }

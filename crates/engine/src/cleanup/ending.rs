@@ -91,8 +91,8 @@ async fn end(inner: &Arc<Inner>, began_at: Timestamp, found: &FoundSandbox, unti
         Err(error) => return EndResult::Failed(error_chain(&error)),
     }
     let Some(cause) = found.why.cause() else { return EndResult::Kept(KeepReason::Ending) };
-    let forced = found.why == CleanupReason::Emergency;
-    let stop = Input::Request(Request::Stop { cause, forced });
+    let grace_ms = (found.why == CleanupReason::Emergency).then_some(0);
+    let stop = Input::Request(Request::Stop { cause, grace_ms });
     match inner.clone().apply(id, stop, Vec::new()).await {
         Ok(()) => {}
         Err(ApplyError::Missing) => return gone_for_good(),

@@ -62,7 +62,7 @@ async fn a_request_on_a_full_disk_fails_with_the_reason_and_changes_nothing() {
     fixture.fail_writes_for(WriteFault::DiskFull, SECOND);
 
     let created = engine.create(CreateRequest::default()).await;
-    let stopped = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await;
+    let stopped = engine.stop(id, Cause::StoppedByUser, None, MINUTE).await;
 
     assert!(matches!(created, Err(AdmitError::Create(CreateError::Store(StoreError::DiskFull { .. })))));
     assert!(matches!(stopped, Err(ApplyError::Store(StoreError::DiskFull { .. }))));

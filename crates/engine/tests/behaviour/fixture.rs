@@ -151,13 +151,13 @@ impl Fixture {
 
     /// Stops a sandbox and waits for the proof.
     pub(crate) async fn stop(&self, engine: &Engine, id: SandboxId) -> StopProgress {
-        let stop = engine.stop(id, Cause::StoppedByUser, false, 10 * MINUTE);
+        let stop = engine.stop(id, Cause::StoppedByUser, None, 10 * MINUTE);
         stop.await.unwrap()
     }
 
     /// Requests a stop without waiting.
     pub(crate) async fn request_stop(&self, engine: &Engine, id: SandboxId) -> StopProgress {
-        engine.stop(id, Cause::StoppedByUser, false, 0).await.unwrap()
+        engine.stop(id, Cause::StoppedByUser, None, 0).await.unwrap()
     }
 
     pub(crate) async fn stored(&self, id: SandboxId) -> StoredSandbox {

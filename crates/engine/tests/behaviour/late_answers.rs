@@ -27,7 +27,7 @@ async fn a_stop_whose_caller_gives_up_while_it_is_written_is_carried_out() {
     let engine = fixture.start_engine_on(LateStore(fixture.store.clone())).await;
     let id = fixture.ready(&engine, Policy::default()).await;
 
-    let given_up = timeout(IMPATIENCE, engine.stop(id, Cause::StoppedByUser, false, MINUTE)).await;
+    let given_up = timeout(IMPATIENCE, engine.stop(id, Cause::StoppedByUser, None, MINUTE)).await;
     fixture.until(id, 4 * SECOND, |sandbox| sandbox.is_settled()).await;
 
     assert!(given_up.is_err());
@@ -174,7 +174,7 @@ async fn a_stop_by_another_engine_before_the_create_is_acknowledged_is_not_undon
         sleep(IMPATIENCE).await;
         let rows = fixture.store.list(SandboxFilter::Present, None, 10).await.unwrap();
         let id = rows.first().unwrap().id();
-        let _pending = other.stop(id, Cause::StoppedByUser, false, 0).await;
+        let _pending = other.stop(id, Cause::StoppedByUser, None, 0).await;
         id
     };
     let (created, id) = tokio::join!(engine.create(CreateRequest::default()), stopped);

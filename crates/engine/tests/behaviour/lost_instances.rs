@@ -151,7 +151,7 @@ async fn an_unreadable_row_is_found_by_its_deadline_and_freed_only_when_absence_
     corrupt(&fixture);
     fixture.pass_ms(MINUTE).await;
     let quarantined = fixture.state(id).await;
-    let while_it_is_there = engine.stop(id, Cause::StoppedByUser, false, MINUTE).await.unwrap();
+    let while_it_is_there = engine.stop(id, Cause::StoppedByUser, None, MINUTE).await.unwrap();
     fixture.world.kill_instance(instance, false);
     let after_it_is_gone = fixture.stop(&engine, id).await;
 
@@ -169,7 +169,7 @@ async fn a_forced_stop_ends_the_instance_of_an_unreadable_row() {
     corrupt(&fixture);
     fixture.until_quarantined(id).await;
 
-    let stop = engine.stop(id, Cause::StoppedByUser, true, MINUTE).await.unwrap();
+    let stop = engine.stop(id, Cause::StoppedByUser, Some(0), MINUTE).await.unwrap();
 
     assert!(matches!(stop, StopProgress::Gone { cause: Cause::ProviderError, .. }), "{stop:?}");
     fixture.assert_nothing_is_left().await;
@@ -206,7 +206,7 @@ async fn an_unreadable_row_stays_when_its_owner_dies() {
     fixture.crash(engine);
     let next = fixture.start_engine().await;
     fixture.until_quarantined(id).await;
-    let stop = next.stop(id, Cause::StoppedByUser, false, SECOND).await.unwrap();
+    let stop = next.stop(id, Cause::StoppedByUser, None, SECOND).await.unwrap();
 
     assert_eq!(stop, StopProgress::Pending);
     assert!(matches!(fixture.sandbox(id).await.life, Life::Ending { cause: Cause::ProviderError, .. }));

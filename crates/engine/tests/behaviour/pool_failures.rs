@@ -70,7 +70,7 @@ async fn a_quarantined_pooled_instance_does_not_block_requests_that_another_coul
     let engine = fixture.start_engine_with(Config { admission, ..pool_of(9) }).await;
     let waiting = fixture.until_pool_has(2).await;
     (0..5).for_each(|_| fixture.faults.next(Call::Stop, fault(Fault::ObserveFails)));
-    engine.stop(waiting[0], Cause::StoppedByUser, false, 0).await.unwrap();
+    engine.stop(waiting[0], Cause::StoppedByUser, None, 0).await.unwrap();
     fixture.until(waiting[0], 10 * MINUTE, |it| matches!(it.lease, Lease::Quarantined { .. })).await;
     fixture.until_pool_has(1).await;
 

@@ -87,7 +87,7 @@ async fn a_second_stop_returns_the_same_receipt_without_observing() {
 
     let first = fixture.stop(&engine, id).await;
     fixture.pass_ms(MINUTE).await;
-    let second = engine.stop(id, Cause::Shutdown, true, 0).await.unwrap();
+    let second = engine.stop(id, Cause::Shutdown, Some(0), 0).await.unwrap();
     let third = fixture.stop(&other, id).await;
 
     assert_gone(&first, Cause::StoppedByUser);
@@ -118,7 +118,7 @@ async fn a_forced_stop_shortens_the_grace_of_a_running_stop() {
     assert_eq!(fixture.request_stop(&engine, id).await, StopProgress::Pending);
 
     fixture.pass_ms(SECOND).await;
-    let stop = engine.stop(id, Cause::StoppedByUser, true, MINUTE).await.unwrap();
+    let stop = engine.stop(id, Cause::StoppedByUser, Some(0), MINUTE).await.unwrap();
 
     assert_gone(&stop, Cause::StoppedByUser);
     assert_eq!(fixture.now(), SECOND);

@@ -29,7 +29,7 @@ async fn a_stop_that_cannot_observe_is_retried_with_backoff_and_then_quarantined
     let id = fixture.ready(&engine, Policy::default()).await;
     fixture.faults.always(Call::Stop, fault(Fault::ObserveFails));
 
-    let stop = engine.stop(id, Cause::StoppedByUser, false, 30 * SECOND).await.unwrap();
+    let stop = engine.stop(id, Cause::StoppedByUser, None, 30 * SECOND).await.unwrap();
     let meanwhile = fixture.state(id).await;
     fixture.until(id, 10 * MINUTE, is_quarantined).await;
 
@@ -135,7 +135,7 @@ async fn an_instance_still_present_after_the_kill_is_not_gone() {
     let id = fixture.ready(&engine, Policy::default()).await;
     fixture.faults.next(Call::Stop, fault(Fault::HalfDone));
 
-    let at_first = engine.stop(id, Cause::StoppedByUser, false, SECOND).await.unwrap();
+    let at_first = engine.stop(id, Cause::StoppedByUser, None, SECOND).await.unwrap();
     let in_the_end = fixture.stop(&engine, id).await;
 
     assert_eq!(at_first, StopProgress::Pending);

@@ -19,7 +19,7 @@ async fn a_stop_of_an_unknown_sandbox_ends_no_other_and_fails() {
     let engine = fixture.start_engine().await;
     let other = fixture.ready(&engine, Policy::default()).await;
 
-    let stop = engine.stop(SandboxId(7), Cause::StoppedByUser, true, MINUTE).await;
+    let stop = engine.stop(SandboxId(7), Cause::StoppedByUser, Some(0), MINUTE).await;
 
     assert!(matches!(stop, Err(ApplyError::Missing)), "{stop:?}");
     assert_eq!((fixture.state(other).await, fixture.instances().len()), (State::Ready, 1));
@@ -168,7 +168,7 @@ async fn a_delete_while_the_host_is_unreachable_erases_nothing_and_fails() {
     fixture.faults.always(Call::Observe, fault(Fault::ObserveFails));
 
     engine.forget(id).await.unwrap();
-    let stop = engine.stop(id, Cause::StoppedByUser, true, MINUTE).await.unwrap();
+    let stop = engine.stop(id, Cause::StoppedByUser, Some(0), MINUTE).await.unwrap();
     fixture.pass_ms(30 * MINUTE).await;
     let unreachable = (fixture.state(id).await, fixture.store.totals().await.unwrap().present());
     fixture.faults.clear();

@@ -89,7 +89,7 @@ async fn everything_is_adopted(engine: &Engine, store: &SqliteStore) {
 
 async fn everything_can_be_ended(engine: &Engine, store: &SqliteStore, reported: &Acknowledged) {
     for stored in rows(store, SandboxFilter::Present).await {
-        engine.stop(stored.sandbox.id, Cause::StoppedByUser, true, 0).await.unwrap();
+        engine.stop(stored.sandbox.id, Cause::StoppedByUser, Some(0), 0).await.unwrap();
     }
     until("nothing is present", async || rows(store, SandboxFilter::Present).await.is_empty()).await;
     let totals = store.totals().await.unwrap();

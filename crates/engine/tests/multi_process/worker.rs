@@ -104,7 +104,7 @@ async fn execute(engine: &Engine, id: SandboxId) {
 }
 
 async fn stop(engine: &Engine, id: SandboxId) {
-    if let Ok(StopProgress::Gone { .. }) = engine.stop(id, Cause::StoppedByUser, true, 1_000).await {
+    if let Ok(StopProgress::Gone { .. }) = engine.stop(id, Cause::StoppedByUser, Some(0), 1_000).await {
         say("gone", &id.to_string());
     }
 }

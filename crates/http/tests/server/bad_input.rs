@@ -13,6 +13,8 @@ async fn bad_request_names_the_bad_field() {
     with_server(|fixture| async move {
         let id = fixture.sandbox().await;
         let (exec, create) = (format!("/api/sandbox/{id}/exec"), "/api/sandbox");
+        let stop_both = format!("/api/sandbox/{id}?force=1&grace_ms=5");
+        let stop_late = format!("/api/sandbox/{id}?grace_ms=3600000");
         let (long, longer) = ("n".repeat(129), "n".repeat(257));
         let many: BTreeMap<_, _> = (0..65).map(|number| (number.to_string(), "")).collect();
         let wrong: Vec<(&str, &str, Value, &str)> = vec![
@@ -31,6 +33,9 @@ async fn bad_request_names_the_bad_field() {
             ("POST", create, json!({ "agent_type": "POET" }), "agent_type"),
             ("POST", create, json!({ "image": "nowhere" }), "image"),
             ("POST", create, json!({ "network": "all" }), "network"),
+            ("POST", create, json!({ "grace_ms": 3_600_000 }), "grace_ms"),
+            ("DELETE", &stop_both, json!(null), "grace_ms"),
+            ("DELETE", &stop_late, json!(null), "grace_ms"),
             ("POST", create, json!({ "name": "" }), "name"),
             ("POST", create, json!({ "name": long }), "name"),
             ("POST", create, json!({ "name": "sbx_like" }), "name"),

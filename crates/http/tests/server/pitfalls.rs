@@ -17,7 +17,7 @@ async fn ended_sandbox_is_reported_by_error_code() {
 
         let alive = fixture.sh(id, "echo 410 Gone; echo sandbox_gone >&2; exit 1").await;
         let still = client.sandbox(id).await.unwrap();
-        client.stop(id, true, 60).await.unwrap();
+        client.stop(id, Some(0), 60).await.unwrap();
         let gone = fixture.post(&format!("/api/sandbox/{id}/exec"), crate::fixture::sh("true")).await;
         let reported = client.examine(id).await;
 
@@ -50,12 +50,12 @@ mod on_linux {
             let mut busy_mount = BusyMount::mount(fixture.data.path(), &id);
             let keeper = keeper_of(fixture.data.path(), &id);
 
-            let stopped = client.stop(&id, true, 2).await.unwrap();
+            let stopped = client.stop(&id, Some(0), 2).await.unwrap();
             let meanwhile = client.sandbox(&id).await.unwrap();
             let alive = keeper.is_alive().unwrap();
             let events = client.events(Some(&id), 0).await.unwrap().events;
             busy_mount.remove();
-            let gone = client.stop(&id, true, 60).await.unwrap();
+            let gone = client.stop(&id, Some(0), 60).await.unwrap();
 
             let Completion::Pending(_) = stopped else { panic!("a mount is left: {stopped:?}") };
             assert!(!alive, "its processes are dead");

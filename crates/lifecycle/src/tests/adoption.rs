@@ -40,7 +40,7 @@ fn instance_other_than_the_leased_one_is_stopped_first() {
         let mut fixture = adopted(Fixture::created(Policy::default()));
         fixture.observed(present(found));
 
-        assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 5_000 }]);
+        assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 2_000 }]);
     }
 }
 

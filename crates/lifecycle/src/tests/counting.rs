@@ -47,7 +47,7 @@ fn instance_without_a_row_is_leased_and_stopped() {
     let work = fixture.effect_kinds();
     fixture.stopped(gone());
 
-    assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(work, [EffectKind::Stop { grace_ms: 2_000 }]);
     assert_eq!(fixture.cause(), Some(Cause::Orphan));
     assert_eq!(fixture.sandbox.created_and_destroyed(), (1, 1));
 }

@@ -224,7 +224,7 @@ fn execution_that_ends_with_its_instance_is_not_collected() {
     let work = fixture.effect_kinds();
     fixture.stopped(gone());
 
-    assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(work, [EffectKind::Stop { grace_ms: 2_000 }]);
     assert_eq!(fixture.outcome(RUN), Some((OutcomeKind::Cancelled, Cause::StoppedByUser)));
 }
 

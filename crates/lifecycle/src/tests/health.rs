@@ -57,14 +57,57 @@ fn an_unhealthy_sandbox_is_probed_again_and_a_ping_does_not_make_it_healthy() {
 }
 
 #[test]
-fn an_unhealthy_old_sandbox_is_ended() {
+fn an_old_sandbox_is_ended_by_three_failed_probes_in_a_row() {
+    let mut fixture = Fixture::live(Policy { idle_ms: None, ..Policy::default() });
+    fixture.wait_ms(600_000);
+    fixture.probed(broken_files());
+    let mut causes = Vec::new();
+
+    for _ in 0..3 {
+        fixture.probed(broken_files());
+        causes.push(fixture.cause());
+        if fixture.cause().is_none() {
+            fixture.observed(present(vec![instance(1, vec![])]));
+            fixture.wait_ms(15_000);
+        }
+    }
+
+    assert_eq!(causes, [None, None, Some(Cause::ProbeFailed)]);
+}
+
+#[test]
+fn a_passed_probe_ends_the_row_of_failed_ones() {
     let mut fixture = Fixture::live(Policy { idle_ms: None, ..Policy::default() });
     fixture.wait_ms(600_000);
     fixture.probed(broken_files());
 
-    fixture.probed(broken_files());
+    for result in [broken_files(), broken_files(), ProbeResult::Passed, broken_files(), broken_files()] {
+        fixture.probed(result);
+        if fixture.effect_kinds() == [EffectKind::Observe] {
+            fixture.observed(present(vec![instance(1, vec![])]));
+        }
+        fixture.wait_ms(15_000);
+        if fixture.effect_kinds() == [EffectKind::Ping] {
+            fixture.probed(broken_files());
+        }
+    }
 
-    assert_eq!(fixture.cause(), Some(Cause::ProbeFailed));
+    assert_eq!((fixture.cause(), fixture.status()), (None, State::Unhealthy));
+}
+
+#[test]
+fn a_check_abandoned_by_another_node_is_repeated_and_is_no_doubt() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.apply(Event::Doubted { why: "a listing missed it".into() });
+
+    fixture.node = ELSEWHERE;
+    fixture.wait_ms(120_000);
+    let repeated = fixture.pending(|kind| kind == EffectKind::Observe);
+    fixture.observed(present(vec![instance(1, vec![])]));
+
+    assert_eq!(repeated.node, ELSEWHERE);
+    let doubts = fixture.facts.iter().filter(|fact| matches!(fact, Fact::InDoubt { .. })).count();
+    assert_eq!((doubts, fixture.cause()), (1, None));
 }
 
 #[test]
@@ -120,6 +163,24 @@ fn instance_ended_by_its_own_deadline_has_cause_max_life() {
     fixture.observed(present(vec![InstanceObservation { whole: false, ..instance(1, vec![]) }]));
 
     assert_eq!(fixture.cause(), Some(Cause::MaxLife));
+}
+
+#[test]
+fn killed_keeper_is_a_cause_of_its_own_with_a_message() {
+    let mut fixture = Fixture::live(Policy::default());
+    fixture.apply(Event::Doubted { why: "its keeper has ended".into() });
+
+    let keeper_end = Some("was killed by signal 9".to_owned());
+    let killed = InstanceObservation { whole: false, keeper_end, ..instance(1, vec![]) };
+    fixture.observed(present(vec![killed]));
+    fixture.stopped(gone());
+
+    let seen = status(&fixture.sandbox, fixture.now, &fixture.policy);
+    assert_eq!((seen.cause, seen.message.as_str()), (
+        Some(Cause::KeeperKilled),
+        "its keeper was killed by signal 9",
+    ));
+    assert!(fixture.has(|fact| matches!(fact, Fact::Reconciled { .. })));
 }
 
 #[test]

@@ -321,7 +321,7 @@ fn stray_found_between_attempts_is_stopped_before_the_next_launch() {
     let work = fixture.effect_kinds();
     fixture.stopped(gone());
 
-    assert_eq!(work, [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(work, [EffectKind::Stop { grace_ms: 2_000 }]);
     assert!(matches!(fixture.sandbox.lease, Lease::LaunchWaiting { .. }));
     assert_eq!(fixture.sandbox.created_and_destroyed(), (1, 0));
 }

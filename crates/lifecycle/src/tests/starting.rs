@@ -35,7 +35,7 @@ fn stop_during_the_start_stops_a_possible_instance() {
 
     fixture.stop();
 
-    assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 2_000 }]);
     assert!(!fixture.sandbox.permits_launch(launch));
     assert_eq!(fixture.status(), State::Terminating);
 }
@@ -62,7 +62,7 @@ fn a_failed_launch_is_stopped_before_the_next_one() {
     let meanwhile = fixture.effect_kinds();
     fixture.stopped(gone());
 
-    assert_eq!(meanwhile, [EffectKind::Stop { grace_ms: 5_000 }]);
+    assert_eq!(meanwhile, [EffectKind::Stop { grace_ms: 2_000 }]);
     assert_eq!(fixture.effect_kinds(), [EffectKind::Launch]);
     assert_eq!(fixture.sandbox.generation(), Generation(2));
 }

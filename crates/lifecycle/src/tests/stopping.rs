@@ -139,7 +139,7 @@ fn stop_in_quarantine_triggers_one_observation() {
 #[test]
 fn forced_stop_in_quarantine_gets_one_more_attempt() {
     let mut fixture = Fixture::quarantined();
-    let insist = Request::Stop { cause: Cause::StoppedByUser, forced: true };
+    let insist = Request::Stop { cause: Cause::StoppedByUser, grace_ms: Some(0) };
 
     fixture.request(insist.clone()).unwrap();
     let attempt = fixture.effect_kinds();
@@ -159,7 +159,7 @@ fn forced_stop_skips_the_grace_period_and_keeps_the_attempt() {
     fixture.wait_ms(1_000);
     let deadline = fixture.pending(|_| true).deadline;
 
-    fixture.request(Request::Stop { cause: Cause::StoppedByUser, forced: true }).unwrap();
+    fixture.request(Request::Stop { cause: Cause::StoppedByUser, grace_ms: Some(0) }).unwrap();
 
     assert_eq!(fixture.effect_kinds(), [EffectKind::Stop { grace_ms: 0 }]);
     assert_eq!(fixture.pending(|_| true).deadline, deadline);
@@ -167,10 +167,22 @@ fn forced_stop_skips_the_grace_period_and_keeps_the_attempt() {
 }
 
 #[test]
+fn stop_with_a_grace_period_of_its_own_uses_it_and_a_second_stop_does_not_lengthen_it() {
+    let mut fixture = Fixture::live(Policy::default());
+
+    fixture.request(Request::Stop { cause: Cause::StoppedByUser, grace_ms: Some(700) }).unwrap();
+    let first = fixture.effect_kinds();
+    fixture.request(Request::Stop { cause: Cause::StoppedByUser, grace_ms: Some(9_000) }).unwrap();
+
+    assert_eq!(first, [EffectKind::Stop { grace_ms: 700 }]);
+    assert_eq!(fixture.effect_kinds(), first);
+}
+
+#[test]
 fn first_cause_is_kept() {
     let mut fixture = Fixture::stopping(Policy::default());
 
-    fixture.request(Request::Stop { cause: Cause::Shutdown, forced: true }).unwrap();
+    fixture.request(Request::Stop { cause: Cause::Shutdown, grace_ms: Some(0) }).unwrap();
     fixture.stopped(gone());
 
     assert_eq!(fixture.cause(), Some(Cause::StoppedByUser));
@@ -234,7 +246,7 @@ fn every_final_state_has_a_cause() {
 
     for cause in causes {
         let mut fixture = Fixture::live(Policy::default());
-        fixture.request(Request::Stop { cause, forced: false }).unwrap();
+        fixture.request(Request::Stop { cause, grace_ms: None }).unwrap();
         fixture.stopped(gone());
 
         assert!(matches!(fixture.status(), State::Completed | State::Failed | State::Terminated));

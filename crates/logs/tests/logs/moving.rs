@@ -114,8 +114,8 @@ async fn log_is_moved_only_when_the_instance_is_proven_gone() {
     fixture.write(7, "alive");
 
     assert_eq!(fixture.logs.move_one(ID).await.unwrap(), MoveOutcome::NotGone);
-    let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    fixture.driver.request(SANDBOX, Request::Stop { cause, forced }).await;
+    let (cause, grace_ms) = (pinfold_lifecycle::Cause::StoppedByUser, None);
+    fixture.driver.request(SANDBOX, Request::Stop { cause, grace_ms }).await;
     assert_eq!(fixture.logs.move_all().await.unwrap().moved, []);
     fixture.driver.stop_succeeds(SANDBOX).await;
 

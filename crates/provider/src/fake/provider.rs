@@ -382,6 +382,7 @@ fn seen(instance: InstanceId, fake: &FakeInstance, now: Timestamp) -> InstanceOb
     InstanceObservation {
         generation: instance.generation,
         whole,
+        keeper_end: None,
         executions: executions.collect(),
         last_busy_at: None,
     }

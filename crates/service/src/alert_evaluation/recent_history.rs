@@ -160,7 +160,8 @@ fn counted_fact(row: &HistoryRow) -> Option<CountedFact> {
         Fact::LeaseFreed { .. } => Some(CountedFact::Stopped),
         Fact::StopFailed { .. } => Some(CountedFact::StopFailed),
         Fact::StrayFound { .. } => Some(CountedFact::Stray { of }),
-        Fact::EndDecided { cause: Cause::Lost } | Fact::AttemptFailed { cause: Cause::Lost, .. } => {
+        Fact::EndDecided { cause: Cause::Lost | Cause::KeeperKilled }
+        | Fact::AttemptFailed { cause: Cause::Lost | Cause::KeeperKilled, .. } => {
             Some(CountedFact::Lost { of })
         }
         _ => None,

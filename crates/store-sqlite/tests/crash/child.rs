@@ -140,7 +140,7 @@ async fn next(fixture: &StoreFixture, stored: StoredSandbox, token: &str) -> Cha
             // The record of every other sandbox is deleted at its end.
             None if sandbox.id.0 % 2 == 1 => requested(Request::Forget),
             None => {
-                requested(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, forced: false })
+                requested(Request::Stop { cause: pinfold_lifecycle::Cause::StoppedByUser, grace_ms: None })
             }
         },
         (_, Lease::Stopping { .. }) => observed(Event::Stopped {

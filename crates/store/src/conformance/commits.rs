@@ -26,7 +26,7 @@ pub async fn a_commit_on_an_old_version_changes_nothing(tested: &dyn TestedStore
     let old = fixture.load(1).await;
     let current = fixture.step(1, Event::Launched { fence: old.sandbox.last_fence }).await;
     let before = (fixture.sandbox(1).await, fixture.store.changes(Seq(0)).await.unwrap());
-    let wanted = Request::Stop { cause: Cause::StoppedByUser, forced: true };
+    let wanted = Request::Stop { cause: Cause::StoppedByUser, grace_ms: Some(0) };
 
     let late = change(request(&old.sandbox, wanted, fixture.ctx()).unwrap(), old.version);
     let answer = fixture.store.commit(late).await;

@@ -137,8 +137,8 @@ impl StoreFixture {
 
     /// Ends a sandbox and proves it gone.
     pub async fn end(&self, id: u128) -> Version {
-        let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-        self.request(id, Request::Stop { cause, forced }).await;
+        let (cause, grace_ms) = (pinfold_lifecycle::Cause::StoppedByUser, None);
+        self.request(id, Request::Stop { cause, grace_ms }).await;
         self.stop_succeeds(id).await
     }
 

@@ -153,8 +153,8 @@ pub async fn attested_sandboxes_are_counted_separately(tested: &dyn TestedStore)
     fixture.create_ready(1).await;
     fixture.create_ready(2).await;
     fixture.end(2).await;
-    let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, true);
-    fixture.request(1, Request::Stop { cause, forced }).await;
+    let (cause, grace_ms) = (pinfold_lifecycle::Cause::StoppedByUser, Some(0));
+    fixture.request(1, Request::Stop { cause, grace_ms }).await;
     let (fence, outcome) = (fixture.last_fence(1).await, StopOutcome::Unknown { why: "no answer".into() });
     fixture.step(1, Event::Stopped { fence, outcome }).await;
 

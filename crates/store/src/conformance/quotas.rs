@@ -73,8 +73,8 @@ pub async fn concurrent_creates_do_not_exceed_a_quota(tested: &dyn TestedStore) 
 pub async fn a_quota_is_freed_only_by_proof_of_absence(tested: &dyn TestedStore) {
     let fixture = StoreFixture::new(tested);
     fixture.store.create(fixture.with_quota(1, team(), 1), NO_LIMITS).await.unwrap();
-    let (cause, forced) = (pinfold_lifecycle::Cause::StoppedByUser, false);
-    fixture.request(1, Request::Stop { cause, forced }).await;
+    let (cause, grace_ms) = (pinfold_lifecycle::Cause::StoppedByUser, None);
+    fixture.request(1, Request::Stop { cause, grace_ms }).await;
 
     let early = fixture.store.create(fixture.with_quota(2, team(), 1), NO_LIMITS).await;
     fixture.stop_succeeds(1).await;

@@ -60,6 +60,7 @@ fn failpoint_call(call: ProviderCall) -> Option<Call> {
         ProviderCall::Stop => Some(Call::Stop),
         ProviderCall::KeepAlive => Some(Call::Extend),
         ProviderCall::Ping
+        | ProviderCall::NextSuspect
         | ProviderCall::Signal
         | ProviderCall::WriteStdin
         | ProviderCall::Resize

@@ -7,7 +7,8 @@ use pinfold_alerts::Alert;
 use serde_json::json;
 
 use super::{ANY, above, fast_alerts, state_of, sustained_briefly, wait_for_state, with_alerts};
-use crate::fixture::{keeper_of, with_service_config};
+use crate::captured_log::CapturedLog;
+use crate::fixture::{keeper_of, kill_keeper, with_service_config};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_active_sandboxes_fire_until_one_is_gone() {
@@ -104,6 +105,38 @@ async fn unreadable_records_fire_until_their_instances_are_gone() {
 /// What only real sandboxes do.
 mod on_linux {
     use super::*;
+
+    #[tokio::test]
+    async fn killed_keepers_are_told_with_their_signal_and_fire_as_corruption() {
+        let rule = Alert::StateCorrupted.definition().rule;
+        let (reported, _guard) = CapturedLog::start();
+
+        with_service_config(with_alerts(fast_alerts(&[(Alert::StateCorrupted, rule)])), |fixture| async move {
+            let mut killed = Vec::new();
+            for _ in 0..3 {
+                killed.push(fixture.sandbox().await);
+            }
+            for sandbox in &killed {
+                kill_keeper(fixture.data.path(), sandbox);
+            }
+
+            let fired = wait_for_state(&fixture, Alert::StateCorrupted, "firing").await;
+            for sandbox in &killed {
+                let path = format!("/api/sandbox/{sandbox}/wait?state=gone&wait=30");
+                let seen = fixture.get(&path).await.json();
+                assert_eq!(
+                    (&seen["cause"], &seen["status"]["message"]),
+                    (&json!("keeper_killed"), &json!("its keeper was killed by signal 9")),
+                    "{seen:#}"
+                );
+                assert_eq!(reported.lines(&format!("Reconciled state for {sandbox}")).len(), 1);
+                let warnings = reported.lines(&format!("the keeper of {sandbox} was killed"));
+                assert!(warnings.len() == 1 && warnings[0].contains("WARN"), "{warnings:#?}");
+            }
+            assert!(fired["value"].as_f64().unwrap() >= 2.0, "{fired}");
+        })
+        .await;
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unhealthy_sandbox_fires_until_it_is_gone() {

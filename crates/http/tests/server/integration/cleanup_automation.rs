@@ -69,7 +69,7 @@ mod on_linux {
             let found = client.reconcile(0).await.unwrap();
             let meanwhile = orphaned().await;
             let record = client.sandbox(&orphan).await.unwrap();
-            let stopped = client.stop(&orphan, true, 60).await.unwrap();
+            let stopped = client.stop(&orphan, Some(0), 60).await.unwrap();
 
             let instance = InstanceRef { sandbox_id: orphan.clone(), generation: 1 };
             assert_eq!((audit.instances, audit.records), (2, 1));
@@ -147,7 +147,7 @@ mod on_linux {
 
             // A sandbox that cannot be stopped is stuck until it can.
             let mut busy_mount = BusyMount::mount(fixture.data.path(), &at_work);
-            client.stop(&at_work, true, 0).await.unwrap();
+            client.stop(&at_work, Some(0), 0).await.unwrap();
             let subject =
                 |id: &str, event: &str| AlertSubject { sandbox_id: id.to_owned(), event: event.into() };
             let stuck = Some(subject(&at_work, "stuck"));

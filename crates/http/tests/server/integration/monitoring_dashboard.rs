@@ -129,7 +129,7 @@ async fn overview_metrics_provision() {
         let client = fixture.client();
         sandbox(&client, small()).await;
         let stopped = sandbox(&client, small()).await;
-        client.stop(&stopped, true, 60).await.unwrap();
+        client.stop(&stopped, Some(0), 60).await.unwrap();
         let mut lives = vec![client.resources(&stopped).await.unwrap().duration_ms];
         for (agent_type, script) in [("VALIDATION", "true"), ("VALIDATION", "exit 2"), ("HASTY", "sleep 60")]
         {
