@@ -21,6 +21,8 @@ pub enum Request {
     Cancel { id: ExecutionId, cause: Cause },
     /// End the sandbox. Legal in every state.
     Stop { cause: Cause, forced: bool },
+    /// End a sandbox that cleanup found. Refused once anyone ends it, so that of several cleanup runs one counts it.
+    CleanUp { cause: Cause, forced: bool },
     /// End the sandbox, and delete its row once the instance is proven gone.
     Forget,
     /// Replace the current instance by a new one.
@@ -87,6 +89,10 @@ impl TransitionBuilder<'_> {
             }
             Request::Cancel { id, cause } => self.cancel(id, cause)?,
             Request::Stop { cause, forced } => self.stop(cause, forced),
+            Request::CleanUp { cause, forced } => {
+                self.must_be_wanted()?;
+                self.stop(cause, forced);
+            }
             Request::Forget => self.forget(),
             Request::Restart { cause } => self.restart(cause)?,
             Request::KeepAlive => {
