@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Activity, CleanupCandidate, Life, Refusal, Request, SandboxId, Stuck, Timestamp, stuck};
+use pinfold_lifecycle::{
+    Activity, CleanupCandidate, Life, Refusal, Request, SandboxId, Stuck, Timestamp, stuck,
+};
 use pinfold_store::{Row, StoredSandbox};
 use tokio::task::JoinSet;
 
