@@ -55,7 +55,7 @@ impl Worker {
             let transition = create(id, self.context());
             let new = NewSandbox {
                 transition: transition.clone(),
-                spec: Arc::new(spec(place)),
+                spec: Arc::new(spec(self.number, place)),
                 policy: self.policy.clone(),
                 key: None,
                 commands: Vec::new(),
@@ -168,9 +168,9 @@ fn next_check(sandbox: &Sandbox) -> Option<Timestamp> {
     }
 }
 
-fn spec(place: usize) -> Spec {
+fn spec(worker: u128, place: usize) -> Spec {
     Spec {
-        name: Some(format!("agent {place}")),
+        name: Some(format!("agent {worker} {place}")),
         agent_type: Some("coder".into()),
         limits: Limits {
             memory_mb: Some(512),

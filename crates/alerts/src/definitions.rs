@@ -121,7 +121,7 @@ const SANDBOX_LEAK_DETECTED: Definition = Definition {
 
 const SANDBOX_FAILURE_RATE_CRITICAL: Definition = Definition {
     title: "Critical Sandbox Failure Rate",
-    meaning: "a very large share of recent executions and starts failed",
+    meaning: "a very large share of recent executions and starts was failed by the platform",
     severity: Critical,
     affects: BOTH,
     rule: share(0.25, MIN_EVENTS),
@@ -131,7 +131,7 @@ const SANDBOX_FAILURE_RATE_CRITICAL: Definition = Definition {
 
 const SANDBOX_FAILURE_RATE_HIGH: Definition = Definition {
     title: "High Sandbox Failure Rate",
-    meaning: "a large share of recent executions and starts failed",
+    meaning: "a large share of recent executions and starts was failed by the platform",
     affects: BOTH,
     rule: share(0.10, MIN_EVENTS),
     step: "many-runs-fail",

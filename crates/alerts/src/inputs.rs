@@ -14,7 +14,7 @@ pub struct AlertInputs {
     pub executions: Option<u64>,
     pub timeout_rate: Option<f64>,
     pub inactivity_rate: Option<f64>,
-    /// The same executions plus failed starts, and the share that failed.
+    /// The same executions plus failed starts, and the share that the platform failed.
     pub outcomes: Option<u64>,
     pub failure_rate: Option<f64>,
     /// From the execute request to the start of the process, and from there to its end.

@@ -57,8 +57,12 @@ pub enum ErrorCode {
     CannotBeDone,
     /// The idempotency key was used for another request.
     KeyReused,
+    /// A sandbox that is not proven gone has this name; `details.sandbox_id` is its id.
+    NameTaken,
     /// An admission limit is reached.
     LimitReached,
+    /// The sum of memory, disk or process limits would exceed the admission limit in `details`.
+    ResourceLimitExceeded,
     /// The host is short of a resource; `details` has the figures.
     LowCapacity,
     /// The free capacity of the host could not be measured.
@@ -101,7 +105,9 @@ impl ErrorCode {
         Self::StartFailed,
         Self::CannotBeDone,
         Self::KeyReused,
+        Self::NameTaken,
         Self::LimitReached,
+        Self::ResourceLimitExceeded,
         Self::LowCapacity,
         Self::CapacityUnmeasurable,
         Self::FilesystemUnusable,
@@ -138,7 +144,13 @@ impl ErrorCode {
             Self::StartFailed => "the sandbox did not become ready",
             Self::CannotBeDone => "the request is valid but cannot be carried out",
             Self::KeyReused => "the idempotency key was used for another request",
+            Self::NameTaken => {
+                "a sandbox that is not proven gone has this name; `details.sandbox_id` is its id"
+            }
             Self::LimitReached => "an admission limit is reached",
+            Self::ResourceLimitExceeded => {
+                "the sum of memory, disk or process limits would exceed the admission limit in `details`"
+            }
             Self::LowCapacity => "the host is short of a resource; `details` has the figures",
             Self::CapacityUnmeasurable => "the free capacity of the host could not be measured",
             Self::FilesystemUnusable => "the data directory is not writable",

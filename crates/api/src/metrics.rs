@@ -145,8 +145,12 @@ pub struct Percentiles {
 /// Between 0 and 1. Null: no samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RateMetrics {
-    /// Failed executions and failed starts.
+    /// Executions that the platform failed (not started, or lost with their instance) and failed starts.
     pub failure: Option<f64>,
+    /// Executions whose command exited with another code than 0.
+    pub nonzero_exit: Option<f64>,
+    /// Executions that exceeded a resource limit.
+    pub limit: Option<f64>,
     pub timeout: Option<f64>,
     pub inactivity: Option<f64>,
     /// Successful attempts to stop an instance.

@@ -283,6 +283,7 @@ impl Inner {
             }
             Err(ClaimError::NotQueued { id: queue }) => return Err(CreateError::NotQueued { id: queue }),
             Err(ClaimError::KeyReused { key }) => return Err(CreateError::KeyReused { key }),
+            Err(ClaimError::NameTaken { name, id }) => return Err(CreateError::NameTaken { name, id }),
             Err(ClaimError::Store(unknown @ StoreError::OutcomeUnknown { .. })) => {
                 if !self.was_claimed_by_this_node(id).await? {
                     return Err(unknown.into());

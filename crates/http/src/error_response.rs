@@ -26,16 +26,17 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownAlert
         | ErrorCode::UnknownQueueEntry => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-        ErrorCode::WrongState | ErrorCode::LeftQueue => StatusCode::CONFLICT,
+        ErrorCode::WrongState | ErrorCode::NameTaken | ErrorCode::LeftQueue => StatusCode::CONFLICT,
         ErrorCode::SandboxGone => StatusCode::GONE,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorCode::StartFailed | ErrorCode::CannotBeDone | ErrorCode::KeyReused => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
-        ErrorCode::SandboxBusy | ErrorCode::LimitReached | ErrorCode::RateLimited => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
+        ErrorCode::SandboxBusy
+        | ErrorCode::LimitReached
+        | ErrorCode::ResourceLimitExceeded
+        | ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::TimedOut
         | ErrorCode::Unavailable
         | ErrorCode::LowCapacity

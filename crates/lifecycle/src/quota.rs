@@ -12,7 +12,12 @@ use crate::{AdmissionRefusal, Spec, TokenId};
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
     Token(TokenId),
-    Label { name: String, value: String },
+    Label {
+        name: String,
+        value: String,
+    },
+    /// The name of a sandbox. Not configurable: one sandbox has it.
+    Name(String),
 }
 
 /// One quota that applies to a request.
@@ -54,6 +59,8 @@ impl QuotaRules {
                 let quotas = self.labels.get(name)?;
                 quotas.values.get(value).copied().or(quotas.each_value)
             }
+            // The store refuses a name that is taken, with the id of the sandbox that has it.
+            QuotaKey::Name(_) => None,
         };
         let keys = spec.quota_keys().into_iter();
         keys.filter_map(|key| limit_of(&key).map(|limit| Quota { key, limit })).collect()
@@ -71,6 +78,9 @@ impl Quota {
             QuotaKey::Token(token) => AdmissionRefusal::Token { token: *token, taken, limit },
             QuotaKey::Label { name, value } => {
                 AdmissionRefusal::Label { label: name.clone(), value: value.clone(), taken, limit }
+            }
+            QuotaKey::Name(name) => {
+                AdmissionRefusal::Label { label: "name".to_owned(), value: name.clone(), taken, limit }
             }
         })
     }

@@ -22,6 +22,8 @@ pub enum Request {
     /// End the sandbox. Legal in every state. `grace_ms` replaces the sandbox's own grace period; with 0 it kills at
     /// once, also where a stop with a grace period is under way.
     Stop { cause: Cause, grace_ms: Option<u64> },
+    /// End a sandbox that cleanup found. Refused once anyone ends it, so that of several cleanup runs one counts it.
+    CleanUp { cause: Cause, grace_ms: Option<u64> },
     /// End the sandbox, and delete its row once the instance is proven gone.
     Forget,
     /// Replace the current instance by a new one.
@@ -88,6 +90,10 @@ impl TransitionBuilder<'_> {
             }
             Request::Cancel { id, cause } => self.cancel(id, cause)?,
             Request::Stop { cause, grace_ms } => self.stop(cause, grace_ms),
+            Request::CleanUp { cause, grace_ms } => {
+                self.must_be_wanted()?;
+                self.stop(cause, grace_ms);
+            }
             Request::Forget => self.forget(),
             Request::Restart { cause } => self.restart(cause)?,
             Request::KeepAlive => {

@@ -75,7 +75,8 @@ impl Spec {
         let token = self.requested_by.iter().map(|requester| QuotaKey::Token(requester.token));
         let labels = self.labels.iter();
         let labels = labels.map(|(name, value)| QuotaKey::Label { name: name.clone(), value: value.clone() });
-        token.chain(labels).collect()
+        let name = self.name.iter().map(|name| QuotaKey::Name(name.clone()));
+        token.chain(labels).chain(name).collect()
     }
 
     /// The command with the sandbox's environment and working directory as defaults. The command's own values take

@@ -99,7 +99,7 @@ pub const CATALOGUE: &[Metric] = &[
         Counter,
         &["agent_type"],
         Fleet,
-        "Executions that failed, were lost, took too long or exited with an error",
+        "Executions that the platform failed: not started, or lost with their instance",
     ),
     metric(
         TIMEOUTS,

@@ -68,14 +68,11 @@ pub fn count_entry(counters: &mut Counters, entry: &HistoryEntry<'_>) {
     }
 }
 
-/// Whether the execution failed. A cancelled execution was ended on request and has not failed.
+/// Whether the platform failed the execution: it was not started, or it was lost with its instance. A command that exits
+/// with an error, exceeds a limit, takes too long or is cancelled is no failure of the platform.
 #[must_use]
-pub fn has_failed(kind: OutcomeKind, cause: Cause) -> bool {
-    match kind {
-        OutcomeKind::Exited => cause != Cause::Completed,
-        OutcomeKind::Failed | OutcomeKind::TimedOut | OutcomeKind::Lost => true,
-        OutcomeKind::Cancelled => false,
-    }
+pub fn is_platform_failure(cause: Cause) -> bool {
+    cause.is_retryable()
 }
 
 /// Whether the execution timed out: by its time limit, by inactivity, or with its sandbox.
@@ -167,7 +164,7 @@ impl HistoryEntry<'_> {
     fn execution_ended(&self, counters: &mut Counters, execution: ExecutionId, outcome: &Outcome) {
         let agent_type = self.agent_type.as_str();
         counters.count(EXECUTIONS, &[agent_type, &word(&outcome.cause)]);
-        if has_failed(outcome.kind, outcome.cause) {
+        if is_platform_failure(outcome.cause) {
             counters.count(FAILURES, &[agent_type]);
         }
         if has_timed_out(outcome.kind) {

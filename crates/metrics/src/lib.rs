@@ -33,7 +33,7 @@ pub use exposition::{CONTENT_TYPE, Exposition};
 pub use family::{Family, HistogramValue, Point, Value};
 pub use gauges::{AGES, Gauges, OLDER};
 pub use history::{
-    HistoryEntry, count_entry, has_failed, has_timed_out, is_failed_start, may_be_failed_start,
+    HistoryEntry, count_entry, has_timed_out, is_failed_start, is_platform_failure, may_be_failed_start,
 };
 pub use labels::{AgentLabel, AgentTypes, NONE, OTHER, word};
 pub use latency::{Histogram, Latency, Percentiles};

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pinfold_lifecycle::Cause;
+
 use crate::catalogue::{
     CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, REFUSED,
     STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS,
@@ -23,6 +25,13 @@ pub(crate) const CPU_COUNTED: &str = "cpu_counted";
 pub(crate) const MEMORY_PEAKS: &str = "memory_peak_bytes";
 pub(crate) const MEMORY_COUNTED: &str = "memory_counted";
 
+const EXIT_NONZERO: &str = Cause::ExitNonzero.name();
+
+/// Whether a cause is an exceeded resource limit. Limits of time are timeouts.
+fn is_resource_limit(cause: &str) -> bool {
+    cause.ends_with("_limit") && cause != Cause::TimeLimit.name()
+}
+
 /// Prefix of refusal reasons that concern the host.
 const HOST: &str = "host_";
 
@@ -33,8 +42,12 @@ pub(crate) fn memory_peak() -> String {
 /// Rates between 0 and 1. `None`: there were no events.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rates {
-    /// Failed executions and failed starts, of all.
+    /// Executions that the platform failed and failed starts, of all.
     pub failure: Option<f64>,
+    /// Executions whose command exited with another code than 0.
+    pub nonzero_exit: Option<f64>,
+    /// Executions that exceeded a limit of memory, CPU time, disk, processes, output, operations or network.
+    pub limit: Option<f64>,
     pub timeout: Option<f64>,
     pub inactivity: Option<f64>,
     /// Of stop attempts with a result.
@@ -96,12 +109,20 @@ impl Counters {
         let judged = probes("passed") + probes("failed") + probes("unknown");
         Rates {
             failure: share(self.total(FAILURES) + starts, executions + starts),
+            nonzero_exit: share(self.executions_ended_by(|cause| cause == EXIT_NONZERO), executions),
+            limit: share(self.executions_ended_by(is_resource_limit), executions),
             timeout: share(self.total(TIMEOUTS), executions),
             inactivity: share(self.total(INACTIVITY), executions),
             stop_success: share(self.get(STOP_ATTEMPTS, &[GONE]), self.total(STOP_ATTEMPTS)),
             timeout_cleanup_success: share(self.get(TIMEOUT_CLEANUPS, &[GONE]), self.total(TIMEOUT_CLEANUPS)),
             health_check_failure: share(judged - probes("passed"), judged),
         }
+    }
+
+    fn executions_ended_by(&self, counts: impl Fn(&str) -> bool) -> u64 {
+        let of_cause =
+            self.by_labels(EXECUTIONS).filter(|(labels, _)| labels.get(1).is_some_and(|it| counts(it)));
+        of_cause.map(|(_, number)| number).sum()
     }
 
     /// Create requests refused because the host is short of a resource, not because of a configured limit.

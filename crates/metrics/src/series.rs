@@ -13,7 +13,7 @@ pub struct Series(&'static str);
 #[error("unknown series; known are {}", NAMES.join(", "))]
 pub struct UnknownSeries;
 
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 36] = [
     "active",
     "stuck",
     "orphaned",
@@ -22,6 +22,8 @@ const NAMES: [&str; 34] = [
     "ended",
     "executions",
     "failure_rate",
+    "nonzero_exit_rate",
+    "limit_rate",
     "timeout_rate",
     "inactivity_rate",
     "stop_success_rate",
@@ -72,6 +74,8 @@ impl Series {
             "ended" => Some(float(counters.ended_by_cause().map(|(_, number)| number).sum())),
             "executions" => Some(float(counters.executions())),
             "failure_rate" => counters.rates().failure,
+            "nonzero_exit_rate" => counters.rates().nonzero_exit,
+            "limit_rate" => counters.rates().limit,
             "timeout_rate" => counters.rates().timeout,
             "inactivity_rate" => counters.rates().inactivity,
             "stop_success_rate" => counters.rates().stop_success,

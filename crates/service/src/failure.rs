@@ -163,6 +163,9 @@ impl From<CreateError> for Failure {
         match error {
             CreateError::AdmissionRefused(scarcity) => scarcity.into(),
             reused @ CreateError::KeyReused { .. } => Self::new(ErrorCode::KeyReused, reused.to_string()),
+            CreateError::NameTaken { ref id, .. } => {
+                Self::new(ErrorCode::NameTaken, error.to_string()).with("sandbox_id", id.to_string())
+            }
             internal @ (CreateError::Exists { .. } | CreateError::NotQueued { .. }) => {
                 Self::internal(internal)
             }
@@ -177,7 +180,16 @@ impl From<AdmissionRefusal> for Failure {
             Ok(Value::Object(details)) => details,
             Ok(_) | Err(_) => Map::new(),
         };
-        let mut failure = Self::new(ErrorCode::LimitReached, scarcity.to_string()).retry_after_ms(SOON_MS);
+        let code = match scarcity {
+            AdmissionRefusal::Memory { .. }
+            | AdmissionRefusal::Disk { .. }
+            | AdmissionRefusal::Processes { .. } => ErrorCode::ResourceLimitExceeded,
+            AdmissionRefusal::Sandboxes { .. }
+            | AdmissionRefusal::Token { .. }
+            | AdmissionRefusal::Label { .. }
+            | AdmissionRefusal::Queue { .. } => ErrorCode::LimitReached,
+        };
+        let mut failure = Self::new(code, scarcity.to_string()).retry_after_ms(SOON_MS);
         failure.detail.details = details;
         failure
     }

@@ -22,6 +22,7 @@ pub(crate) fn run(
         return Ok(Created::Existing(known));
     }
     refuse_existing_id(connection, sandbox.id)?;
+    quotas::refuse_taken_name(connection, &new.spec)?;
     let demand = new.spec.demand();
     admit(&totals.to_totals(), &demand, limits).map_err(Refusal::AdmissionRefused)?;
     queue::admit(connection, totals, demand, limits, (&new.admission, sandbox.id, sandbox.created_at))?;

@@ -104,6 +104,8 @@ pub(crate) enum Refusal {
     KeyReused { key: String },
     #[error("a sandbox with the id {id} exists already")]
     Exists { id: SandboxId },
+    #[error("the sandbox {id} has the name `{name}`")]
+    NameTaken { name: String, id: SandboxId },
     #[error("the row has version {} by now", current.0)]
     Conflict { current: Version },
     #[error("the sandbox is not in the store")]
@@ -176,6 +178,7 @@ impl From<WriteError> for CreateError {
             WriteError::Refused(Refusal::AdmissionRefused(scarcity)) => Self::AdmissionRefused(scarcity),
             WriteError::Refused(Refusal::KeyReused { key }) => Self::KeyReused { key },
             WriteError::Refused(Refusal::Exists { id }) => Self::Exists { id },
+            WriteError::Refused(Refusal::NameTaken { name, id }) => Self::NameTaken { name, id },
             WriteError::Refused(Refusal::NotQueued { id }) => Self::NotQueued { id },
             other => Self::Store(other.into()),
         }
@@ -211,6 +214,7 @@ impl From<WriteError> for ClaimError {
             WriteError::Refused(Refusal::AdmissionRefused(scarcity)) => Self::AdmissionRefused(scarcity),
             WriteError::Refused(Refusal::NotQueued { id }) => Self::NotQueued { id },
             WriteError::Refused(Refusal::KeyReused { key }) => Self::KeyReused { key },
+            WriteError::Refused(Refusal::NameTaken { name, id }) => Self::NameTaken { name, id },
             other => Self::Store(other.into()),
         }
     }

@@ -53,6 +53,7 @@ pub(crate) fn claim(
     if sandbox.pooled.is_some() || !is_in_pool_of(connection, &id, &claim.spec.shape())? {
         return Err(Refusal::NotPooled.into());
     }
+    quotas::refuse_taken_name(connection, &claim.spec)?;
     let demand = claim.spec.demand();
     let request = (&claim.admission, sandbox.id, sandbox.created_at);
     queue::admit(connection, totals, demand, &claim.limits, request)?;

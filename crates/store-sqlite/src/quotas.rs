@@ -1,9 +1,9 @@
-//! Uses of quotas: one row for each quota key of a sandbox, until the sandbox is proven gone.
+//! Uses of quotas and names: one row for each quota key and for the name of a sandbox, until the sandbox is proven gone.
 
 use pinfold_lifecycle::{QuotaKey, Spec};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::errors::WriteError;
+use crate::errors::{Refusal, WriteError};
 use crate::json;
 use crate::totals::unsigned;
 
@@ -14,7 +14,21 @@ pub(crate) fn uses(connection: &Connection, key: &QuotaKey) -> Result<u64, Write
     Ok(unsigned(statement.query_row([json::write(key)?], |row| row.get(0))?))
 }
 
-/// Counts the sandbox for each of its quota keys, once.
+/// Refuses the name of a sandbox that is not proven gone.
+pub(crate) fn refuse_taken_name(connection: &Connection, spec: &Spec) -> Result<(), WriteError> {
+    let Some(name) = &spec.name else { return Ok(()) };
+    let mut statement =
+        connection.prepare_cached("SELECT sandbox_id FROM quota_uses WHERE key = ?1 LIMIT 1")?;
+    let taken = statement
+        .query_row([json::write(&QuotaKey::Name(name.clone()))?], |row| json::id(row, 0))
+        .optional()?;
+    match taken {
+        Some(id) => Err(Refusal::NameTaken { name: name.clone(), id }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Counts the sandbox for its name and each of its quota keys, once.
 pub(crate) fn add_uses(connection: &Connection, id: &str, spec: &Spec) -> Result<(), WriteError> {
     for key in spec.quota_keys() {
         connection

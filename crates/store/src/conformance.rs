@@ -89,6 +89,7 @@ macro_rules! conformance {
             a_sandbox_to_be_forgotten_is_deleted_and_its_history_kept,
             a_new_sandbox_is_read_back_as_it_was,
             a_second_sandbox_with_the_same_id_is_refused,
+            a_name_is_taken_until_its_sandbox_is_proven_gone,
             the_same_key_gives_the_same_sandbox,
             a_key_for_another_request_is_refused,
             an_expired_key_counts_as_unused,

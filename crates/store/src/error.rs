@@ -33,6 +33,8 @@ pub enum CreateError {
     KeyReused { key: String },
     #[error("a sandbox with the id {id} exists already")]
     Exists { id: SandboxId },
+    #[error("the name `{name}` is taken by {id}; stop that sandbox, or choose another name")]
+    NameTaken { name: String, id: SandboxId },
     #[error("{id} is no longer in the queue")]
     NotQueued { id: QueueId },
     #[error(transparent)]
@@ -83,6 +85,8 @@ pub enum ClaimError {
     NotQueued { id: QueueId },
     #[error("the idempotency key `{key}` was used for another request; use a new one")]
     KeyReused { key: String },
+    #[error("the name `{name}` is taken by {id}; stop that sandbox, or choose another name")]
+    NameTaken { name: String, id: SandboxId },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

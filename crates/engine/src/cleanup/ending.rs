@@ -1,9 +1,12 @@
 //! Ends the sandboxes that were found, with ordinary stop requests, a bounded number at a time. One that fails,
-//! hangs or panics does not delay the others. One that is already gone counts as ended.
+//! hangs or panics does not delay the others. One whose record is gone counts as ended. One that anyone else is already
+//! ending is not counted: the commit of the stop decides which run found it.
 
 use std::sync::Arc;
 
-use pinfold_lifecycle::{Activity, CleanupCandidate, Life, Request, SandboxId, Stuck, Timestamp, stuck};
+use pinfold_lifecycle::{
+    Activity, CleanupCandidate, Life, Refusal, Request, SandboxId, Stuck, Timestamp, stuck,
+};
 use pinfold_store::{Row, StoredSandbox};
 use tokio::task::JoinSet;
 
@@ -62,7 +65,12 @@ fn record_result(report: &mut CleanupReport, id: SandboxId, result: EndResult) {
             tracing::warn!(layer, sandbox_id = %id, why, "Failed to cleanup {id}");
             report.failed.push(FailedSandbox { id, why });
         }
-        EndResult::Kept(why) => report.keep(id, why),
+        EndResult::Kept(why) => {
+            if why == KeepReason::Ending {
+                report.found.retain(|found| found.id != id);
+            }
+            report.keep(id, why);
+        }
     }
 }
 
@@ -92,10 +100,13 @@ async fn end(inner: &Arc<Inner>, began_at: Timestamp, found: &FoundSandbox, unti
     }
     let Some(cause) = found.why.cause() else { return EndResult::Kept(KeepReason::Ending) };
     let grace_ms = (found.why == CleanupReason::Emergency).then_some(0);
-    let stop = Input::Request(Request::Stop { cause, grace_ms });
+    let stop = Input::Request(Request::CleanUp { cause, grace_ms });
     match inner.clone().apply(id, stop, Vec::new()).await {
         Ok(()) => {}
         Err(ApplyError::Missing) => return gone_for_good(),
+        Err(ApplyError::Refused(Refusal::Ending { .. } | Refusal::Ended { .. })) => {
+            return EndResult::Kept(KeepReason::Ending);
+        }
         Err(error) => return EndResult::Failed(error_chain(&error)),
     }
     match inner.wait_for(id, until, gone).await {

@@ -198,6 +198,32 @@ async fn cleanup_of_a_sandbox_that_is_already_gone_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn layers_at_one_moment_count_a_sandbox_once() {
+    let fixture = Fixture::new();
+    let (engine, cleaner) = start_engine(&fixture).await;
+    let other_engine = fixture.start_engine_with(Config { poll_ms: 10 * SECOND, ..Config::default() }).await;
+    let other = other_engine.start_cleanup(fixture.store.clone(), None);
+    let id = silent(&fixture, &engine).await;
+    fixture.pass_ms(31 * MINUTE).await;
+
+    let (scheduled, by_age, elsewhere) = tokio::join!(
+        cleaner.clean_up(CleanupLayer::Scheduled, CleanupMode::Act),
+        cleaner.clean_up(CleanupLayer::ByAge, CleanupMode::Act),
+        other.clean_up(CleanupLayer::ByAge, CleanupMode::Act),
+    );
+
+    let reports = [scheduled.unwrap(), by_age.unwrap(), elsewhere.unwrap()];
+    let found: Vec<_> = reports.iter().flat_map(|report| &report.found).map(|found| found.id).collect();
+    let ended: Vec<_> = reports.iter().flat_map(|report| &report.ended).map(|ended| ended.id).collect();
+    assert_eq!((found, ended), (vec![id], vec![id]), "{reports:?}");
+    let kept: Vec<_> = reports.iter().flat_map(|report| &report.kept).collect();
+    assert!(kept.iter().all(|kept| kept.id == id && kept.why == KeepReason::Ending), "{kept:?}");
+    let runs = fixture.store.runs(None, 10).await.unwrap();
+    let reported = runs.iter().filter_map(|run| run.ended.as_ref()?.outcome.report());
+    assert_eq!(reported.map(|report| report.found_ids.len()).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sandbox_that_cannot_be_ended_fails_alone() {
     let fixture = Fixture::new();
     let mut config = Config { poll_ms: 10 * SECOND, ..Config::default() };

@@ -378,6 +378,16 @@ impl Fixture {
         began.json()["execution_id"].as_str().unwrap().to_owned()
     }
 
+    /// Runs a command whose instance dies: an execution that the platform failed.
+    pub(crate) async fn lose_execution(&self) {
+        let id = self.sandbox().await;
+        let execution = self.sh_in_background(&id, sh("echo begun; sleep 1000")).await;
+        let path = format!("/api/executions/{execution}");
+        self.until("the command runs", &path, |it| (!it["started_at"].is_null()).then_some(())).await;
+        kill_keeper(self.data.path(), &id);
+        self.until("the execution is lost", &path, |it| (!it["ended_at"].is_null()).then_some(())).await;
+    }
+
     pub(crate) async fn token(&self, role: &str) -> (String, String) {
         let made = self.post("/api/tokens", json!({ "name": role, "role": role })).await.json();
         (made["id"].as_str().unwrap().to_owned(), made["secret"].as_str().unwrap().to_owned())

@@ -85,17 +85,20 @@ fn complete_life_is_counted_and_timed() {
 }
 
 #[test]
-fn each_execution_outcome_is_counted_by_its_kind() {
+fn only_platform_failures_count_as_failures_and_timeouts_count_alone() {
     for (outcome, failures, timeouts, inactivity) in [
         (Outcome::exited(0), 0, 0, 0),
-        (Outcome::exited(3), 1, 0, 0),
+        (Outcome::exited(3), 0, 0, 0),
         (Outcome::ended_for(Cause::Cancelled), 0, 0, 0),
-        (Outcome::ended_for(Cause::TimeLimit), 1, 1, 0),
-        (Outcome::ended_for(Cause::MaxLife), 1, 1, 0),
-        (Outcome::ended_for(Cause::Idle), 1, 1, 0),
-        (Outcome::ended_for(Cause::Inactivity), 1, 1, 1),
-        (Outcome::ended_for(Cause::MemoryLimit), 1, 0, 0),
+        (Outcome::ended_for(Cause::TimeLimit), 0, 1, 0),
+        (Outcome::ended_for(Cause::MaxLife), 0, 1, 0),
+        (Outcome::ended_for(Cause::Idle), 0, 1, 0),
+        (Outcome::ended_for(Cause::Inactivity), 0, 1, 1),
+        (Outcome::ended_for(Cause::MemoryLimit), 0, 0, 0),
         (Outcome::lost("gone"), 1, 0, 0),
+        (Outcome::ended_for(Cause::ProviderError), 1, 0, 0),
+        (Outcome::ended_for(Cause::StartFailed), 1, 0, 0),
+        (Outcome::ended_for(Cause::HostRestarted), 1, 0, 0),
     ] {
         let counters = counted(&[(0, execution_ended(outcome.clone()))]);
 

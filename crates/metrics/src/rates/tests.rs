@@ -182,3 +182,17 @@ fn host_refusals_are_distinguished_from_limit_refusals() {
 
     assert_eq!(counters.refused_by_host(), HostShortage::WORDS.len() as u64);
 }
+
+#[test]
+fn exits_and_limits_have_rates_of_their_own() {
+    let mut counters = Counters::default();
+    for (cause, number) in
+        [("completed", 4), ("exit_nonzero", 2), ("memory_limit", 1), ("output_limit", 1), ("time_limit", 2)]
+    {
+        counters.add(EXECUTIONS, &["none", cause], number);
+    }
+
+    let rates = counters.rates();
+
+    assert_eq!((rates.failure, rates.nonzero_exit, rates.limit), (Some(0.0), Some(0.2), Some(0.2)));
+}

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pinfold_lifecycle::{Cause, Fact, Outcome, SandboxId, Timestamp};
-use pinfold_metrics::{has_failed, has_timed_out, is_failed_start, may_be_failed_start};
+use pinfold_metrics::{has_timed_out, is_failed_start, is_platform_failure, may_be_failed_start};
 use pinfold_store::{HistoryRow, MetricStore, Seq, Store, StoreError, floor_to_step};
 
 /// Rows read per query.
@@ -35,7 +35,9 @@ enum CountedFact {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExecutionEnd {
+    /// Also a command that exited with an error or exceeded a limit.
     Fine,
+    /// The platform failed it.
     Failed,
     /// A timeout because of missing output.
     Inactivity,
@@ -47,7 +49,7 @@ impl ExecutionEnd {
         match (outcome.kind, outcome.cause) {
             (_, Cause::Inactivity) => Self::Inactivity,
             (kind, _) if has_timed_out(kind) => Self::TimedOut,
-            (kind, cause) if has_failed(kind, cause) => Self::Failed,
+            (_, cause) if is_platform_failure(cause) => Self::Failed,
             _ => Self::Fine,
         }
     }
@@ -57,6 +59,7 @@ impl ExecutionEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct RecentCounts {
     pub(super) executions: u64,
+    /// Executions that the platform failed.
     pub(super) failed: u64,
     /// Sandboxes that ended before they were ready. They have no execution.
     pub(super) failed_starts: u64,
@@ -173,7 +176,7 @@ impl RecentCounts {
         match fact {
             CountedFact::Execution { of, end } => {
                 self.executions += 1;
-                self.failed += u64::from(end != ExecutionEnd::Fine);
+                self.failed += u64::from(end == ExecutionEnd::Failed);
                 self.inactive += u64::from(end == ExecutionEnd::Inactivity);
                 if matches!(end, ExecutionEnd::TimedOut | ExecutionEnd::Inactivity) {
                     self.timed_out += 1;
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_time_limit_is_a_timeout_and_inactivity_is_also_counted_alone() {
-        let causes = [Cause::TimeLimit, Cause::Inactivity, Cause::MaxLife, Cause::Idle, Cause::MemoryLimit];
+        let causes = [Cause::TimeLimit, Cause::Inactivity, Cause::MaxLife, Cause::Idle, Cause::Lost];
         let mut counts = RecentCounts::default();
 
         for (cause, of) in causes.into_iter().zip(1..) {
@@ -259,8 +262,21 @@ mod tests {
             counts.add(CountedFact::Execution { of: SandboxId(of), end });
         }
 
-        assert_eq!((counts.executions, counts.failed), (5, 5));
+        assert_eq!((counts.executions, counts.failed), (5, 1));
         assert_eq!((counts.timed_out, counts.inactive, counts.timeouts.len()), (4, 1, 4));
+    }
+
+    #[test]
+    fn exits_limits_and_cancellations_are_no_failures_of_the_platform() {
+        let causes = [Cause::ExitNonzero, Cause::MemoryLimit, Cause::OutputLimit, Cause::Cancelled];
+        let outcomes = causes.map(Outcome::ended_for).into_iter().chain([Outcome::exited(3)]);
+        let mut counts = RecentCounts::default();
+
+        for outcome in outcomes {
+            counts.add(CountedFact::Execution { of: SandboxId(1), end: ExecutionEnd::of(&outcome) });
+        }
+
+        assert_eq!((counts.executions, counts.failed, counts.timed_out), (5, 0, 0));
     }
 
     #[test]

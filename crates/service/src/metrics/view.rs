@@ -176,6 +176,8 @@ fn rates(sums: &Counters) -> RateMetrics {
     let rates = sums.rates();
     RateMetrics {
         failure: rates.failure,
+        nonzero_exit: rates.nonzero_exit,
+        limit: rates.limit,
         timeout: rates.timeout,
         inactivity: rates.inactivity,
         stop_success: rates.stop_success,

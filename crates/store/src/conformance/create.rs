@@ -1,7 +1,7 @@
 //! Creates: idempotency keys and limits are checked in the transaction that creates.
 
 use pinfold_lifecycle::{
-    AdmissionLimits, AdmissionRefusal, ExecutionId, Generation, SandboxId, lease_orphan,
+    AdmissionLimits, AdmissionRefusal, ExecutionId, Generation, SandboxId, Spec, lease_orphan,
 };
 
 use super::TestedStore;
@@ -33,6 +33,30 @@ pub async fn a_second_sandbox_with_the_same_id_is_refused(tested: &dyn TestedSto
 
     assert!(matches!(answer, Err(CreateError::Exists { id: SandboxId(1) })));
     assert_eq!(fixture.sandbox(1).await, before);
+}
+
+pub async fn a_name_is_taken_until_its_sandbox_is_proven_gone(tested: &dyn TestedStore) {
+    let fixture = StoreFixture::new(tested);
+    let named = |id| NewSandbox {
+        spec: Spec { name: Some("builder".to_owned()), ..spec(id) }.into(),
+        ..fixture.new_sandbox(id)
+    };
+    fixture.store.create(named(1), NO_LIMITS).await.unwrap();
+
+    let taken = fixture.store.create(named(2), NO_LIMITS).await;
+    fixture.end(1).await;
+    let ending = fixture.store.create(named(3), NO_LIMITS).await;
+    fixture.stop_succeeds(1).await;
+    let freed = fixture.store.create(named(4), NO_LIMITS).await;
+
+    for refused in [taken, ending] {
+        assert!(
+            matches!(&refused, Err(CreateError::NameTaken { name, id: SandboxId(1) }) if name == "builder"),
+            "{refused:?}"
+        );
+    }
+    assert!(matches!(freed, Ok(Created::New(_))), "{freed:?}");
+    assert!(fixture.store.load(SandboxId(2)).await.unwrap().is_none());
 }
 
 pub async fn the_same_key_gives_the_same_sandbox(tested: &dyn TestedStore) {

@@ -17,19 +17,20 @@ fn with_minimum(minimum: u64, alert: Alert) -> (Alert, Rule) {
 const WINDOW: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failing_runs_fire_high_then_critical_as_their_share_rises() {
+async fn lost_runs_fire_high_then_critical_as_their_share_rises() {
     let (high, critical) = (Alert::SandboxFailureRateHigh, Alert::SandboxFailureRateCritical);
     let mut config = fast_alerts(&[with_minimum(4, high), with_minimum(4, critical)]);
     config.window = WINDOW;
 
     with_service_config(with_alerts(config), |fixture| async move {
         let sandbox = fixture.sandbox().await;
-        for script in ["true", "true", "true", "exit 3"] {
+        for script in ["true", "true", "exit 3"] {
             fixture.sh(&sandbox, script).await;
         }
+        fixture.lose_execution().await;
         let some = wait_for_state(&fixture, high, "firing").await;
         let not_yet = state_of(&fixture, critical, 0.25).await;
-        fixture.sh(&sandbox, "exit 4").await;
+        fixture.lose_execution().await;
         let many = wait_for_state(&fixture, critical, "firing").await;
         // Reading the metrics writes the counted events to the store, where the impact is computed.
         fixture.get("/api/sandbox/metrics").await;
@@ -48,6 +49,30 @@ async fn failing_runs_fire_high_then_critical_as_their_share_rises() {
         for alert in [high, critical] {
             wait_for_state(&fixture, alert, "resolved").await;
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_that_exit_with_an_error_fire_no_failure_alert() {
+    let critical = Alert::SandboxFailureRateCritical;
+    let config = fast_alerts(&[with_minimum(3, critical)]);
+
+    with_service_config(with_alerts(config), |fixture| async move {
+        let sandbox = fixture.sandbox().await;
+        for code in 1..=4 {
+            fixture.sh(&sandbox, &format!("exit {code}")).await;
+        }
+
+        let state = state_of(&fixture, critical, 0.0).await;
+
+        let reported = fixture.get("/api/sandbox/metrics").await.json();
+        assert_eq!(
+            (state.as_str(), &reported["rates"]["failure"]),
+            ("inactive", &json!(0.0)),
+            "{reported:#}"
+        );
+        assert_eq!(reported["rates"]["nonzero_exit"], 1.0, "{reported:#}");
     })
     .await;
 }
