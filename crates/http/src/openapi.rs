@@ -28,6 +28,7 @@ const ERROR_RESPONSES: &[(StatusCode, &str)] = &[
     (StatusCode::FORBIDDEN, "The token's role is too low, or the Host or Origin is not accepted"),
     (StatusCode::NOT_FOUND, "Not found"),
     (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed"),
+    (StatusCode::REQUEST_TIMEOUT, "The request body stalled"),
     (StatusCode::CONFLICT, "Not possible in the current state"),
     (StatusCode::GONE, "The sandbox has ended; `details.cause` says why"),
     (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large"),

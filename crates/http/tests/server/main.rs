@@ -12,6 +12,7 @@ mod bad_input;
 mod busy_mount;
 mod captured_log;
 mod cleanup;
+mod connections;
 mod disconnected_callers;
 mod events;
 mod executions;
