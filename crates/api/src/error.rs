@@ -75,6 +75,8 @@ pub enum ErrorCode {
     RateLimited,
     TooLarge,
     UnsupportedMediaType,
+    /// The request body stalled.
+    BodyStalled,
     /// The server did not answer in time.
     TimedOut,
     /// The store or the sandbox cannot be reached; a retry can help.
@@ -115,6 +117,7 @@ impl ErrorCode {
         Self::RateLimited,
         Self::TooLarge,
         Self::UnsupportedMediaType,
+        Self::BodyStalled,
         Self::TimedOut,
         Self::Unavailable,
         Self::Internal,
@@ -160,6 +163,7 @@ impl ErrorCode {
             }
             Self::TooLarge => "the request body is too large",
             Self::UnsupportedMediaType => "the request body has an unsupported content type",
+            Self::BodyStalled => "the request body stalled",
             Self::TimedOut => "the server did not answer in time",
             Self::Unavailable => "the store or the sandbox cannot be reached; a retry can help",
             Self::Internal => "an internal server error",

@@ -113,9 +113,21 @@ pub(crate) struct RequestSettings {
     /// Burst of requests of one token.
     #[config(default = 2000, env = "PINFOLD_REQUESTS_BURST")]
     pub(crate) burst: NonZeroU32,
-    /// Simultaneous connections.
+    /// Simultaneous connections that have shown a valid token, terminals included.
     #[config(default = 4096, env = "PINFOLD_REQUESTS_CONNECTIONS")]
     pub(crate) connections: NonZeroUsize,
+    /// Further connections that have shown no valid token. A newer one replaces the oldest.
+    #[config(default = 1024, env = "PINFOLD_REQUESTS_CONNECTIONS_WITHOUT_TOKEN")]
+    pub(crate) connections_without_token: NonZeroUsize,
+    /// How many of those may come from one address (IPv6: from one network of 64 bits).
+    #[config(default = 256, env = "PINFOLD_REQUESTS_CONNECTIONS_PER_ADDRESS")]
+    pub(crate) connections_per_address: NonZeroUsize,
+    /// Time limit for a request head, and for the TLS handshake.
+    #[config(default = "15s", env = "PINFOLD_REQUESTS_HEAD_TIMEOUT")]
+    pub(crate) head_timeout: Time,
+    /// How long a request body may bring nothing before it is answered with 408.
+    #[config(default = "30s", env = "PINFOLD_REQUESTS_BODY_TIMEOUT")]
+    pub(crate) body_timeout: Time,
     /// Wrong tokens per minute from one address; more are answered with 429. A valid token is still accepted.
     #[config(default = 300, env = "PINFOLD_REQUESTS_WRONG_TOKENS")]
     pub(crate) wrong_tokens: NonZeroU32,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::HeaderValue;
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -61,7 +62,8 @@ impl Authenticator {
         Ok(caller)
     }
 
-    fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
+    pub(super) fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
+        self.service.count_wrong_token();
         if self.wrong_tokens.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             self.wrong_token_rates.retain_recent();
         }
@@ -88,15 +90,20 @@ pub(super) async fn require_token(
     next: Next,
 ) -> Response {
     let from = request.extensions().get().copied();
+    let permit = request.extensions().get::<ConnectionPermit>().cloned();
     let caller = match authenticator.authenticate(bearer(&request), from).await {
         Ok(caller) => caller,
-        Err(failure) => return ErrorResponse(failure).into_response(),
+        Err(failure) => return refuse(failure, permit.as_ref()),
     };
+    if let Some(permit) = &permit
+        && let Err(failure) = permit.connection.authorise().await
+    {
+        return refuse(failure, None);
+    }
     if let Some(slot) = request.extensions().get::<TokenSlot>() {
         slot.set(caller.token);
     }
-    let recheck_interval =
-        request.extensions().get::<ConnectionPermit>().map(|permit| permit.recheck_interval);
+    let recheck_interval = permit.map(|permit| permit.recheck_interval);
     let entry = PendingAuditEntry::of(&request, &authenticator.service, &caller);
     let token = caller.token;
     request.extensions_mut().insert(caller);
@@ -112,6 +119,20 @@ pub(super) async fn require_token(
         }
         Some(_) | None => response,
     }
+}
+
+/// Answers a request that is not served. A connection in the authorised pool whose token is no longer valid is closed,
+/// and so is one that found no place there.
+fn refuse(failure: Failure, permit: Option<&ConnectionPermit>) -> Response {
+    let closes = match permit {
+        Some(permit) => failure.detail.code == ErrorCode::Unauthorized && permit.connection.is_authorised(),
+        None => true,
+    };
+    let mut response = ErrorResponse(failure).into_response();
+    if closes {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 fn is_stream(response: &Response) -> bool {

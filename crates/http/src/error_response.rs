@@ -27,6 +27,7 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::UnknownQueueEntry => StatusCode::NOT_FOUND,
         ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         ErrorCode::WrongState | ErrorCode::NameTaken | ErrorCode::LeftQueue => StatusCode::CONFLICT,
+        ErrorCode::BodyStalled => StatusCode::REQUEST_TIMEOUT,
         ErrorCode::SandboxGone => StatusCode::GONE,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,

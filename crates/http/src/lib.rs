@@ -1,13 +1,16 @@
 //! The HTTP API of a [`Service`]: one file per resource, and the middleware layers that every request passes.
 //! `assemble` shows the order of the layers, outermost last.
 
+mod accept;
 mod admin;
 mod agents;
 mod alerts;
 mod artifacts;
 mod audit_log;
 mod auth;
+mod body_timeout;
 mod cleanup;
+mod connections;
 #[cfg(test)]
 mod docs_check;
 mod error_response;
@@ -24,6 +27,7 @@ mod openapi;
 mod origin;
 mod output;
 mod paging;
+mod proof;
 mod queue;
 mod refusal_log;
 mod request_log;
@@ -38,6 +42,7 @@ mod tokens;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -65,7 +70,16 @@ pub struct ServerConfig {
     pub burst: NonZeroU32,
     /// Wrong tokens per minute from one address. Valid tokens from that address still work.
     pub wrong_tokens: NonZeroU32,
+    /// Connections that have shown a valid token, terminals included.
     pub connections: usize,
+    /// Further connections that have shown no valid token. A newer one replaces the oldest.
+    pub connections_without_token: usize,
+    /// How many of those may come from one address.
+    pub connections_per_address: usize,
+    /// Time limit for a request head and for the TLS handshake.
+    pub head_timeout: Duration,
+    /// How long a request body may bring nothing.
+    pub body_timeout: Duration,
     /// What the server does besides answering.
     pub loops: LoopsConfig,
 }
@@ -83,6 +97,10 @@ impl Default for ServerConfig {
             burst: BURST,
             wrong_tokens: WRONG_TOKENS,
             connections: 4_096,
+            connections_without_token: 1_024,
+            connections_per_address: 256,
+            head_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(30),
             loops: LoopsConfig::default(),
         }
     }
@@ -123,9 +141,11 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
     let all = guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(authenticator, auth::require_token))
+        .layer(from_fn_with_state(authenticator.clone(), auth::require_token))
         .merge(health::public())
+        .merge(proof::public(authenticator))
         .with_state(service.clone())
+        .layer(from_fn_with_state(config.body_timeout, body_timeout::limit_stalls))
         .layer(from_fn_with_state(names, origin::check))
         .layer(from_fn_with_state(Arc::<RefusalLog>::default(), refusal_log::log_refusals))
         .layer(CatchPanicLayer::custom(request_log::after_panic))

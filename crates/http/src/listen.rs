@@ -1,4 +1,4 @@
-//! Accepts connections with a concurrency limit and timeouts, and shuts down gracefully.
+//! Accepts connections with timeouts, within the bounds of `connections.rs`, and shuts down gracefully.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,9 +13,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::connections::{ConnectionPools, Eviction, PooledConnection};
 use super::{ServerConfig, Tls, assemble};
 use pinfold_service::{ServerLoops, Service};
 
@@ -23,16 +24,18 @@ use pinfold_service::{ServerLoops, Service};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
-/// The permit of one connection, released with its last clone. Upgraded connections, such as terminals, keep a clone.
-#[derive(Debug, Clone)]
+/// The port at which a connection arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocalPort(pub(super) u16);
+
+/// The place of one connection, free after its last clone. Upgraded connections, such as terminals, keep a clone.
+#[derive(Clone)]
 pub(super) struct ConnectionPermit {
-    _permit: Arc<OwnedSemaphorePermit>,
+    pub(super) connection: Arc<PooledConnection>,
     /// How often a long-lived connection is checked: whether the peer is there, and its token still valid.
     pub(super) recheck_interval: Duration,
 }
 
-/// Time limit for a request head and for the TLS handshake.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long open connections may take to finish at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SEND_TIMEOUT_MS: u32 = 120_000;
@@ -75,11 +78,12 @@ pub async fn serve(
     // Before the router, which traces requests only where tracing is on.
     let loops = ServerLoops::begin(&service, &config.loops);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    http.timer(TokioTimer::new()).header_read_timeout(config.head_timeout);
     let handler = ConnectionHandler {
         router: assemble(service.clone(), config),
         http,
-        permits: Arc::new(Semaphore::new(config.connections)),
+        pools: ConnectionPools::new(config),
+        head_timeout: config.head_timeout,
         closing: watch::Sender::new(false),
     };
     let mut open: JoinSet<_> =
@@ -93,8 +97,7 @@ pub async fn serve(
     drop(loops);
     service.close_streams();
     handler.closing.send_replace(true);
-    let all = u32::try_from(config.connections).unwrap_or(u32::MAX);
-    if tokio::time::timeout(DRAIN_TIMEOUT, handler.permits.acquire_many(all)).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, handler.pools.until_empty()).await.is_err() {
         tracing::warn!("some connections did not finish in time, closing them");
     }
     service.flush_metrics().await;
@@ -106,40 +109,62 @@ pub async fn serve(
 struct ConnectionHandler {
     router: Router,
     http: http1::Builder,
-    permits: Arc<Semaphore>,
+    pools: Arc<ConnectionPools>,
+    head_timeout: Duration,
     closing: watch::Sender<bool>,
 }
 
 impl ConnectionHandler {
     async fn accept_loop(self, endpoint: Endpoint) {
-        while let Ok(permit) = self.permits.clone().acquire_owned().await {
-            let (stream, peer) = accept(&endpoint.listener).await;
-            let permit =
-                ConnectionPermit { _permit: Arc::new(permit), recheck_interval: endpoint.recheck_interval };
+        loop {
+            let (stream, ends) = accept(&endpoint.listener).await;
+            let (connection, eviction) = self.pools.admit(ends.0.0);
+            let permit = ConnectionPermit {
+                connection: Arc::new(connection),
+                recheck_interval: endpoint.recheck_interval,
+            };
             let (handler, tls) = (self.clone(), endpoint.tls.clone());
-            tokio::spawn(async move {
-                match tls {
-                    None => handler.handle_connection(stream, peer, permit).await,
-                    Some(Tls(tls)) => {
-                        // A failed handshake cannot be answered.
-                        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-                            handler.handle_connection(stream, peer, permit).await;
-                        }
+            tokio::spawn(handler.handle_until_evicted(stream, tls, ends, permit, eviction));
+        }
+    }
+
+    async fn handle_until_evicted(
+        self,
+        stream: TcpStream,
+        tls: Option<Tls>,
+        ends: (Peer, LocalPort),
+        permit: ConnectionPermit,
+        mut eviction: Eviction,
+    ) {
+        let handle = async {
+            match tls {
+                None => self.handle_connection(stream, ends, permit).await,
+                Some(Tls(tls)) => {
+                    // A failed handshake cannot be answered.
+                    if let Ok(Ok(stream)) = tokio::time::timeout(self.head_timeout, tls.accept(stream)).await
+                    {
+                        self.handle_connection(stream, ends, permit).await;
                     }
                 }
-            });
+            }
+        };
+        tokio::select! {
+            () = handle => {}
+            // Dropping the connection closes it.
+            () = eviction.happened() => {}
         }
     }
 
     async fn handle_connection(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        peer: Peer,
+        (peer, port): (Peer, LocalPort),
         permit: ConnectionPermit,
     ) {
         let router = TowerToHyperService::new(self.router.clone());
         let respond = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(port);
             request.extensions_mut().insert(permit.clone());
             router.call(request)
         });
@@ -157,14 +182,16 @@ impl ConnectionHandler {
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
+async fn accept(listener: &TcpListener) -> (TcpStream, (Peer, LocalPort)) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 // Responses are written in one piece, so delaying them to gather more data does not help.
                 let _ = stream.set_nodelay(true);
                 set_timeouts(&stream);
-                return (stream, Peer(from.ip()));
+                // Port 0 proves nothing to any client.
+                let port = stream.local_addr().map_or(0, |address| address.port());
+                return (stream, (Peer(from.ip()), LocalPort(port)));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection, retrying");

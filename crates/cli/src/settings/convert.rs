@@ -58,6 +58,8 @@ impl Loaded {
         let settings = &self.settings;
         let (sandboxes, engine, kept) = (&settings.sandboxes, &settings.engine, &settings.retention);
         let ranges = [
+            ("requests.head_timeout", settings.requests.head_timeout, 100, 600_000),
+            ("requests.body_timeout", settings.requests.body_timeout, 100, 3_600_000),
             ("retention.records", kept.records, 1_000, 3_650 * DAY_MS),
             ("retention.history", kept.history, 1_000, 3_650 * DAY_MS),
             ("retention.keys", kept.keys, 1_000, 3_650 * DAY_MS),
@@ -274,6 +276,10 @@ impl Loaded {
             rate: requests.rate,
             burst: requests.burst,
             connections: requests.connections.get(),
+            connections_without_token: requests.connections_without_token.get(),
+            connections_per_address: requests.connections_per_address.get(),
+            head_timeout: Duration::from_millis(requests.head_timeout.0),
+            body_timeout: Duration::from_millis(requests.body_timeout.0),
             wrong_tokens: requests.wrong_tokens,
             loops: LoopsConfig {
                 log_retention: LogRetention::with_retention(self.keep()),

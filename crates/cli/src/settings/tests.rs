@@ -139,6 +139,10 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
         ("[sever]\n", "pinfold.toml:1: unknown field `sever`"),
         ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3: `ten` is not a time; write seconds as 90"),
         ("[requests]\nrate = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        (
+            "[requests]\nhead_timeout = 0\n",
+            "requests.head_timeout: 0ms is not allowed; the range is 100ms to 10m",
+        ),
         ("[server\n", "pinfold.toml:1: "),
         (
             "[sandboxes]\nidle = \"2d\"\n",

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -16,6 +17,7 @@ pub(crate) fn make_certificate(fixture: &Fixture) -> (PathBuf, PathBuf) {
     let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
     fs::write(&certificate, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     (certificate, key)
 }
 

@@ -329,6 +329,17 @@ impl Fixture {
         self.send(request.body(Full::new(Bytes::from(body))).unwrap()).await
     }
 
+    /// Sends a request on a connection that closes with the answer, so that the next request can connect.
+    pub(crate) async fn send_once(&self, method: Method, path: &str, token: &str, body: &Value) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(self.url(path))
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .header("connection", "close");
+        self.send(request.body(body.to_string().into()).unwrap()).await
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

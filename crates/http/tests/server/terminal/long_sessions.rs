@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hyper::{Method, Request};
+use hyper::Method;
 use pinfold_http::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -18,15 +18,8 @@ fn one_connection() -> ServerConfig {
     ServerConfig { connections: 1, ..ServerConfig::default() }
 }
 
-/// Sends a request on a connection that closes with the answer, so that the next request can connect.
 async fn send_once(fixture: &Fixture, method: Method, path: &str, body: Value) -> Answer {
-    let request = Request::builder()
-        .method(method)
-        .uri(fixture.url(path))
-        .header("authorization", format!("Bearer {}", fixture.admin))
-        .header("content-type", "application/json")
-        .header("connection", "close");
-    fixture.send(request.body(body.to_string().into()).unwrap()).await
+    fixture.send_once(method, path, &fixture.admin, &body).await
 }
 
 /// Attaches to a terminal with the only connection allowed.
@@ -62,7 +55,7 @@ async fn terminal_counts_towards_the_connection_limit() {
     with_fast_rechecks(one_connection(), |fixture| async move {
         let socket = attach_terminal(&fixture, &["sh"]).await;
 
-        let mut next = std::pin::pin!(send_once(&fixture, Method::GET, "/healthz", json!({})));
+        let mut next = std::pin::pin!(send_once(&fixture, Method::GET, "/api/sandbox/stats", json!({})));
         let early = tokio::time::timeout(Duration::from_millis(300), &mut next).await;
         drop(socket);
 
@@ -82,7 +75,7 @@ async fn abandoned_terminal_frees_its_connection_even_with_unread_input() {
 
         drop(socket);
 
-        assert_eq!(send_once(&fixture, Method::GET, "/healthz", json!({})).await.status, 200);
+        assert_eq!(send_once(&fixture, Method::GET, "/api/sandbox/stats", json!({})).await.status, 200);
     })
     .await;
 }
