@@ -75,6 +75,8 @@ pub enum ErrorCode {
     TimedOut,
     /// The store or the sandbox cannot be reached; a retry can help.
     Unavailable,
+    /// The store cannot be written; the message says why.
+    StoreUnwritable,
     /// An internal server error.
     Internal,
 }
@@ -111,6 +113,7 @@ impl ErrorCode {
         Self::UnsupportedMediaType,
         Self::TimedOut,
         Self::Unavailable,
+        Self::StoreUnwritable,
         Self::Internal,
     ];
 
@@ -150,6 +153,7 @@ impl ErrorCode {
             Self::UnsupportedMediaType => "the request body has an unsupported content type",
             Self::TimedOut => "the server did not answer in time",
             Self::Unavailable => "the store or the sandbox cannot be reached; a retry can help",
+            Self::StoreUnwritable => "the store cannot be written; the message says why",
             Self::Internal => "an internal server error",
         }
     }

@@ -38,6 +38,7 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         }
         ErrorCode::TimedOut
         | ErrorCode::Unavailable
+        | ErrorCode::StoreUnwritable
         | ErrorCode::LowCapacity
         | ErrorCode::CapacityUnmeasurable
         | ErrorCode::FilesystemUnusable => StatusCode::SERVICE_UNAVAILABLE,

@@ -88,7 +88,7 @@ impl From<TransactionError> for StoreError {
     fn from(failure: TransactionError) -> Self {
         match failure {
             TransactionError::DiskFull(source) => Self::DiskFull { source: Box::new(source) },
-            TransactionError::Busy(source) => Self::Busy { source: Box::new(source) },
+            TransactionError::Busy(source) => Self::Busy { holder: None, source: Box::new(source) },
             TransactionError::Failed { action, source } => Self::Failed { action, source: Box::new(source) },
             TransactionError::OutcomeUnknown(source) => Self::OutcomeUnknown { source: Box::new(source) },
         }

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use crate::Sqlite;
 use crate::connect::LockTimeout;
+use crate::env_seal::EnvSeal;
 use crate::errors::{TransactionError, WriteError};
 use crate::executor::Executor;
 use crate::open;
@@ -106,6 +107,11 @@ impl Executor for Inline {
         self.store_id
     }
 
+    /// Simulations hold no secrets, and must not depend on random nonces.
+    fn env_seal(&self) -> &EnvSeal {
+        &EnvSeal::Clear
+    }
+
     async fn write(&self, write: WriteRequest) -> WriteAnswer {
         let mut inner = self.inner();
         let fault = (inner.faults)();
@@ -136,7 +142,7 @@ impl WriteFault {
         let source = "injected".into();
         match self {
             Self::DiskFull => StoreError::DiskFull { source },
-            Self::Busy => StoreError::Busy { source },
+            Self::Busy => StoreError::Busy { holder: None, source },
             Self::UnknownNotWritten | Self::UnknownWritten => StoreError::OutcomeUnknown { source },
         }
     }

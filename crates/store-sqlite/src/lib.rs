@@ -24,15 +24,18 @@ mod commit_recovery;
 mod connect;
 mod consistency;
 mod create;
+mod env_seal;
 mod errors;
 mod executions;
 mod executor;
 mod inline;
 mod json;
+mod key_file;
 mod lock_check;
 mod metrics;
 mod migrate;
 mod open;
+mod paths;
 mod pool;
 mod prune;
 mod queue;
@@ -55,9 +58,11 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 
 pub use connect::LockTimeout;
+pub use paths::StorePaths;
 pub use inline::{Inline, InlineStore, WriteFault};
 pub use write_connection::WriteCounts;
 
+use env_seal::EnvSeal;
 use errors::TransactionError;
 use executor::Executor;
 use pinfold_store::{OpenError, StoreError};
@@ -77,22 +82,26 @@ pub type SqliteStore = Sqlite<Threads>;
 /// One thread writes; reads run on the thread of the caller.
 pub struct Threads {
     store_id: u128,
+    env_seal: EnvSeal,
     // Fields are dropped in order. The writer closes last, since the last connection copies the WAL into the database.
     readers: Readers,
     writer: Writer,
 }
 
 impl Sqlite<Threads> {
-    /// Opens the store in this directory, and creates it if it is missing.
+    /// Opens a store with all its files in this directory, and creates it if it is missing. For tests and benchmarks:
+    /// a copy of the directory includes the key.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
-        Self::open_with(directory, LockTimeout::default())
+        Self::open_with(&StorePaths::in_one_directory(directory), LockTimeout::default())
     }
 
-    pub fn open_with(directory: &Path, lock_timeout: LockTimeout) -> Result<Self, OpenError> {
-        let (writer, opened) = Writer::start(directory, lock_timeout)?;
+    /// Opens the store, and creates it if it is missing.
+    pub fn open_with(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<Self, OpenError> {
+        let (writer, opened) = Writer::start(paths, lock_timeout)?;
         let readers = Readers::over(opened.path.clone(), lock_timeout)
             .map_err(|error| OpenError::Failed { path: opened.path, source: Box::new(error) })?;
-        Ok(Self { executor: Threads { store_id: opened.store_id, readers, writer } })
+        let env_seal = EnvSeal::over(&paths.key_file, opened.key);
+        Ok(Self { executor: Threads { store_id: opened.store_id, env_seal, readers, writer } })
     }
 
     /// Commits, requests and checkpoints since this store was opened.
@@ -106,6 +115,10 @@ impl Sqlite<Threads> {
 impl Executor for Threads {
     fn id(&self) -> u128 {
         self.store_id
+    }
+
+    fn env_seal(&self) -> &EnvSeal {
+        &self.env_seal
     }
 
     async fn write(&self, write: WriteRequest) -> WriteAnswer {
