@@ -36,7 +36,7 @@ use crate::failure::{Failure, say};
 use crate::follow::termination_signal;
 use crate::host::{config, programs};
 use crate::json_output;
-use crate::serve::ServerAnnouncement;
+use crate::announcement::ServerAnnouncement;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {}

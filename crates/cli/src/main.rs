@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod alert;
+mod announcement;
 mod audit;
 mod backend;
 mod cleanup;

@@ -1,14 +1,11 @@
 //! `pinfold serve`: serves the HTTP API until SIGINT or SIGTERM.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
 use pinfold_host::start_host;
 use pinfold_http::{Endpoint, Tls, serve};
@@ -19,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::GlobalOptions;
+use crate::announcement::ServerAnnouncement;
 use crate::data_directory::data_directory;
 use crate::failure::Failure;
 use crate::host::{config, programs};
@@ -185,40 +183,4 @@ fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminated.recv() => {}
         }
     })
-}
-
-/// The `server.json` by which commands find this server. Removed on drop.
-pub(crate) struct ServerAnnouncement {
-    path: PathBuf,
-}
-
-impl ServerAnnouncement {
-    pub(crate) fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
-        let path = data.join(ServerFile::NAME);
-        let pid = std::process::id();
-        let process_started =
-            process_started(pid).context("could not read the start time of this process")?;
-        let server_file =
-            ServerFile { address: format!("http://{address}"), pid, process_started, started_at };
-        let failed = || format!("could not write `{}`", path.display());
-        let draft = path.with_extension(format!("draft.{}", server_file.pid));
-        let file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-        file.and_then(|mut file| file.write_all(&serde_json::to_vec(&server_file)?)).with_context(failed)?;
-        std::fs::rename(&draft, &path).with_context(failed)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for ServerAnnouncement {
-    /// Keeps the file if another server has replaced it.
-    fn drop(&mut self) {
-        let data = self.path.parent().unwrap_or(Path::new("/"));
-        if let Ok(Some(server_file)) = ServerFile::read(data)
-            && server_file.pid == std::process::id()
-        {
-            // If this fails, commands still see that the process is dead.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }
