@@ -10,6 +10,7 @@ mod config;
 mod console;
 mod cp;
 mod create;
+mod data_directory;
 mod demo;
 mod doctor;
 mod doctor_diagnosis;
