@@ -23,7 +23,9 @@ impl ServerAnnouncement {
             process_started(pid).context("could not read the start time of this process")?;
         let own = ServerFile { address: format!("http://{address}"), pid, process_started, started_at };
         let announcement = Self { data: data.to_owned(), own };
-        announcement.add().with_context(|| format!("could not announce the server in `{}`", data.display()))?;
+        announcement
+            .add()
+            .with_context(|| format!("could not announce the server in `{}`", data.display()))?;
         Ok(announcement)
     }
 

@@ -39,6 +39,7 @@ mod queue_wait;
 mod reconcile;
 #[cfg(test)]
 mod reference;
+mod repeated_failures;
 mod rm;
 mod run;
 mod serve;

@@ -14,12 +14,16 @@ use pinfold_service::{HostConfig, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::FilterExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::GlobalOptions;
 use crate::announcement::ServerAnnouncement;
 use crate::data_directory::data_directory;
 use crate::failure::Failure;
 use crate::host::{config, programs};
+use crate::repeated_failures::RepeatedFailures;
 use crate::settings::{self, ExitAction, LogFormat, ServerSettings};
 
 #[derive(clap::Args)]
@@ -164,11 +168,13 @@ fn check(server: &ServerSettings) -> Result<(), Failure> {
 fn init_logging(server: &ServerSettings) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&server.log)
         .map_err(|error| Failure::BadField { field: "log", why: error.to_string() })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match server.log_format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match server.log_format {
+        LogFormat::Text => log.with_ansi(false).boxed(),
+        LogFormat::Json => log.json().flatten_event(true).boxed(),
     };
+    let filter = filter.and(RepeatedFailures::default());
+    let begun = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
     begun.map_err(|error| anyhow::anyhow!("could not set up logging: {error}"))
 }
 

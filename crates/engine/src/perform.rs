@@ -142,11 +142,7 @@ impl Inner {
     }
 
     /// None: the command cannot be read now.
-    pub(crate) async fn command_of(
-        &self,
-        sandbox: SandboxId,
-        execution: ExecutionId,
-    ) -> Option<ReadCommand> {
+    pub(crate) async fn command_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Option<ReadCommand> {
         if let Some((command, limits)) = self.row_cache.command(sandbox, execution) {
             return Some(ReadCommand { command, limits, unreadable_env: None });
         }

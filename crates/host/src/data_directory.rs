@@ -84,7 +84,10 @@ mod tests {
             let refusal = prepare(place.path()).unwrap_err().to_string();
 
             assert!(refusal.contains(&place.path().display().to_string()), "{refusal}");
-            assert!(refusal.contains(&format!("{wide:04o}")) && refusal.contains("chmod go-rwx"), "{refusal}");
+            assert!(
+                refusal.contains(&format!("{wide:04o}")) && refusal.contains("chmod go-rwx"),
+                "{refusal}"
+            );
             assert_eq!(mode(place.path()), wide, "it is left as it is");
         }
     }

@@ -77,7 +77,8 @@ pub async fn start_host_with(
     data_directory::prepare(data)?;
     let liveness = HostLiveness::take()?;
     let clock = (hooks.clock)(Arc::new(HostClock::anchored(data, liveness.boot_id())?));
-    let store = Arc::new(SqliteStore::open_with(&StorePaths::of_data_directory(data), LockTimeout::default())?);
+    let store =
+        Arc::new(SqliteStore::open_with(&StorePaths::of_data_directory(data), LockTimeout::default())?);
     let now = clock.clone();
     let images = ImageStoreLocation { directory: data.join("images"), unpacker: programs.unpacker };
     let linux = LinuxProvider::open(LinuxConfig {

@@ -82,10 +82,8 @@ impl ObjectStorage {
 /// A put writes to `NAME#NUMBER` and renames it when it is complete. Such files are of a killed process if no process
 /// uses the directory, which the lock proves.
 fn lock_and_clear(directory: &Path) -> io::Result<File> {
-    let lock = pinfold_private_files::options()
-        .create(true)
-        .append(true)
-        .open(directory.with_extension("lock"))?;
+    let lock =
+        pinfold_private_files::options().create(true).append(true).open(directory.with_extension("lock"))?;
     match lock.try_lock() {
         Ok(()) => remove_unfinished(directory)?,
         Err(TryLockError::WouldBlock) => {}

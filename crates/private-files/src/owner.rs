@@ -61,7 +61,8 @@ pub fn remove_ownerless(directory: &Path) -> io::Result<usize> {
             continue;
         }
         let is_directory = entry.file_type()?.is_dir();
-        let done = if is_directory { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
+        let done =
+            if is_directory { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
         match done {
             // Another process removes it too.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

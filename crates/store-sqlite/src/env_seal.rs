@@ -33,15 +33,23 @@ const NONCE_BYTES: usize = 24;
 pub(crate) enum EnvSeal {
     /// Values are stored as they are. Only for stores of simulations, which hold no secrets.
     Clear,
-    Key { cipher: Box<XChaCha20Poly1305>, digest_key: Key },
-    Lost { path: PathBuf, why: String },
+    Key {
+        cipher: Box<XChaCha20Poly1305>,
+        digest_key: Key,
+    },
+    Lost {
+        path: PathBuf,
+        why: String,
+    },
 }
 
 impl EnvSeal {
     pub(crate) fn over(path: &Path, found: FoundKey) -> Self {
         match found {
             Ok(key) => Self::Key {
-                cipher: Box::new(XChaCha20Poly1305::new(&key_file::derive(&key, "pinfold env values").into())),
+                cipher: Box::new(XChaCha20Poly1305::new(
+                    &key_file::derive(&key, "pinfold env values").into(),
+                )),
                 digest_key: key_file::derive(&key, "pinfold request digests"),
             },
             Err(why) => Self::Lost { path: path.to_owned(), why },

@@ -24,6 +24,9 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// Encrypts environment variables that are written, and decrypts those that are read.
     fn env_seal(&self) -> &EnvSeal;
 
+    /// What keeps this process from writing.
+    fn problem(&self) -> Option<String>;
+
     async fn write(&self, write: WriteRequest) -> WriteAnswer;
 
     fn read<T>(
@@ -66,7 +69,7 @@ impl<E: Executor> Store for Sqlite<E> {
     }
 
     fn problem(&self) -> Option<String> {
-        self.executor.env_seal().problem()
+        self.executor.problem()
     }
 
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
@@ -128,9 +131,8 @@ impl<E: Executor> Store for Sqlite<E> {
     }
 
     async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
-        let stored = self
-            .executor
-            .read("read the executions of a sandbox", |rows| read::executions(rows, sandbox))?;
+        let stored =
+            self.executor.read("read the executions of a sandbox", |rows| read::executions(rows, sandbox))?;
         Ok(stored.into_iter().map(|stored| self.executor.env_seal().open_execution(stored)).collect())
     }
 

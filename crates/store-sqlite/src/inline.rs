@@ -63,7 +63,7 @@ impl Sqlite<Inline> {
             source: Box::new(error),
         };
         let (connection, store_id) = open::open_alone(path, given, lock_timeout)?;
-        let db = WriteConnection::over(connection, path, 0, lock_timeout).map_err(failed)?;
+        let db = WriteConnection::over(connection, path, 0, lock_timeout, None).map_err(failed)?;
         let faults: Faults = Box::new(|| None);
         Ok(Self { executor: Inline { store_id, inner: Mutex::new(Inner { db, faults }) } })
     }
@@ -110,6 +110,10 @@ impl Executor for Inline {
     /// Simulations hold no secrets, and must not depend on random nonces.
     fn env_seal(&self) -> &EnvSeal {
         &EnvSeal::Clear
+    }
+
+    fn problem(&self) -> Option<String> {
+        None
     }
 
     async fn write(&self, write: WriteRequest) -> WriteAnswer {

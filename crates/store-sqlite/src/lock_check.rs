@@ -38,7 +38,8 @@ pub(crate) fn check_locks_work(directory: &Path) -> Result<(), LockError> {
 }
 
 fn open(path: &Path) -> Result<File, LockError> {
-    let options = pinfold_private_files::options().read(true).write(true).create(true).truncate(false).clone();
+    let options =
+        pinfold_private_files::options().read(true).write(true).create(true).truncate(false).clone();
     let file = options.open(path).map_err(LockError::Open)?;
     pinfold_private_files::tighten(path).map_err(LockError::Open)?;
     Ok(file)

@@ -11,12 +11,15 @@ use std::thread::{self, JoinHandle};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::condition::Condition;
 use crate::connect::LockTimeout;
 use crate::errors::WriteError;
+use crate::file_watch::FileWatch;
 use crate::key_file::FoundKey;
 use crate::open;
 use crate::paths::StorePaths;
 use crate::requests::{WriteDone, WriteRequest};
+use crate::reserve::Reserve;
 use crate::write_connection::{WriteAnswer, WriteConnection, WriteCounts};
 use pinfold_store::{OpenError, StoreError};
 
@@ -35,6 +38,7 @@ pub(crate) struct OpenedStore {
     pub(crate) path: PathBuf,
     pub(crate) store_id: u128,
     pub(crate) key: FoundKey,
+    pub(crate) condition: Arc<Condition>,
 }
 
 pub(crate) struct Writer {
@@ -206,8 +210,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn open(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<(WriteConnection, OpenedStore), OpenError> {
     let opened = open::open(paths, lock_timeout)?;
     let failed = |error| OpenError::Failed { path: paths.directory.clone(), source: Box::new(error) };
-    let db = WriteConnection::over(opened.connection, Some(&opened.path), opened.writer, lock_timeout)
+    let files = FileWatch::begin(&opened.path)
+        .map_err(|error| OpenError::Failed { path: opened.path.clone(), source: Box::new(error) })?;
+    let reserve = paths.reserve_file.as_deref().map(Reserve::at);
+    let condition = Arc::new(Condition::new(&opened.path, files, reserve));
+    let (path, watched) = (Some(opened.path.as_path()), Some(condition.clone()));
+    let db = WriteConnection::over(opened.connection, path, opened.writer, lock_timeout, watched)
         .map_err(failed)?;
-    let opened_store = OpenedStore { path: opened.path, store_id: opened.store_id, key: opened.key };
+    let (path, store_id, key) = (opened.path, opened.store_id, opened.key);
+    let opened_store = OpenedStore { path, store_id, key, condition };
     Ok((db, opened_store))
 }

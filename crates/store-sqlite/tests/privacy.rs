@@ -137,7 +137,9 @@ fn environment_of_sandbox_and_execution_is_not_in_the_bytes_of_the_store() {
 fn key_lies_outside_the_directory_of_the_database_and_is_private() {
     let data = tempfile::tempdir().unwrap();
 
-    drop(SqliteStore::open_with(&StorePaths::of_data_directory(data.path()), LockTimeout::default()).unwrap());
+    drop(
+        SqliteStore::open_with(&StorePaths::of_data_directory(data.path()), LockTimeout::default()).unwrap(),
+    );
 
     let key = data.path().join("secrets.key");
     assert_eq!(fs::metadata(&key).unwrap().mode() & 0o7777, 0o600);
@@ -147,7 +149,9 @@ fn key_lies_outside_the_directory_of_the_database_and_is_private() {
 
 #[test]
 fn lost_key_is_named_and_a_sandbox_can_still_be_stopped() {
-    for lose in [|key: &Path| fs::remove_file(key).unwrap(), |key: &Path| fs::write(key, "0".repeat(64)).unwrap()] {
+    for lose in
+        [|key: &Path| fs::remove_file(key).unwrap(), |key: &Path| fs::write(key, "0".repeat(64)).unwrap()]
+    {
         let directory = tempfile::tempdir().unwrap();
         let key = directory.path().join("secrets.key");
         block_on(fill(&fixture(SqliteStore::open(directory.path()).unwrap())));

@@ -26,7 +26,8 @@ fn wal_bytes(directory: &Path) -> u64 {
 #[tokio::test]
 async fn write_that_waits_for_another_process_blocks_no_other_task() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open_with(&StorePaths::in_one_directory(directory.path()), LockTimeout(60_000)).unwrap();
+    let store =
+        SqliteStore::open_with(&StorePaths::in_one_directory(directory.path()), LockTimeout(60_000)).unwrap();
     let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (go_on, received) = mpsc::channel::<()>();

@@ -122,6 +122,11 @@ pub enum OpenError {
         path.display(), marker.display()
     )]
     Gone { path: PathBuf, marker: PathBuf },
+    #[error(
+        "the store `{}` is not the one that `{}` names; put that one back, or remove that file to go on with this one",
+        path.display(), marker.display()
+    )]
+    Other { path: PathBuf, marker: PathBuf },
     #[error("could not open the store `{}`", path.display())]
     Failed { path: PathBuf, source: Source },
 }

@@ -105,7 +105,11 @@ fn environment_is_not_in_the_bytes_of_the_store() {
         let output = { output }.output().unwrap();
 
         let printed = text(&output.stdout);
-        assert!(printed.contains(&format!("{CANARY}-create {CANARY}-exec")), "{printed}{}", text(&output.stderr));
+        assert!(
+            printed.contains(&format!("{CANARY}-create {CANARY}-exec")),
+            "{printed}{}",
+            text(&output.stderr)
+        );
         for path in entries(&store) {
             let bytes = fs::read(&path).unwrap();
             assert!(!bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()), "{}", path.display());

@@ -28,6 +28,7 @@ mod screen;
 mod serve;
 mod server_restart;
 mod stop;
+mod store_failures;
 mod telemetry;
 mod tls;
 mod two_servers;

@@ -159,7 +159,8 @@ fn killed_first_server_leaves_the_second_to_be_found() {
 
         let stopped = fixture.document(&["stop", "--json", "--force", &id]);
         assert!(all_absent(&stopped[0]), "{stopped}");
-        let alive: Vec<_> = ServerFile::all(&fixture.data()).into_iter().filter(ServerFile::is_alive).collect();
+        let alive: Vec<_> =
+            ServerFile::all(&fixture.data()).into_iter().filter(ServerFile::is_alive).collect();
         assert_eq!(alive.iter().map(|file| &file.address).collect::<Vec<_>>(), [&second.address()]);
     }
 }
