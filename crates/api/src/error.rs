@@ -81,6 +81,8 @@ pub enum ErrorCode {
     TimedOut,
     /// The store or the sandbox cannot be reached; a retry can help.
     Unavailable,
+    /// The store cannot be written; the message says why.
+    StoreUnwritable,
     /// An internal server error.
     Internal,
 }
@@ -120,6 +122,7 @@ impl ErrorCode {
         Self::BodyStalled,
         Self::TimedOut,
         Self::Unavailable,
+        Self::StoreUnwritable,
         Self::Internal,
     ];
 
@@ -166,6 +169,7 @@ impl ErrorCode {
             Self::BodyStalled => "the request body stalled",
             Self::TimedOut => "the server did not answer in time",
             Self::Unavailable => "the store or the sandbox cannot be reached; a retry can help",
+            Self::StoreUnwritable => "the store cannot be written; the message says why",
             Self::Internal => "an internal server error",
         }
     }

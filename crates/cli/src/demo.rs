@@ -30,13 +30,13 @@ use self::agents::{Agent, all_agents};
 use self::board::Board;
 use self::report::{DemoReport, EndedAgent};
 use crate::GlobalOptions;
+use crate::announcement::ServerAnnouncement;
 use crate::data_directory::data_directory;
 use crate::exit;
 use crate::failure::{Failure, say};
 use crate::follow::termination_signal;
 use crate::host::{config, programs};
 use crate::json_output;
-use crate::serve::ServerAnnouncement;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {}

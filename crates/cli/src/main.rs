@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
 mod alert;
+mod announcement;
 mod audit;
 mod backend;
 mod cleanup;
@@ -38,6 +39,7 @@ mod queue_wait;
 mod reconcile;
 #[cfg(test)]
 mod reference;
+mod repeated_failures;
 mod rm;
 mod run;
 mod serve;

@@ -1,14 +1,11 @@
 //! `pinfold serve`: serves the HTTP API until SIGINT or SIGTERM.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use pinfold_client::{ServerFile, process_started};
 use pinfold_engine::OnExit;
 use pinfold_host::start_host;
 use pinfold_http::{Endpoint, Tls, serve};
@@ -17,11 +14,16 @@ use pinfold_service::{HostConfig, Service};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::FilterExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::GlobalOptions;
+use crate::announcement::ServerAnnouncement;
 use crate::data_directory::data_directory;
 use crate::failure::Failure;
 use crate::host::{config, programs};
+use crate::repeated_failures::RepeatedFailures;
 use crate::settings::{self, ExitAction, LogFormat, ServerSettings};
 
 #[derive(clap::Args)]
@@ -166,11 +168,13 @@ fn check(server: &ServerSettings) -> Result<(), Failure> {
 fn init_logging(server: &ServerSettings) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&server.log)
         .map_err(|error| Failure::BadField { field: "log", why: error.to_string() })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match server.log_format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match server.log_format {
+        LogFormat::Text => log.with_ansi(false).boxed(),
+        LogFormat::Json => log.json().flatten_event(true).boxed(),
     };
+    let filter = filter.and(RepeatedFailures::default());
+    let begun = tracing_subscriber::registry().with(log.with_filter(filter)).try_init();
     begun.map_err(|error| anyhow::anyhow!("could not set up logging: {error}"))
 }
 
@@ -185,40 +189,4 @@ fn termination_signal() -> anyhow::Result<impl Future<Output = ()>> {
             _ = terminated.recv() => {}
         }
     })
-}
-
-/// The `server.json` by which commands find this server. Removed on drop.
-pub(crate) struct ServerAnnouncement {
-    path: PathBuf,
-}
-
-impl ServerAnnouncement {
-    pub(crate) fn write(data: &Path, address: SocketAddr, started_at: String) -> anyhow::Result<Self> {
-        let path = data.join(ServerFile::NAME);
-        let pid = std::process::id();
-        let process_started =
-            process_started(pid).context("could not read the start time of this process")?;
-        let server_file =
-            ServerFile { address: format!("http://{address}"), pid, process_started, started_at };
-        let failed = || format!("could not write `{}`", path.display());
-        let draft = path.with_extension(format!("draft.{}", server_file.pid));
-        let file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-        file.and_then(|mut file| file.write_all(&serde_json::to_vec(&server_file)?)).with_context(failed)?;
-        std::fs::rename(&draft, &path).with_context(failed)?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for ServerAnnouncement {
-    /// Keeps the file if another server has replaced it.
-    fn drop(&mut self) {
-        let data = self.path.parent().unwrap_or(Path::new("/"));
-        if let Ok(Some(server_file)) = ServerFile::read(data)
-            && server_file.pid == std::process::id()
-        {
-            // If this fails, commands still see that the process is dead.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }

@@ -1,4 +1,5 @@
-//! `server.json`: the file in a data directory by which commands find the server that runs there.
+//! The files in a data directory by which commands find the servers that run there: `server.json` names one of them, and
+//! `servers/` has a file for each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,10 +39,29 @@ impl ServerFile {
     }
 
     pub const NAME: &str = "server.json";
+    /// The directory with the files of all servers, each named after its process.
+    pub const DIRECTORY: &str = "servers";
+
+    /// All servers that have a file, dead ones included; the one in `server.json` comes first. Files that cannot be read
+    /// are left out.
+    #[must_use]
+    pub fn all(data: &Path) -> Vec<Self> {
+        let mut all: Vec<Self> = Self::read(data).ok().flatten().into_iter().collect();
+        let entries = std::fs::read_dir(data.join(Self::DIRECTORY)).into_iter().flatten().flatten();
+        let mut others: Vec<Self> =
+            entries.filter_map(|entry| Self::read_at(entry.path()).ok().flatten()).collect();
+        others.sort_by(|one, other| one.started_at.cmp(&other.started_at));
+        others.retain(|other| !all.contains(other));
+        all.append(&mut others);
+        all
+    }
 
     /// Reads the file. None: there is none, so no server runs there.
     pub fn read(data: &Path) -> Result<Option<Self>, ServerFileError> {
-        let path = data.join(Self::NAME);
+        Self::read_at(data.join(Self::NAME))
+    }
+
+    fn read_at(path: PathBuf) -> Result<Option<Self>, ServerFileError> {
         match std::fs::read(&path) {
             Ok(text) => match serde_json::from_slice(&text) {
                 Ok(found) => Ok(Some(found)),
@@ -65,6 +85,27 @@ mod tests {
         std::fs::write(data.path().join(ServerFile::NAME), "{").unwrap();
 
         assert!(matches!(ServerFile::read(data.path()), Err(ServerFileError::Invalid { .. })));
+    }
+
+    #[test]
+    fn servers_are_found_by_their_own_files_beside_server_json() {
+        let data = tempfile::tempdir().unwrap();
+        let file = |pid| ServerFile {
+            address: format!("http://127.0.0.1:{pid}"),
+            pid,
+            process_started: 1,
+            started_at: format!("2026-01-0{pid}"),
+        };
+        let write = |path: &Path, pid| std::fs::write(path, serde_json::to_vec(&file(pid)).unwrap()).unwrap();
+        let directory = data.path().join(ServerFile::DIRECTORY);
+        std::fs::create_dir(&directory).unwrap();
+        for pid in [1, 2, 3] {
+            write(&directory.join(format!("{pid}-1.json")), pid);
+        }
+        std::fs::write(directory.join("4-1.json.draft"), "{").unwrap();
+        write(&data.path().join(ServerFile::NAME), 2);
+
+        assert_eq!(ServerFile::all(data.path()), [file(2), file(1), file(3)]);
     }
 
     #[test]

@@ -61,8 +61,8 @@ impl HostClock {
 /// Writes the anchor atomically. If two processes write at once, the first one wins.
 fn write_anchor(directory: &Path, path: &Path) -> io::Result<()> {
     let zero_ms = wall_ms().saturating_sub(counter_ms());
-    let draft = directory.join(format!(".clock.{}", std::process::id()));
-    let mut file = fs::File::create(&draft)?;
+    let draft = directory.join(pinfold_private_files::temporary_name(".clock")?);
+    let mut file = pinfold_private_files::create(&draft)?;
     writeln!(file, "{zero_ms}")?;
     file.sync_all()?;
     let linked = fs::hard_link(&draft, path);

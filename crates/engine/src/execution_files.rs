@@ -58,8 +58,8 @@ impl Inner {
         execution: ExecutionId,
     ) -> Option<Event> {
         loop {
-            if let Some((command, _)) = self.command_of(instance.sandbox, execution).await {
-                match put_all(self.provider.as_ref(), instance, execution, &command).await {
+            if let Some(read) = self.command_of(instance.sandbox, execution).await {
+                match put_all(self.provider.as_ref(), instance, execution, &read.command).await {
                     Ok(()) => return Some(Event::FilesPut { fence, execution }),
                     Err(ExecError::Refused { cause, why }) => {
                         return Some(Event::ExecutionRefused { fence, execution, cause, why });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pinfold_lifecycle::{
-    Command, Effect, EffectKind, Event, ExecutionId, ExecutionLimits, Fence, SandboxId, Timestamp,
+    Cause, Command, Effect, EffectKind, Event, ExecutionId, ExecutionLimits, Fence, SandboxId, Timestamp,
 };
 use pinfold_provider::{
     ExecError, ExecRequest, InstanceError, InstanceId, KillOutcome, StartError, StartPermit, StartRequest,
@@ -21,6 +21,14 @@ use crate::prefetch::InstanceCall;
 pub(crate) const RETRY_MS: u64 = 500;
 /// Retry delay of a wait on an instance that does not answer.
 const REWATCH_MS: u64 = 2_000;
+
+/// The command of an execution, as an effect reads it.
+pub(crate) struct ReadCommand {
+    pub(crate) command: Arc<Command>,
+    limits: ExecutionLimits,
+    /// Why the environment cannot be read: the command must not run without it.
+    unreadable_env: Option<String>,
+}
 
 impl Inner {
     /// None: the deadline passed first.
@@ -114,8 +122,12 @@ impl Inner {
         execution: ExecutionId,
     ) -> Option<Event> {
         loop {
-            if let Some((command, limits)) = self.command_of(instance.sandbox, execution).await {
-                let exec = ExecRequest { execution, command: &command, limits };
+            if let Some(command) = self.command_of(instance.sandbox, execution).await {
+                if let Some(why) = command.unreadable_env {
+                    let cause = Cause::StartFailed;
+                    return Some(Event::ExecutionRefused { fence, execution, cause, why });
+                }
+                let exec = ExecRequest { execution, command: &command.command, limits: command.limits };
                 match self.provider.exec(instance, exec).await {
                     Ok(()) => return Some(Event::ExecutionStarted { fence, execution }),
                     Err(ExecError::Refused { cause, why }) => {
@@ -130,16 +142,16 @@ impl Inner {
     }
 
     /// None: the command cannot be read now.
-    pub(crate) async fn command_of(
-        &self,
-        sandbox: SandboxId,
-        execution: ExecutionId,
-    ) -> Option<(Arc<Command>, ExecutionLimits)> {
-        if let Some(cached) = self.row_cache.command(sandbox, execution) {
-            return Some(cached);
+    pub(crate) async fn command_of(&self, sandbox: SandboxId, execution: ExecutionId) -> Option<ReadCommand> {
+        if let Some((command, limits)) = self.row_cache.command(sandbox, execution) {
+            return Some(ReadCommand { command, limits, unreadable_env: None });
         }
         let stored = self.store.execution(execution).await.ok()??;
-        Some((stored.command, stored.execution.limits))
+        Some(ReadCommand {
+            command: stored.command,
+            limits: stored.execution.limits,
+            unreadable_env: stored.unreadable_env,
+        })
     }
 
     async fn watch(self: Arc<Self>, instance: InstanceId, fence: Fence, execution: ExecutionId) -> Event {

@@ -7,8 +7,9 @@
 //!  DATA/images  ──▶ ImageStoreLocation ─┘
 //! ```
 
+mod data_directory;
+
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use pinfold_engine::{AnchorError, Clock, HostClock, HostLiveness, HostLivenessError, Parts};
@@ -16,7 +17,9 @@ use pinfold_images::{LAYER_IDS_FIRST, Unpacker};
 use pinfold_linux::{FIRST_LAYER_ID, FindLayers, LinuxConfig, LinuxProvider, RootLayer, SpawnerProgram};
 use pinfold_service::{Host, HostConfig, HostError, HostParts, ImageStoreLocation, Wrap};
 use pinfold_store::{OpenError, Store};
-use pinfold_store_sqlite::SqliteStore;
+use pinfold_store_sqlite::{LockTimeout, SqliteStore, StorePaths};
+
+pub use data_directory::DataDirectoryError;
 
 /// The helper programs of a host.
 #[derive(Clone)]
@@ -42,8 +45,8 @@ impl Default for TestHooks {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartHostError {
-    #[error("could not create directory `{}`", path.display())]
-    MakeDirectory { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
     #[error(transparent)]
     Liveness(#[from] HostLivenessError),
     #[error(transparent)]
@@ -71,11 +74,11 @@ pub async fn start_host_with(
     hooks: TestHooks,
 ) -> Result<Host, StartHostError> {
     let data = &config.data;
-    std::fs::create_dir_all(data)
-        .map_err(|source| StartHostError::MakeDirectory { path: data.clone(), source })?;
+    data_directory::prepare(data)?;
     let liveness = HostLiveness::take()?;
     let clock = (hooks.clock)(Arc::new(HostClock::anchored(data, liveness.boot_id())?));
-    let store = Arc::new(SqliteStore::open(&data.join("store"))?);
+    let store =
+        Arc::new(SqliteStore::open_with(&StorePaths::of_data_directory(data), LockTimeout::default())?);
     let now = clock.clone();
     let images = ImageStoreLocation { directory: data.join("images"), unpacker: programs.unpacker };
     let linux = LinuxProvider::open(LinuxConfig {

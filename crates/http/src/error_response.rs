@@ -40,6 +40,7 @@ pub(super) fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::TimedOut
         | ErrorCode::Unavailable
+        | ErrorCode::StoreUnwritable
         | ErrorCode::LowCapacity
         | ErrorCode::CapacityUnmeasurable
         | ErrorCode::FilesystemUnusable => StatusCode::SERVICE_UNAVAILABLE,

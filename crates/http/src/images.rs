@@ -81,7 +81,7 @@ async fn import(
 /// Stores an upload on the data directory's disk: archives may be larger than memory and than `/tmp`.
 async fn receive(service: &Service, body: Body) -> Result<NamedTempFile, Failure> {
     let failed = |error: io::Error| Failure::internal(format!("could not store an upload: {error}"));
-    let file = NamedTempFile::new_in(service.data()).map_err(failed)?;
+    let file = service.new_upload().map_err(failed)?;
     let mut writer = tokio::fs::File::from_std(file.reopen().map_err(failed)?);
     let (mut stream, mut length) = (body.into_data_stream(), 0_u64);
     while let Some(piece) = stream.next().await {

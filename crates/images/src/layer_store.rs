@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use pinfold_private_files::options as private_options;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, chmodat, openat, syncfs};
 use rustix::process::getpid;
 use serde::{Deserialize, Serialize};
@@ -79,8 +80,7 @@ impl LayerStore {
     pub(crate) fn open(directory: PathBuf) -> Result<Self, LayerStoreError> {
         let store = Self { directory };
         for path in [store.directory.clone(), store.layers(), store.names(), store.unfinished()] {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            made.doing("make", &path)?;
+            pinfold_private_files::make_directory(&path).doing("make", &path)?;
         }
         Ok(store)
     }
@@ -148,7 +148,7 @@ impl LayerStore {
     /// Takes the store's lock, and waits for it if another process has it.
     pub(crate) fn lock(&self) -> Result<LockedStore<'_>, LayerStoreError> {
         let path = self.directory.join(LOCK);
-        let lock = OpenOptions::new().create(true).append(true).open(&path).doing("open", &path)?;
+        let lock = private_options().create(true).append(true).open(&path).doing("open", &path)?;
         lock.lock().doing("lock", &path)?;
         Ok(LockedStore { store: self, _lock: lock })
     }
@@ -179,7 +179,7 @@ impl LockedStore<'_> {
             }
         };
         let path = directory.join(LOCK);
-        let lock = OpenOptions::new().create_new(true).append(true).open(&path).doing("make", &path)?;
+        let lock = private_options().create_new(true).append(true).open(&path).doing("make", &path)?;
         lock.lock().doing("lock", &path)?;
         Ok(StagingDirectory { directory, lock })
     }
@@ -335,7 +335,7 @@ fn make_removable(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
 
 fn write_durably(path: &Path, what: &impl Serialize) -> Result<(), LayerStoreError> {
     let write = || -> io::Result<()> {
-        let mut file = File::create(path)?;
+        let mut file = pinfold_private_files::create(path)?;
         file.write_all(&serde_json::to_vec_pretty(what)?)?;
         file.sync_all()
     };

@@ -76,11 +76,11 @@ fn write(paths: &InstancePaths, directories: &[PathBuf]) -> io::Result<()> {
         // Our mount points and cgroups have no such names; if one had, an empty record makes readers search.
         match directory.to_str().filter(|path| !path.contains('\n')) {
             Some(path) => text.push_str(&format!("{path}\n")),
-            None => return fs::write(paths.cgroup_record(), ""),
+            None => return pinfold_private_files::write(&paths.cgroup_record(), ""),
         }
     }
     text.push_str(&format!("{END_LINE}\n"));
-    fs::write(paths.cgroup_record(), text)
+    pinfold_private_files::write(&paths.cgroup_record(), text)
 }
 
 #[cfg(test)]

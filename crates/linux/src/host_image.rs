@@ -98,7 +98,8 @@ fn host_fingerprint(shared: &[PathBuf]) -> u64 {
 
 /// Built under a temporary name and renamed when complete: another process may build the same layer at the same time.
 fn build_layer(path: &Path, layers: &Path, shared: &[PathBuf]) -> io::Result<()> {
-    let unfinished = layers.join(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
+    let thread = std::thread::current().id();
+    let unfinished = layers.join(format!("{}-{thread:?}", pinfold_private_files::temporary_name(".host")?));
     remove_tree(&unfinished)?;
     make_directory(&unfinished, 0o755)?;
     populate(&unfinished, shared)?;

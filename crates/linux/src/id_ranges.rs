@@ -49,10 +49,10 @@ impl IdRanges {
         if paths.id_range_owner().exists()
             && let Some(slot) = self.find(name).map_err(failed)?
         {
-            fs::write(paths.ids(), slot.to_string()).map_err(failed)?;
+            pinfold_private_files::write(&paths.ids(), slot.to_string()).map_err(failed)?;
             return Ok(range(slot));
         }
-        fs::write(paths.id_range_owner(), name).map_err(failed)?;
+        pinfold_private_files::write(&paths.id_range_owner(), name).map_err(failed)?;
         // Start at a slot derived from the name, so that concurrent launches seldom collide.
         let start = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
         for step in 0..RANGES {
@@ -60,7 +60,7 @@ impl IdRanges {
             // Hard-linked rather than created: the file appears with its whole content or not at all.
             match fs::hard_link(paths.id_range_owner(), self.directory.join(slot.to_string())) {
                 Ok(()) => {
-                    fs::write(paths.ids(), slot.to_string()).map_err(failed)?;
+                    pinfold_private_files::write(&paths.ids(), slot.to_string()).map_err(failed)?;
                     return Ok(range(slot));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -5,7 +5,7 @@
 //! instant of a keeper's life the lock or the pid shows it. The file `launch` is locked while an instance is being
 //! created.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -124,7 +124,7 @@ fn read_pid(file: &mut File) -> io::Result<Option<KeeperStatus>> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+    pinfold_private_files::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +12,8 @@ use pinfold_keeper_wire::{InstanceLimits, Request, Response, SpawnRequest, Workl
 use pinfold_keeper_wire::{RootFilesystem, SandboxSetup, Storage};
 use pinfold_lifecycle::{Spec, Timestamp};
 use pinfold_provider::{StartError, StartRequest};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::blocking::run_blocking;
@@ -26,6 +27,9 @@ use crate::paths::{DataPaths, InstancePaths, make_directory};
 use crate::pid_lock::{self, LaunchLock, lock_for_keeper};
 use crate::provider::LinuxProvider;
 use crate::spawner::SpawnerPool;
+
+/// Connections to a keeper that wait to be accepted; the kernel lowers it to its own limit.
+const BACKLOG: i32 = 4096;
 
 /// A spawned keeper that has not been confirmed. Dropping it kills it.
 struct SpawnedKeeper {
@@ -156,7 +160,7 @@ impl Launch {
         let held = lock_for_keeper(paths)?.into();
         let ids = self.ids.take(paths).map_err(io::Error::other)?;
         let secret = fresh_secret()?;
-        fs::write(paths.secret(), &secret)?;
+        pinfold_private_files::write(&paths.secret(), &secret)?;
         let storage = self.disk.prepare(&self.data_paths, paths, ids)?;
         make_owned_directory(&paths.logs, ids)?;
         let listener = listen(paths)?;
@@ -284,7 +288,13 @@ fn listen(paths: &InstancePaths) -> io::Result<OwnedFd> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Ok(UnixListener::bind(paths.socket())?.into())
+    let address = SocketAddrUnix::new(paths.socket())?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // The file gets the mode that the socket has when it is bound.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
 }
 
 fn fresh_secret() -> io::Result<String> {

@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pinfold_lifecycle::SandboxId;
@@ -39,10 +38,10 @@ impl MovedLogs {
     /// Durable when this returns.
     pub(crate) fn mark(&self, sandbox: SandboxId) -> io::Result<()> {
         if !self.directory.try_exists()? {
-            fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.directory)?;
+            pinfold_private_files::make_directory(&self.directory)?;
             File::open(self.directory.parent().unwrap_or(Path::new("/")))?.sync_all()?;
         }
-        File::create(self.marker(sandbox))?.sync_all()?;
+        pinfold_private_files::create(&self.marker(sandbox))?.sync_all()?;
         File::open(&self.directory)?.sync_all()
     }
 

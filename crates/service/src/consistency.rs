@@ -54,6 +54,7 @@ impl Service {
     /// Compares records with instances, repairs differences, and waits until the repair is done or the time is up.
     pub async fn reconcile(&self, wait_ms: u64) -> Result<ConsistencyReport, Failure> {
         tracing::info!("Starting state reconciliation...");
+        crate::temporary_files::remove_ownerless(&self.host.data);
         let found = self.compare(ReconcileMode::Repair).await?;
         let unsettled = self.wait_until_settled(wait_ms).await?;
         let stats = self.stats().await?;

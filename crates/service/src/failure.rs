@@ -95,6 +95,9 @@ impl From<StoreError> for Failure {
             | StoreError::Busy { .. }
             | StoreError::OutcomeUnknown { .. }
             | StoreError::Closed => Self { hidden: chain(&error), ..Self::unavailable(&error) },
+            StoreError::Unwritable { .. } | StoreError::KeyLost { .. } => {
+                Self::new(ErrorCode::StoreUnwritable, error.to_string()).retry_after_ms(SOON_MS)
+            }
             StoreError::Failed { .. } => Self::internal(chain(&error).unwrap_or_default()),
         }
     }

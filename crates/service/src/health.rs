@@ -26,10 +26,12 @@ impl Service {
             timeout(PART_TIMEOUT, self.active_alerts()),
             self.alert_inputs(),
         );
-        let store = match &stats {
-            Ok(Ok(_)) => fine(),
-            Ok(Err(failure)) => bad(HealthState::Failing, &failure.detail.message),
-            Err(_) => bad(HealthState::Unknown, "no answer"),
+        // Reads may go on where writes fail, so the store is asked for both.
+        let store = match (self.host.store.problem(), &stats) {
+            (Some(problem), _) => bad(HealthState::Failing, problem),
+            (None, Ok(Ok(_))) => fine(),
+            (None, Ok(Err(failure))) => bad(HealthState::Failing, &failure.detail.message),
+            (None, Err(_)) => bad(HealthState::Unknown, "no answer"),
         };
         let provider = match &capacity {
             Ok(Ok(_)) => fine(),

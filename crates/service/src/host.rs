@@ -16,6 +16,7 @@ use crate::artifacts::Collection;
 use crate::cleanup_recorder::CleanupRecorder;
 use crate::engine_observer::EngineObserver;
 use crate::stale_files::StaleFiles;
+use crate::temporary_files;
 use crate::{ObjectStoreConfig, OpenObjectStoreError};
 
 /// What a host runs on.
@@ -73,6 +74,7 @@ impl Host {
     pub async fn begin(parts: HostParts, config: HostConfig, wrap: Wrap<Parts>) -> Result<Self, HostError> {
         let HostParts { store, provider, clock, liveness, images } = parts;
         let HostConfig { data, engine, objects, keep, stale_after_ms } = config;
+        temporary_files::remove_ownerless(&data);
         let objects = objects.open(&data)?;
         let metrics_archive = MetricsArchive::new(objects.clone());
         let collection = Collection {

@@ -55,6 +55,7 @@ mod stale_files;
 mod stdin;
 mod stop;
 mod stuck;
+mod temporary_files;
 mod tokens;
 mod usage_verdict;
 mod view;

@@ -2,7 +2,6 @@
 //! does not grant access.
 
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -144,9 +143,8 @@ fn id_in(shown: &str) -> Option<TokenId> {
 
 /// Writes the file atomically, readable by its owner only.
 fn write_secret(path: &Path, secret: &str) -> io::Result<()> {
-    let draft = path.with_extension(format!("draft.{}", std::process::id()));
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let draft = path.with_file_name(pinfold_private_files::temporary_name("admin")?);
+    let mut file = pinfold_private_files::create(&draft)?;
     writeln!(file, "{secret}")?;
     file.sync_all()?;
     std::fs::rename(&draft, path)

@@ -51,7 +51,10 @@ impl GatedStore {
             return DiskFault::None;
         }
         match self.random.below(3) {
-            0 => DiskFault::NotWritten(StoreError::Busy { source: "the database is locked".into() }),
+            0 => DiskFault::NotWritten(StoreError::Busy {
+                holder: None,
+                source: "the database is locked".into(),
+            }),
             1 => DiskFault::NotWritten(outcome_unknown()),
             _ => DiskFault::WrittenWithError,
         }

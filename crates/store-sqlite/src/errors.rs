@@ -28,7 +28,9 @@ impl std::error::Error for SharedError {
 #[derive(Debug, Clone)]
 pub(crate) enum TransactionError {
     DiskFull(SharedError),
-    Busy(SharedError),
+    Busy(SharedError, Option<String>),
+    /// The files of the store must not be written.
+    Unwritable(String),
     /// Nothing was written.
     Failed {
         action: &'static str,
@@ -44,7 +46,8 @@ impl TransactionError {
         let source = SharedError(Arc::new(error));
         match code {
             Some(code) if is_disk_full(code) => Self::DiskFull(source),
-            Some(code) if is_busy(code) => Self::Busy(source),
+            Some(code) if is_busy(code) => Self::Busy(source, None),
+            Some(code) if is_unwritable(code) => Self::Unwritable(source.to_string()),
             Some(_) | None => Self::Failed { action, source },
         }
     }
@@ -52,9 +55,14 @@ impl TransactionError {
     /// A newer program has migrated the store since this one opened it, and this one does not know the new columns.
     pub(crate) fn newer_schema() -> Self {
         let why = "a newer program has changed the schema; restart this one in its new version";
-        Self::Failed {
-            action: "write",
-            source: SharedError(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(why))),
+        Self::Failed { action: "write", source: SharedError(Arc::from(text_error(why))) }
+    }
+
+    /// The same error with the process that holds the lock, if it is about the lock.
+    pub(crate) fn with_holder(self, find: impl FnOnce() -> Option<String>) -> Self {
+        match self {
+            Self::Busy(source, None) => Self::Busy(source, find()),
+            other => other,
         }
     }
 
@@ -62,7 +70,18 @@ impl TransactionError {
     pub(crate) fn of_commit(error: rusqlite::Error) -> Self {
         match Self::of("commit", error) {
             Self::Failed { source, .. } | Self::OutcomeUnknown(source) => Self::OutcomeUnknown(source),
-            known @ (Self::DiskFull(_) | Self::Busy(_)) => known,
+            Self::Unwritable(why) => Self::OutcomeUnknown(SharedError(Arc::from(text_error(&why)))),
+            known @ (Self::DiskFull(_) | Self::Busy(..)) => known,
+        }
+    }
+
+    /// The disk still fails after an earlier commit, so that the present write has not begun.
+    pub(crate) fn not_begun(self) -> Self {
+        match self {
+            Self::OutcomeUnknown(source) | Self::Failed { source, .. } => {
+                Self::Unwritable(source.to_string())
+            }
+            known @ (Self::DiskFull(_) | Self::Busy(..) | Self::Unwritable(_)) => known,
         }
     }
 
@@ -70,9 +89,13 @@ impl TransactionError {
     pub(crate) fn not_written(self) -> Self {
         match self {
             Self::OutcomeUnknown(source) => Self::Failed { action: "sync a commit", source },
-            known @ (Self::DiskFull(_) | Self::Busy(_) | Self::Failed { .. }) => known,
+            known @ (Self::DiskFull(_) | Self::Busy(..) | Self::Unwritable(_) | Self::Failed { .. }) => known,
         }
     }
+}
+
+fn text_error(text: &str) -> Box<dyn std::error::Error + Send + Sync> {
+    text.into()
 }
 
 fn is_disk_full(code: ffi::Error) -> bool {
@@ -80,15 +103,36 @@ fn is_disk_full(code: ffi::Error) -> bool {
     code.code == ErrorCode::DiskFull || code.extended_code == ffi::SQLITE_IOERR_SHMSIZE
 }
 
+/// The files are read-only, their content is damaged, or the disk refuses to write.
+fn is_unwritable(code: ffi::Error) -> bool {
+    matches!(code.code, ErrorCode::ReadOnly | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        || matches!(
+            code.extended_code,
+            ffi::SQLITE_IOERR_WRITE
+                | ffi::SQLITE_IOERR_FSYNC
+                | ffi::SQLITE_IOERR_DIR_FSYNC
+                | ffi::SQLITE_IOERR_TRUNCATE
+                | ffi::SQLITE_IOERR_SHMOPEN
+                | ffi::SQLITE_IOERR_SHMMAP
+        )
+}
+
 fn is_busy(code: ffi::Error) -> bool {
     matches!(code.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+}
+
+impl fmt::Display for TransactionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        StoreError::from(self.clone()).fmt(f)
+    }
 }
 
 impl From<TransactionError> for StoreError {
     fn from(failure: TransactionError) -> Self {
         match failure {
             TransactionError::DiskFull(source) => Self::DiskFull { source: Box::new(source) },
-            TransactionError::Busy(source) => Self::Busy { source: Box::new(source) },
+            TransactionError::Busy(source, holder) => Self::Busy { holder, source: Box::new(source) },
+            TransactionError::Unwritable(why) => Self::Unwritable { why },
             TransactionError::Failed { action, source } => Self::Failed { action, source: Box::new(source) },
             TransactionError::OutcomeUnknown(source) => Self::OutcomeUnknown { source: Box::new(source) },
         }

@@ -5,6 +5,7 @@ use pinfold_lifecycle::{AdmissionLimits, Effect, ExecutionId, NodeId, SandboxId,
 use rusqlite::Connection;
 
 use crate::Sqlite;
+use crate::env_seal::EnvSeal;
 use crate::requests::{WriteDone, WriteRequest};
 use crate::totals::TotalsRow;
 use crate::write_connection::WriteAnswer;
@@ -19,6 +20,12 @@ use pinfold_store::{
 #[async_trait]
 pub(crate) trait Executor: Send + Sync + 'static {
     fn id(&self) -> u128;
+
+    /// Encrypts environment variables that are written, and decrypts those that are read.
+    fn env_seal(&self) -> &EnvSeal;
+
+    /// What keeps this process from writing.
+    fn problem(&self) -> Option<String>;
 
     async fn write(&self, write: WriteRequest) -> WriteAnswer;
 
@@ -51,14 +58,22 @@ pub(crate) fn wrong_answer() -> StoreError {
     }
 }
 
+fn open_rows(executor: &impl Executor, rows: Vec<Row>) -> Vec<Row> {
+    rows.into_iter().map(|row| executor.env_seal().open_row(row)).collect()
+}
+
 #[async_trait]
 impl<E: Executor> Store for Sqlite<E> {
     fn store_id(&self) -> u128 {
         self.executor.id()
     }
 
+    fn problem(&self) -> Option<String> {
+        self.executor.problem()
+    }
+
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError> {
-        let new = Box::new(new);
+        let new = Box::new(self.executor.env_seal().seal_new(new)?);
         match self.executor.write(WriteRequest::Create { new, limits }).await? {
             WriteDone::Created(created) => Ok(created),
             _ => Err(wrong_answer().into()),
@@ -71,7 +86,7 @@ impl<E: Executor> Store for Sqlite<E> {
         size: u64,
         limits: AdmissionLimits,
     ) -> Result<Version, FillError> {
-        let new = Box::new(new);
+        let new = Box::new(self.executor.env_seal().seal_new(new)?);
         match self.executor.write(WriteRequest::FillPool { new, size, limits }).await? {
             WriteDone::Committed(version) => Ok(version),
             _ => Err(wrong_answer().into()),
@@ -79,6 +94,7 @@ impl<E: Executor> Store for Sqlite<E> {
     }
 
     async fn claim(&self, claim: PoolClaim) -> Result<Created, ClaimError> {
+        let claim = self.executor.env_seal().seal_claim(claim)?;
         match self.executor.write(WriteRequest::Claim(Box::new(claim))).await? {
             WriteDone::Created(created) => Ok(created),
             _ => Err(wrong_answer().into()),
@@ -91,10 +107,13 @@ impl<E: Executor> Store for Sqlite<E> {
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        self.executor.read("list the pool", |rows| read::pool_members(rows, shape, after, limit))
+        let rows =
+            self.executor.read("list the pool", |rows| read::pool_members(rows, shape, after, limit))?;
+        Ok(open_rows(&self.executor, rows))
     }
 
     async fn commit(&self, change: Change) -> Result<Version, CommitError> {
+        let change = self.executor.env_seal().seal_change(change)?;
         match self.executor.write(WriteRequest::Commit(Box::new(change))).await? {
             WriteDone::Committed(version) => Ok(version),
             _ => Err(wrong_answer().into()),
@@ -102,15 +121,19 @@ impl<E: Executor> Store for Sqlite<E> {
     }
 
     async fn load(&self, id: SandboxId) -> Result<Option<Row>, StoreError> {
-        self.executor.read_few("load a sandbox", |rows| read::load(rows, id))
+        let row = self.executor.read_few("load a sandbox", |rows| read::load(rows, id))?;
+        Ok(row.map(|row| self.executor.env_seal().open_row(row)))
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<StoredExecution>, StoreError> {
-        self.executor.read_few("read an execution", |rows| read::execution(rows, id))
+        let stored = self.executor.read_few("read an execution", |rows| read::execution(rows, id))?;
+        Ok(stored.map(|stored| self.executor.env_seal().open_execution(stored)))
     }
 
     async fn executions(&self, sandbox: SandboxId) -> Result<Vec<StoredExecution>, StoreError> {
-        self.executor.read("read the executions of a sandbox", |rows| read::executions(rows, sandbox))
+        let stored =
+            self.executor.read("read the executions of a sandbox", |rows| read::executions(rows, sandbox))?;
+        Ok(stored.into_iter().map(|stored| self.executor.env_seal().open_execution(stored)).collect())
     }
 
     async fn list(
@@ -119,7 +142,8 @@ impl<E: Executor> Store for Sqlite<E> {
         after: Option<SandboxId>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        self.executor.read("list sandboxes", |rows| read::list(rows, filter, after, limit))
+        let rows = self.executor.read("list sandboxes", |rows| read::list(rows, filter, after, limit))?;
+        Ok(open_rows(&self.executor, rows))
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueSandbox>, StoreError> {

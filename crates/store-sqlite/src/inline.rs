@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use crate::Sqlite;
 use crate::connect::LockTimeout;
+use crate::env_seal::EnvSeal;
 use crate::errors::{TransactionError, WriteError};
 use crate::executor::Executor;
 use crate::open;
@@ -62,7 +63,7 @@ impl Sqlite<Inline> {
             source: Box::new(error),
         };
         let (connection, store_id) = open::open_alone(path, given, lock_timeout)?;
-        let db = WriteConnection::over(connection, path, 0, lock_timeout).map_err(failed)?;
+        let db = WriteConnection::over(connection, path, 0, lock_timeout, None).map_err(failed)?;
         let faults: Faults = Box::new(|| None);
         Ok(Self { executor: Inline { store_id, inner: Mutex::new(Inner { db, faults }) } })
     }
@@ -106,6 +107,15 @@ impl Executor for Inline {
         self.store_id
     }
 
+    /// Simulations hold no secrets, and must not depend on random nonces.
+    fn env_seal(&self) -> &EnvSeal {
+        &EnvSeal::Clear
+    }
+
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     async fn write(&self, write: WriteRequest) -> WriteAnswer {
         let mut inner = self.inner();
         let fault = (inner.faults)();
@@ -136,7 +146,7 @@ impl WriteFault {
         let source = "injected".into();
         match self {
             Self::DiskFull => StoreError::DiskFull { source },
-            Self::Busy => StoreError::Busy { source },
+            Self::Busy => StoreError::Busy { holder: None, source },
             Self::UnknownNotWritten | Self::UnknownWritten => StoreError::OutcomeUnknown { source },
         }
     }

@@ -21,18 +21,25 @@ mod alerts;
 mod audit_log;
 mod commit;
 mod commit_recovery;
+mod condition;
 mod connect;
 mod consistency;
 mod create;
+mod env_seal;
 mod errors;
 mod executions;
 mod executor;
+mod file_watch;
 mod inline;
 mod json;
+mod key_file;
 mod lock_check;
+mod lock_holder;
 mod metrics;
 mod migrate;
+mod monitor;
 mod open;
+mod paths;
 mod pool;
 mod prune;
 mod queue;
@@ -40,6 +47,7 @@ mod quotas;
 mod read;
 mod readers;
 mod requests;
+mod reserve;
 mod schedule;
 mod schema;
 mod tokens;
@@ -50,16 +58,21 @@ mod write_connection;
 mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::Connection;
 
 pub use connect::LockTimeout;
 pub use inline::{Inline, InlineStore, WriteFault};
+pub use paths::StorePaths;
 pub use write_connection::WriteCounts;
 
+use condition::Condition;
+use env_seal::EnvSeal;
 use errors::TransactionError;
 use executor::Executor;
+use monitor::Monitor;
 use pinfold_store::{OpenError, StoreError};
 use readers::Readers;
 use requests::WriteRequest;
@@ -77,22 +90,31 @@ pub type SqliteStore = Sqlite<Threads>;
 /// One thread writes; reads run on the thread of the caller.
 pub struct Threads {
     store_id: u128,
+    env_seal: EnvSeal,
+    condition: Arc<Condition>,
     // Fields are dropped in order. The writer closes last, since the last connection copies the WAL into the database.
+    _monitor: Monitor,
     readers: Readers,
     writer: Writer,
 }
 
 impl Sqlite<Threads> {
-    /// Opens the store in this directory, and creates it if it is missing.
+    /// Opens a store with all its files in this directory, and creates it if it is missing. For tests and benchmarks:
+    /// a copy of the directory includes the key.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
-        Self::open_with(directory, LockTimeout::default())
+        Self::open_with(&StorePaths::in_one_directory(directory), LockTimeout::default())
     }
 
-    pub fn open_with(directory: &Path, lock_timeout: LockTimeout) -> Result<Self, OpenError> {
-        let (writer, opened) = Writer::start(directory, lock_timeout)?;
+    /// Opens the store, and creates it if it is missing.
+    pub fn open_with(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<Self, OpenError> {
+        let (writer, opened) = Writer::start(paths, lock_timeout)?;
         let readers = Readers::over(opened.path.clone(), lock_timeout)
+            .map_err(|error| OpenError::Failed { path: opened.path.clone(), source: Box::new(error) })?;
+        let (store_id, condition) = (opened.store_id, opened.condition);
+        let env_seal = EnvSeal::over(&paths.key_file, opened.key);
+        let _monitor = Monitor::start(opened.path.clone(), condition.clone())
             .map_err(|error| OpenError::Failed { path: opened.path, source: Box::new(error) })?;
-        Ok(Self { executor: Threads { store_id: opened.store_id, readers, writer } })
+        Ok(Self { executor: Threads { store_id, env_seal, condition, _monitor, readers, writer } })
     }
 
     /// Commits, requests and checkpoints since this store was opened.
@@ -106,6 +128,14 @@ impl Sqlite<Threads> {
 impl Executor for Threads {
     fn id(&self) -> u128 {
         self.store_id
+    }
+
+    fn env_seal(&self) -> &EnvSeal {
+        &self.env_seal
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.condition.problem().or_else(|| self.env_seal.problem())
     }
 
     async fn write(&self, write: WriteRequest) -> WriteAnswer {

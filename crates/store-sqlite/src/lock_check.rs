@@ -1,7 +1,7 @@
 //! Checks that the filesystem supports file locks. Without them two processes would overwrite each other, and SQLite
 //! would not notice.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -38,7 +38,11 @@ pub(crate) fn check_locks_work(directory: &Path) -> Result<(), LockError> {
 }
 
 fn open(path: &Path) -> Result<File, LockError> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(LockError::Open)
+    let options =
+        pinfold_private_files::options().read(true).write(true).create(true).truncate(false).clone();
+    let file = options.open(path).map_err(LockError::Open)?;
+    pinfold_private_files::tighten(path).map_err(LockError::Open)?;
+    Ok(file)
 }
 
 /// Locks of open file descriptions exclude each other also within one process, unlike the POSIX locks that SQLite uses;

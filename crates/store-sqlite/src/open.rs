@@ -2,15 +2,18 @@
 //! opening then writes a row, so a store that opens can be written to.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi};
 
 use crate::commit_recovery;
 use crate::connect::{self, LockTimeout};
+use crate::key_file::{self, FoundKey};
 use crate::lock_check::{self, LockError};
 use crate::migrate::{MigrateError, migrate};
+use crate::paths::StorePaths;
+use crate::reserve::Reserve;
 use crate::schema::MIGRATIONS;
 use pinfold_store::OpenError;
 
@@ -21,20 +24,47 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) store_id: u128,
     pub(crate) writer: i64,
+    pub(crate) key: FoundKey,
 }
 
 /// Opens the store in this directory, and creates both if they are missing.
-pub(crate) fn open(directory: &Path, lock_timeout: LockTimeout) -> Result<Opened, OpenError> {
+pub(crate) fn open(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<Opened, OpenError> {
+    let reserve = paths.reserve_file.as_deref().map(Reserve::at);
+    if let Some(reserve) = &reserve {
+        // A disk that is full or cannot be measured shows when the store is opened.
+        let _ = make_parent(&paths.directory).and_then(|()| reserve.adjust());
+    }
+    match open_once(paths, lock_timeout) {
+        Err(OpenError::DiskFull { .. }) if reserve.is_some_and(|reserve| reserve.release()) => {
+            open_once(paths, lock_timeout)
+        }
+        outcome => outcome,
+    }
+}
+
+fn make_parent(directory: &Path) -> io::Result<()> {
+    directory.parent().map_or(Ok(()), pinfold_private_files::make_directory)
+}
+
+fn open_once(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<Opened, OpenError> {
+    let directory = paths.directory.as_path();
     make_directory(directory).map_err(|error| refused_by_system(directory, error))?;
     lock_check::check_locks_work(directory).map_err(|error| refused_by_locks(directory, error))?;
     let path = directory.join(FILE);
     refuse_an_emptied_file(directory, &path)?;
-    let opened = open_file(&path, lock_timeout).map_err(|error| error.at(&path))?;
-    remember_store_id(directory, opened.store_id).map_err(|error| refused_by_system(directory, error))?;
+    refuse_a_lost_store(paths, &path)?;
+    make_private(&path).map_err(|error| refused_by_system(directory, error))?;
+    let opened = open_file(&path, &paths.key_file, lock_timeout).map_err(|error| error.at(&path))?;
+    remember_store_id(&directory.join(lock_check::FILE), opened.store_id)
+        .map_err(|error| refused_by_system(directory, error))?;
+    if let Some(marker) = &paths.id_file {
+        refuse_another_store(&path, marker, opened.store_id)?;
+        remember_store_id(marker, opened.store_id).map_err(|error| refused_by_system(marker, error))?;
+    }
     Ok(opened)
 }
 
-fn open_file(path: &Path, lock_timeout: LockTimeout) -> Result<Opened, OpenFailure> {
+fn open_file(path: &Path, key_file: &Path, lock_timeout: LockTimeout) -> Result<Opened, OpenFailure> {
     let mut connection = connect::for_writing(path, lock_timeout)?;
     refuse_a_truncated_file(&connection, path)?;
     let mode = connect::enable_wal(&connection, lock_timeout)?;
@@ -43,8 +73,9 @@ fn open_file(path: &Path, lock_timeout: LockTimeout) -> Result<Opened, OpenFailu
     }
     migrate(&mut connection, MIGRATIONS)?;
     let store_id = read_or_make_store_id(&connection, || random(&connection))?;
+    let key = key_file::find(&connection, key_file)?;
     let writer = commit_recovery::register_writer(&mut connection)?;
-    Ok(Opened { connection, path: path.to_path_buf(), store_id, writer })
+    Ok(Opened { connection, path: path.to_path_buf(), store_id, writer, key })
 }
 
 /// Opens a store in memory, or on a file that no other process uses.
@@ -98,15 +129,33 @@ fn random(connection: &Connection) -> rusqlite::Result<u128> {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
+    let is_new = !directory.is_dir();
+    pinfold_private_files::make_directory(directory)?;
+    if !is_new {
         return Ok(());
     }
-    fs::create_dir_all(directory)?;
     // A new directory is durable when its parent is synced.
     match directory.parent() {
         Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Makes the database file before SQLite does, for this user alone: SQLite makes the WAL and its index with the mode of
+/// the database. Files of an older version are tightened.
+fn make_private(path: &Path) -> io::Result<()> {
+    match pinfold_private_files::options().write(true).create_new(true).open(path) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    for file in [path, &path.with_extension("db-wal"), &path.with_extension("db-shm")] {
+        match pinfold_private_files::tighten(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// SQLite takes an empty file for a new database. Where a store has been, an empty file is a lost store.
@@ -122,14 +171,38 @@ fn refuse_an_emptied_file(directory: &Path, path: &Path) -> Result<(), OpenError
     Ok(())
 }
 
+/// A data directory that has had a store does not silently begin with an empty one: all sandboxes of the lost one would
+/// be unknown.
+fn refuse_a_lost_store(paths: &StorePaths, path: &Path) -> Result<(), OpenError> {
+    let Some(marker) = &paths.id_file else { return Ok(()) };
+    let has_store = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    let had_store = fs::metadata(marker).is_ok_and(|file| file.len() > 0);
+    if had_store && !has_store {
+        return Err(OpenError::Gone { path: path.to_path_buf(), marker: marker.clone() });
+    }
+    Ok(())
+}
+
+fn refuse_another_store(path: &Path, marker: &Path, store_id: u128) -> Result<(), OpenError> {
+    let remembered = fs::read_to_string(marker).ok();
+    let remembered = remembered.and_then(|text| u128::from_str_radix(text.trim(), 16).ok());
+    match remembered {
+        Some(remembered) if remembered != store_id => {
+            Err(OpenError::Other { path: path.to_path_buf(), marker: marker.to_path_buf() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Writes the store id beside the database, so that an emptied database is not mistaken for a new one.
-fn remember_store_id(directory: &Path, store_id: u128) -> io::Result<()> {
-    let path = directory.join(lock_check::FILE);
+fn remember_store_id(path: &Path, store_id: u128) -> io::Result<()> {
     let text = format!("{store_id:032x}\n");
-    if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+    if fs::read_to_string(path).is_ok_and(|known| known == text) {
         return Ok(());
     }
-    fs::write(&path, text)
+    let mut file = pinfold_private_files::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 /// While there is a WAL, SQLite does not check the length of the database file, and reads a missing end as zeros. The

@@ -172,6 +172,7 @@ fn stored_execution(row: &rusqlite::Row<'_>) -> rusqlite::Result<StoredExecution
         sandbox: json::id(row, 0)?,
         execution: json::read(row, 1)?,
         command: Arc::new(json::read(row, 2)?),
+        unreadable_env: None,
     })
 }
 

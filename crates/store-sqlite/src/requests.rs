@@ -73,6 +73,11 @@ pub(crate) enum WriteDone {
 }
 
 impl WriteRequest {
+    /// Whether it creates a sandbox, or leads to one.
+    pub(crate) fn adds(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::FillPool { .. } | Self::Claim(_) | Self::Enqueue { .. })
+    }
+
     /// Runs inside a transaction, in a savepoint of its own.
     pub(crate) fn run(
         &self,

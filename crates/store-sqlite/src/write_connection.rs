@@ -2,14 +2,17 @@
 //! one fsync makes all of them durable. Synchronous: `writer.rs` has the threads.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 
 use crate::commit_recovery::{self, CommitFate};
+use crate::condition::Condition;
 use crate::connect::{self, LockTimeout};
 use crate::errors::{TransactionError, WriteError};
 use crate::migrate::schema_version;
 use crate::requests::{WriteDone, WriteRequest};
+use crate::reserve::Reserve;
 use crate::totals::TotalsRow;
 use crate::wal_file;
 use pinfold_store::StoreError;
@@ -32,6 +35,8 @@ pub(crate) struct WriteConnection {
     since_checkpoint: usize,
     wal_is_grown: bool,
     counts: WriteCounts,
+    /// None: no other process uses the files.
+    condition: Option<Arc<Condition>>,
 }
 
 /// Numbers for benchmarks and operators.
@@ -53,6 +58,7 @@ impl WriteConnection {
         path: Option<&Path>,
         writer: i64,
         lock_timeout: LockTimeout,
+        condition: Option<Arc<Condition>>,
     ) -> rusqlite::Result<Self> {
         let schema = schema_version(&connection)?;
         Ok(Self {
@@ -66,6 +72,7 @@ impl WriteConnection {
             since_checkpoint: 0,
             wal_is_grown: false,
             counts: WriteCounts::default(),
+            condition,
         })
     }
 
@@ -84,19 +91,57 @@ impl WriteConnection {
 
     /// Runs the requests in one transaction and answers each, in order. An `Ok` is durable.
     pub(crate) fn write(&mut self, requests: &[WriteRequest]) -> Vec<WriteAnswer> {
-        let begun = self.resolve_unknown().and_then(|()| self.begin());
-        let outcome = begun.and_then(|()| self.transaction(requests));
+        let commits = self.counts.commits;
+        let mut outcome = self.write_once(requests);
+        if matches!(outcome, Err(TransactionError::DiskFull(_))) && self.release_reserve() {
+            outcome = self.write_once(requests);
+        }
+        if let Some(condition) = &self.condition {
+            outcome = outcome.map_err(|failure| condition.explain(failure));
+        }
+        self.report(outcome.as_ref().err(), commits);
         outcome.unwrap_or_else(|failure| refuse(requests, &failure))
+    }
+
+    fn write_once(&mut self, requests: &[WriteRequest]) -> Result<Vec<WriteAnswer>, TransactionError> {
+        self.check_files()?;
+        self.resolve_unknown().map_err(TransactionError::not_begun)?;
+        self.begin()?;
+        self.transaction(requests)
+    }
+
+    /// A batch of which every request was refused wrote nothing, and shows nothing of the disk.
+    fn report(&self, failure: Option<&TransactionError>, commits_before: u64) {
+        if let Some(condition) = &self.condition
+            && (failure.is_some() || self.counts.commits > commits_before)
+        {
+            condition.wrote(failure);
+        }
+    }
+
+    fn check_files(&self) -> Result<(), TransactionError> {
+        self.condition.as_ref().map_or(Ok(()), |condition| condition.check())
+    }
+
+    fn release_reserve(&self) -> bool {
+        self.condition.as_ref().and_then(|condition| condition.reserve.as_ref()).is_some_and(Reserve::release)
     }
 
     /// Does the same, but without waiting for the lock of another process or for a disk that failed. None: it would have
     /// to wait.
     pub(crate) fn try_write(&mut self, requests: &[WriteRequest]) -> Option<Vec<WriteAnswer>> {
-        if self.outcome_unknown || !self.try_begin() {
+        if self.outcome_unknown || self.check_files().is_err() || !self.try_begin() {
             return None;
         }
-        let outcome = self.transaction(requests);
-        Some(outcome.unwrap_or_else(|failure| refuse(requests, &failure)))
+        let commits = self.counts.commits;
+        match self.transaction(requests) {
+            // `write` knows what to do about a full or failing disk.
+            Err(TransactionError::DiskFull(_) | TransactionError::Unwritable(_)) => None,
+            outcome => {
+                self.report(outcome.as_ref().err(), commits);
+                Some(outcome.unwrap_or_else(|failure| refuse(requests, &failure)))
+            }
+        }
     }
 
     fn try_begin(&mut self) -> bool {
@@ -114,6 +159,7 @@ impl WriteConnection {
 
     pub(crate) fn run_maintenance(&mut self) {
         if self.is_growth_due()
+            && !self.is_disk_full()
             && let Some(path) = &self.path
         {
             self.wal_is_grown = true;
@@ -169,6 +215,9 @@ impl WriteConnection {
                 return Err(clear);
             }
         }
+        if let Some(condition) = &self.condition {
+            condition.check_committed()?;
+        }
         self.counts.commits += 1;
         self.counts.requests += requests.len() as u64;
         self.since_checkpoint += requests.len();
@@ -176,7 +225,17 @@ impl WriteConnection {
     }
 
     fn begin(&self) -> Result<(), TransactionError> {
-        self.execute("BEGIN IMMEDIATE").map_err(|error| TransactionError::of("begin to write", error))
+        let begin =
+            || self.execute("BEGIN IMMEDIATE").map_err(|error| TransactionError::of("begin to write", error));
+        let Some(condition) = &self.condition else { return begin() };
+        condition.begins_to_wait();
+        let begun = begin().map_err(|failure| failure.with_holder(|| condition.lock_holder()));
+        condition.waited();
+        begun
+    }
+
+    fn is_disk_full(&self) -> bool {
+        self.condition.as_ref().is_some_and(|condition| condition.is_reserve_in_use())
     }
 
     fn run(&mut self, requests: &[WriteRequest]) -> Result<Vec<WriteAnswer>, TransactionError> {
@@ -191,8 +250,14 @@ impl WriteConnection {
         let read = TotalsRow::read(&self.connection)?;
         let mut totals = read;
         let mut answers = Vec::with_capacity(requests.len());
+        let is_disk_full = self.is_disk_full();
         for request in requests {
-            answers.push(self.run_one(request, &mut totals)?);
+            answers.push(if is_disk_full && request.adds() {
+                let source = "the space that is left is for ending what is there".into();
+                Err(WriteError::Store(StoreError::DiskFull { source }))
+            } else {
+                self.run_one(request, &mut totals)?
+            });
         }
         if totals != read {
             totals.write(&self.connection)?;

@@ -4,17 +4,22 @@
 //! requests share one fsync.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use crate::condition::Condition;
 use crate::connect::LockTimeout;
 use crate::errors::WriteError;
+use crate::file_watch::FileWatch;
+use crate::key_file::FoundKey;
 use crate::open;
+use crate::paths::StorePaths;
 use crate::requests::{WriteDone, WriteRequest};
+use crate::reserve::Reserve;
 use crate::write_connection::{WriteAnswer, WriteConnection, WriteCounts};
 use pinfold_store::{OpenError, StoreError};
 
@@ -28,10 +33,12 @@ struct QueuedWrite {
     answer: oneshot::Sender<WriteAnswer>,
 }
 
-/// The path and the id of the opened store.
+/// What opening a store found out.
 pub(crate) struct OpenedStore {
     pub(crate) path: PathBuf,
     pub(crate) store_id: u128,
+    pub(crate) key: FoundKey,
+    pub(crate) condition: Arc<Condition>,
 }
 
 pub(crate) struct Writer {
@@ -59,17 +66,16 @@ struct Inbox {
 impl Writer {
     /// Opens the store on the writer thread, which will also close it.
     pub(crate) fn start(
-        directory: &Path,
+        paths: &StorePaths,
         lock_timeout: LockTimeout,
     ) -> Result<(Self, OpenedStore), OpenError> {
         let shared = Arc::new(Shared::default());
         let (opened, outcome) = mpsc::sync_channel(1);
-        let directory = directory.to_path_buf();
-        let failed = |source| OpenError::Failed { path: directory.clone(), source };
-        let (opened_store, serving) = (directory.clone(), shared.clone());
+        let failed = |source| OpenError::Failed { path: paths.directory.clone(), source };
+        let (paths_to_open, serving) = (paths.clone(), shared.clone());
         let thread = thread::Builder::new()
             .name("pinfold-store".into())
-            .spawn(move || match open(&opened_store, lock_timeout) {
+            .spawn(move || match open(&paths_to_open, lock_timeout) {
                 Ok((db, opened_store)) => {
                     *lock(&serving.db) = Some(db);
                     // The receiver waits below.
@@ -201,11 +207,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open(directory: &Path, lock_timeout: LockTimeout) -> Result<(WriteConnection, OpenedStore), OpenError> {
-    let opened = open::open(directory, lock_timeout)?;
-    let failed = |error| OpenError::Failed { path: directory.to_path_buf(), source: Box::new(error) };
-    let db = WriteConnection::over(opened.connection, Some(&opened.path), opened.writer, lock_timeout)
+fn open(paths: &StorePaths, lock_timeout: LockTimeout) -> Result<(WriteConnection, OpenedStore), OpenError> {
+    let opened = open::open(paths, lock_timeout)?;
+    let failed = |error| OpenError::Failed { path: paths.directory.clone(), source: Box::new(error) };
+    let files = FileWatch::begin(&opened.path)
+        .map_err(|error| OpenError::Failed { path: opened.path.clone(), source: Box::new(error) })?;
+    let reserve = paths.reserve_file.as_deref().map(Reserve::at);
+    let condition = Arc::new(Condition::new(&opened.path, files, reserve));
+    let (path, watched) = (Some(opened.path.as_path()), Some(condition.clone()));
+    let db = WriteConnection::over(opened.connection, path, opened.writer, lock_timeout, watched)
         .map_err(failed)?;
-    let opened_store = OpenedStore { path: opened.path, store_id: opened.store_id };
+    let (path, store_id, key) = (opened.path, opened.store_id, opened.key);
+    let opened_store = OpenedStore { path, store_id, key, condition };
     Ok((db, opened_store))
 }

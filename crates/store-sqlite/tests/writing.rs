@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pinfold_lifecycle::{NodeId, Timestamp};
 use pinfold_store::{Node, Store};
-use pinfold_store_sqlite::{LockTimeout, SqliteStore};
+use pinfold_store_sqlite::{LockTimeout, SqliteStore, StorePaths};
 use rusqlite::Connection;
 
 fn node(number: u128) -> Node {
@@ -26,7 +26,8 @@ fn wal_bytes(directory: &Path) -> u64 {
 #[tokio::test]
 async fn write_that_waits_for_another_process_blocks_no_other_task() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open_with(directory.path(), LockTimeout(60_000)).unwrap();
+    let store =
+        SqliteStore::open_with(&StorePaths::in_one_directory(directory.path()), LockTimeout(60_000)).unwrap();
     let other = Connection::open(directory.path().join("pinfold.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (go_on, received) = mpsc::channel::<()>();

@@ -13,8 +13,18 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 pub enum StoreError {
     #[error("the disk that holds the store is full; free some space, nothing was lost")]
     DiskFull { source: Source },
-    #[error("another process held the store's lock for too long; try again")]
-    Busy { source: Source },
+    /// `holder` names the process that has the lock, where the kernel tells it.
+    #[error("{} held the store's write lock for too long; try again, or end it if it hangs", holder.as_deref().unwrap_or("another process"))]
+    Busy { holder: Option<String>, source: Source },
+    /// The store's files cannot be written, or must not be: read-only, replaced or damaged.
+    #[error("the store cannot be written: {why}")]
+    Unwritable { why: String },
+    /// Environment variables are stored encrypted, and the key is not there.
+    #[error(
+        "the key file `{}` {why}, and environment variables are encrypted with it; put the file back from a backup",
+        path.display()
+    )]
+    KeyLost { path: PathBuf, why: String },
     #[error("could not {action} in the store")]
     Failed { action: &'static str, source: Source },
     /// The disk failed while a commit was being synced: the write may or may not have happened.
@@ -109,6 +119,18 @@ pub enum OpenError {
     DiskFull { path: PathBuf, source: Source },
     #[error("the filesystem of `{}` has no file locks; choose a directory on a local one", path.display())]
     NoLocks { path: PathBuf, source: Source },
+    /// A file beside the store says that there was one, and it is gone.
+    #[error(
+        "the store `{}` is gone, and `{}` says that there was one; put it back from a backup, or remove that file to \
+         begin an empty store",
+        path.display(), marker.display()
+    )]
+    Gone { path: PathBuf, marker: PathBuf },
+    #[error(
+        "the store `{}` is not the one that `{}` names; put that one back, or remove that file to go on with this one",
+        path.display(), marker.display()
+    )]
+    Other { path: PathBuf, marker: PathBuf },
     #[error("could not open the store `{}`", path.display())]
     Failed { path: PathBuf, source: Source },
 }

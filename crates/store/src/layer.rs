@@ -90,6 +90,7 @@ store_layer! {
     Store {
         accessors {
             store_id -> u128;
+            problem -> Option<String>;
             inconsistencies -> Result<Vec<String>, StoreError>;
         }
         calls {

@@ -48,6 +48,9 @@ pub struct StoredExecution {
     pub sandbox: SandboxId,
     pub execution: Execution,
     pub command: Arc<Command>,
+    /// Why the values of the command's environment cannot be read, for example because their key is lost. The command
+    /// must not be run then.
+    pub unreadable_env: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

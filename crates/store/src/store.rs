@@ -26,6 +26,11 @@ pub trait Store: Queue + Send + Sync + 'static {
     /// The id of this store, which is part of the name of every instance it has ever leased.
     fn store_id(&self) -> u128;
 
+    /// What keeps this process from writing to the store, as one line for operators. None: nothing is known to.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     /// Writes a new sandbox with its lease, if the same transaction finds room for it.
     async fn create(&self, new: NewSandbox, limits: AdmissionLimits) -> Result<Created, CreateError>;
 

@@ -1,4 +1,4 @@
-//! Finds the server to use: the one named by `--url`, or the one whose `server.json` is in the data directory.
+//! Finds the server to use: the one named by `--url`, or one that runs on the data directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,10 +43,11 @@ pub(crate) async fn target(global: &GlobalOptions) -> anyhow::Result<Target> {
     }
 }
 
-/// The server of a data directory. A stale or unreadable `server.json` means none: commands work without a server.
+/// A server of a data directory: the one in `server.json` if it answers, or else another one. Stale and unreadable files
+/// count as none: commands work without a server.
 async fn running_server(data: &Path) -> anyhow::Result<Option<Server>> {
-    let Ok(Some(server_file)) = ServerFile::read(data) else { return Ok(None) };
-    if !server_file.is_alive() {
+    let mut alive = ServerFile::all(data).into_iter().filter(ServerFile::is_alive).peekable();
+    if alive.peek().is_none() {
         return Ok(None);
     }
     let path = data.join(TOKEN_FILE);
@@ -58,9 +59,11 @@ async fn running_server(data: &Path) -> anyhow::Result<Option<Server>> {
                 path.display()
             )
         })?;
-    let client = Client::new(&server_file.address, &token)?;
-    match tokio::time::timeout(HEALTH_TIMEOUT, client.is_up()).await {
-        Ok(true) => Ok(Some(Server { client, address: server_file.address, serves_this_directory: true })),
-        Ok(false) | Err(_) => Ok(None),
+    for server_file in alive {
+        let client = Client::new(&server_file.address, &token)?;
+        if let Ok(true) = tokio::time::timeout(HEALTH_TIMEOUT, client.is_up()).await {
+            return Ok(Some(Server { client, address: server_file.address, serves_this_directory: true }));
+        }
     }
+    Ok(None)
 }

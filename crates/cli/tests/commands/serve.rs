@@ -26,18 +26,13 @@ impl Server {
 
     /// Starts a copy of the program under another name.
     pub(crate) fn begin_as(program: &str, fixture: &Fixture, arguments: &[&str]) -> Self {
-        let before = ServerFile::read(&fixture.data()).unwrap();
         let log = fs::File::create(fixture.data().join("serve.log")).unwrap();
         let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = fixture.command_of(program, &arguments);
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let is_new = || {
-            ServerFile::read(&fixture.data())
-                .is_ok_and(|server_file| server_file.is_some() && server_file != before)
-        };
-        until("the server has written server.json", is_new);
-        let server_file = ServerFile::read(&fixture.data()).unwrap().unwrap();
-        assert_eq!(server_file.pid, child.id());
+        let own_file = || ServerFile::all(&fixture.data()).into_iter().find(|file| file.pid == child.id());
+        until("the server has announced itself", || own_file().is_some());
+        let server_file = own_file().unwrap();
         let token = fs::read_to_string(fixture.data().join("admin.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = Client::new(&server_file.address, &token).unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pinfold_api::{Cause, OutputEvent, Receipt};
-use pinfold_client::{Client, ClientError, Completion};
+use pinfold_client::{Client, ClientError, Completion, ServerFile};
 use pinfold_test_support::until;
 use serde_json::json;
 
@@ -126,5 +126,41 @@ fn concurrent_and_repeated_stops_return_the_same_receipt() {
         assert!(is_proof(&gentle), "{gentle:?}");
         assert_eq!((&gentle, &gentle), (&forced, &again));
         until("nothing is left", || fixture.is_clean());
+    }
+}
+
+#[test]
+fn end_of_one_server_leaves_the_other_to_be_found() {
+    for fixture in fixtures() {
+        let named = || ServerFile::read(&fixture.data()).unwrap().map(|file| file.address);
+        let (first, second) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        assert_eq!(named(), Some(first.address()), "server.json names the first one");
+
+        assert_eq!(second.end_with(rustix::process::Signal::TERM), Some(0));
+
+        assert_eq!(named(), Some(first.address()), "the end of the second one leaves the first one's file");
+        let third = Server::begin(&fixture, &[]);
+
+        assert_eq!(first.end_with(rustix::process::Signal::TERM), Some(0));
+
+        assert_eq!(named(), Some(third.address()), "the first one hands over to one that lives");
+        assert_eq!(third.end_with(rustix::process::Signal::TERM), Some(0));
+        assert_eq!((named(), ServerFile::all(&fixture.data())), (None, Vec::new()));
+    }
+}
+
+#[test]
+fn killed_first_server_leaves_the_second_to_be_found() {
+    for fixture in fixtures() {
+        let (first, second) = (Server::begin(&fixture, &[]), Server::begin(&fixture, &[]));
+        let id = second.create();
+
+        first.end_with(rustix::process::Signal::KILL);
+
+        let stopped = fixture.document(&["stop", "--json", "--force", &id]);
+        assert!(all_absent(&stopped[0]), "{stopped}");
+        let alive: Vec<_> =
+            ServerFile::all(&fixture.data()).into_iter().filter(ServerFile::is_alive).collect();
+        assert_eq!(alive.iter().map(|file| &file.address).collect::<Vec<_>>(), [&second.address()]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn template(directory: &Path, mb: u64, inodes: u64) -> io::Result<Pat
     }
     make_directory(directory, 0o700)?;
     // Created under a temporary name and renamed when complete: another process may create the same one.
-    let unfinished = tempfile_name(directory);
+    let unfinished = tempfile_name(directory)?;
     let made = make_filesystem(&unfinished, mb, inodes).and_then(|()| fs::rename(&unfinished, &ready));
     if made.is_err() {
         let _ = fs::remove_file(&unfinished);
@@ -53,9 +53,9 @@ pub(super) fn template(directory: &Path, mb: u64, inodes: u64) -> io::Result<Pat
     made.map(|()| ready)
 }
 
-fn tempfile_name(directory: &Path) -> PathBuf {
+fn tempfile_name(directory: &Path) -> io::Result<PathBuf> {
     let thread = std::thread::current().id();
-    directory.join(format!(".{}-{thread:?}", std::process::id()))
+    Ok(directory.join(format!("{}-{thread:?}", pinfold_private_files::temporary_name(".ext4")?)))
 }
 
 fn make_filesystem(path: &Path, mb: u64, inodes: u64) -> io::Result<()> {

@@ -115,6 +115,7 @@ async fn check_not_written(fixture: &StoreFixture, id: u128, before: Option<Vers
         StoreError::DiskFull { .. } => "full",
         StoreError::Busy { .. } => "busy",
         StoreError::Failed { .. } => "failed",
+        StoreError::Unwritable { .. } | StoreError::KeyLost { .. } => "unwritable",
         StoreError::OutcomeUnknown { .. } => return print_line(&format!("refused unknown {error}")),
         StoreError::Closed => panic!("closed"),
     };
