@@ -10,6 +10,8 @@ mod endings;
 mod probes;
 #[path = "fixture/sandbox.rs"]
 mod sandbox;
+#[path = "executions/shared_programs.rs"]
+mod shared_programs;
 #[path = "executions/traced.rs"]
 mod traced;
 #[path = "fixture/unprivileged_user.rs"]

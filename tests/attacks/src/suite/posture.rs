@@ -56,6 +56,7 @@ async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
         (DisabledGuard::MaskedPathsVisible, "mounts"),
         (DisabledGuard::SetuidHonoured, "mounts"),
         (DisabledGuard::HostDirectory(canary.canary()), "mounts"),
+        (DisabledGuard::HostInodes, "mounts"),
     ];
     let mut faults = Vec::new();
     for (weakness, name) in wrong {

@@ -72,7 +72,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     hostile(
         "write_to_what_the_host_shares",
         "read-only shares",
-        &["write-to-shared", "/usr", "/usr/bin", "/etc/alternatives", "{outside}"],
+        &["write-to-shared", "/usr", "/usr/bin", "{outside}"],
         Proof::Without(|fixture| vec![DisabledGuard::HostDirectory(fixture.canary())]),
     ),
     hostile(
