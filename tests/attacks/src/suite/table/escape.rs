@@ -413,6 +413,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         without![syscall_group(SyscallGroup::KernelTls)],
     ),
     hostile(
+        "tunnel_code_of_the_kernel_on_a_socket",
+        "filter of UdpEncapsulation",
+        &["encapsulate-udp"],
+        without![syscall_group(SyscallGroup::UdpEncapsulation)],
+    ),
+    hostile(
         "shared_memory_of_the_host",
         "ipc namespace",
         &["shared-memory-of-the-host"],
