@@ -11,17 +11,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use pinfold_confine::IdMap;
-use pinfold_confine::mounts::{Doing, MountError, attach, change_root, make_mounts_private};
+use pinfold_confine::mounts::{Doing, MountError, attach, change_root};
 use pinfold_keeper_wire::SandboxSetup;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, fsconfig_create, fsmount, fsopen, mount,
-    mount_remount,
-};
+use rustix::mount::{MountFlags, mount_remount};
 use rustix::system::sethostname;
 
 use crate::syscalls;
 
 mod devices;
+mod kernel_files;
 mod root;
 mod scaffold;
 mod shares;
@@ -29,24 +27,11 @@ mod shares;
 #[cfg(feature = "weakened")]
 pub(crate) use devices::DEVICES;
 use devices::Devices;
-use scaffold::Scaffold;
+pub(crate) use kernel_files::KernelMounts;
+#[cfg(feature = "weakened")]
+pub(crate) use kernel_files::MASKED;
+use scaffold::{DEV, Scaffold};
 use shares::Share;
-
-const NOSUID_NODEV_NOEXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
-/// Masked paths: they reveal or control the host's kernel.
-pub(crate) const MASKED: [&str; 8] = [
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/timer_list",
-    "/proc/sched_debug",
-    "/proc/sysrq-trigger",
-    "/proc/acpi",
-    "/proc/scsi",
-    "/sys/firmware",
-];
-/// Empty directory that is mounted over masked directories.
-const EMPTY: &str = "/dev/empty";
-const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
 
 /// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
 /// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
@@ -77,16 +62,16 @@ pub(crate) fn build(
     let (scaffold, device_mounts) = Scaffold::build(mounts.devices)?;
     let shared: Vec<_> =
         mounts.shared.into_iter().map(|share| share.with_own_inodes(&scaffold)).collect::<Result<_, _>>()?;
-    let dev = scaffold.take_dev()?;
+    let sys = kernel_mounts.take_sys_parts(&scaffold)?;
+    let dev = scaffold.take(DEV)?;
     change_root(&root::assemble(&setup.root, mounts.root)?)?;
     for share in shared {
         attach_to_directory(&share.tree, &share.path)?;
     }
-    attach_to_directory(&kernel_mounts.proc, Path::new("/proc"))?;
-    attach_to_directory(&kernel_mounts.sys, Path::new("/sys"))?;
+    kernel_mounts.attach(&sys)?;
     devices::mount(&dev, device_mounts)?;
     make_world_directories()?;
-    mask_paths()?;
+    kernel_files::mask_paths()?;
     make_dev_read_only()?;
     // Set the host name (sethostname).
     sethostname(setup.hostname.as_bytes()).doing("set the host name", &setup.hostname)?;
@@ -102,46 +87,6 @@ pub(crate) struct DetachedMounts {
     root: root::RootMounts,
     shared: Vec<Share>,
     devices: Devices,
-}
-
-/// Detached mounts of `/proc` and `/sys`.
-pub(crate) struct KernelMounts {
-    proc: OwnedFd,
-    sys: OwnedFd,
-}
-
-impl KernelMounts {
-    /// Creates the mounts. The kernel allows a new proc or sysfs mount only while a full one is visible, so this happens
-    /// before the root changes.
-    pub(crate) fn make() -> Result<Self, MountError> {
-        make_mounts_private()?;
-        Ok(Self {
-            proc: new_kernel_mount("proc", MountAttrFlags::empty())?,
-            sys: new_kernel_mount(sys_filesystem_type(), MountAttrFlags::MOUNT_ATTR_RDONLY)?,
-        })
-    }
-}
-
-/// The kernel allows a sysfs mount only to the owner of the network namespace.
-fn sys_filesystem_type() -> &'static str {
-    #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::HostNetwork) {
-        return "tmpfs";
-    }
-    "sysfs"
-}
-
-/// Creates a detached mount of a kernel filesystem (fsopen, fsconfig, fsmount).
-fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, MountError> {
-    let mount = || {
-        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&context)?;
-        let plain = MountAttrFlags::MOUNT_ATTR_NOSUID
-            | MountAttrFlags::MOUNT_ATTR_NODEV
-            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, plain | more)
-    };
-    mount().doing("create a mount of", kind)
 }
 
 /// Attaches a detached mount to a directory, which is created if missing.
@@ -166,29 +111,6 @@ fn make_world_directories() -> Result<(), MountError> {
         ensure_directory(Path::new(directory))?;
     }
     fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("set the mode of", "/tmp")
-}
-
-fn mask_paths() -> Result<(), MountError> {
-    for path in READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
-        // Bind the path to itself and make the bind mount read-only.
-        mount(*path, *path, "", MountFlags::BIND, c"").doing("make read-only", path)?;
-        mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
-            .doing("make read-only", path)?;
-    }
-    // Stays empty: nothing can be created in a removed directory.
-    fs::create_dir(EMPTY).doing("create", EMPTY)?;
-    for path in MASKED.iter().filter(|path| Path::new(path).exists()) {
-        if Path::new(path).is_dir() {
-            // Cover the directory with the empty one, read-only.
-            mount(EMPTY, *path, "", MountFlags::BIND, c"").doing("hide", path)?;
-            mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
-                .doing("hide", path)?;
-        } else {
-            // Cover the file with /dev/null.
-            mount("/dev/null", *path, "", MountFlags::BIND, c"").doing("hide", path)?;
-        }
-    }
-    fs::remove_dir(EMPTY).doing("remove", EMPTY)
 }
 
 /// Remounts `/dev` read-only. Writable directories below it are separate mounts.

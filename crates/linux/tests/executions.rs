@@ -6,6 +6,8 @@
 mod config;
 #[path = "executions/endings.rs"]
 mod endings;
+#[path = "executions/ordinary_tools.rs"]
+mod ordinary_tools;
 #[path = "executions/probes.rs"]
 mod probes;
 #[path = "fixture/sandbox.rs"]

@@ -1,4 +1,4 @@
-//! A small tmpfs from which the sandbox's `/dev` is taken, and in which mounts are prepared before the root changes.
+//! A small tmpfs from which the sandbox's `/dev` and the directories of `/sys` are taken, and in which mounts are prepared before the root changes.
 //! One for everything: every superblock costs memory in each memory cgroup of the host.
 
 use std::fs;
@@ -46,9 +46,15 @@ impl Scaffold {
         Ok((Self { root }, bound))
     }
 
-    /// The sandbox's `/dev`, detached.
-    pub(super) fn take_dev(&self) -> Result<OwnedFd, MountError> {
-        clone_mount(&self.root.join(DEV))
+    /// One of its directories, as a detached mount.
+    pub(super) fn take(&self, name: &str) -> Result<OwnedFd, MountError> {
+        clone_mount(&self.root.join(name))
+    }
+
+    /// Creates a directory and its parents.
+    pub(super) fn make_directories(&self, path: &Path) -> Result<(), MountError> {
+        let path = self.root.join(path);
+        fs::create_dir_all(&path).doing("create", path)
     }
 
     pub(super) fn empty(&self) -> PathBuf {

@@ -16,7 +16,7 @@ const SHARES: &str = "own inodes of shared directories";
 const DEVICES: &str = "own device files";
 /// What others notice without them.
 const NOTICED: &str = "watches and locks inside are seen by the host and by other sandboxes";
-const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 
 pub(super) fn diagnose() -> Vec<Diagnosis> {
     vec![shares(), devices()]
@@ -44,7 +44,7 @@ fn try_overlay() -> Result<(), Errno> {
 /// An overlay over an overlay is the most that the kernel allows. An ordinary user cannot try it, so this errs on the
 /// side of a warning.
 fn stacked() -> Option<Errno> {
-    let is_overlay = statfs("/usr").is_ok_and(|found| i64::from(found.f_type) == OVERLAYFS_MAGIC);
+    let is_overlay = statfs("/usr").is_ok_and(|found| found.f_type.cast_unsigned() == OVERLAYFS_MAGIC);
     is_overlay.then_some(Errno::INVAL)
 }
 

@@ -2,12 +2,13 @@
 
 use std::process::Command;
 
-use pinfold_linux::doctor::{Enforcement, diagnose};
 use crate::sandbox::Sandbox;
+use pinfold_linux::doctor::{Enforcement, diagnose};
 
 /// Set in the second run, whose `/usr` is on an overlay of an overlay.
 const STACKED: &str = "PINFOLD_TEST_STACKED";
-const TEST: &str = "shared_programs::programs_of_a_host_on_stacked_overlays_are_bind_mounts_and_doctor_reports_it";
+const TEST: &str =
+    "shared_programs::programs_of_a_host_on_stacked_overlays_are_bind_mounts_and_doctor_reports_it";
 /// In a new mount namespace: two overlays over `/usr`, the most that the kernel allows.
 const SCRIPT: &str = r#"
 set -e

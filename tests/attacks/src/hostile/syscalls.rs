@@ -72,8 +72,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("remount-the-hosts-programs-writable", |_| {
         let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_NOSUID | libc::MS_NODEV;
         let remounted = mount("none", "/usr", "none", flags);
-        let mounts = fs::read_to_string("/proc/self/mounts").step("list mounts")?;
-        let read_only = mounts.lines().any(|line| line.contains(" /usr ") && line.contains(" ro,"));
+        // The flags of the mount itself: its filesystem has no writable layer.
+        let mounts = fs::read_to_string("/proc/self/mountinfo").step("list mounts")?;
+        let read_only = mounts.lines().any(|line| line.contains(" /usr ro,"));
         match remounted {
             Ok(()) => through_if(!read_only, "its flags were changed"),
             Err(errno) => must_fail::<()>(Err(errno)),

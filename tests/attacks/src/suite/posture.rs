@@ -2,6 +2,7 @@
 //! fails.
 
 mod expected;
+mod hidden;
 mod observed;
 
 use std::sync::Arc;

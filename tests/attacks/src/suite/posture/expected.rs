@@ -4,6 +4,7 @@ use std::fs;
 
 use pinfold_confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
 
+use super::hidden::{HIDDEN_DIRECTORIES, HIDDEN_FILES};
 use super::observed::{GIVEN, Observed};
 use crate::fixture::Fixture;
 use crate::leftovers::ids_of;
@@ -262,20 +263,23 @@ fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
         let good = match *at {
             "/" => is(&["rw", "nosuid", "nodev"]),
             "/proc" => kind == "proc" && is(&["nosuid", "nodev", "noexec"]),
-            "/sys" => kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/sys" => kind == "tmpfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/sys/class/net"
+            | "/sys/devices/system/cpu"
+            | "/sys/devices/system/node"
+            | "/sys/devices/virtual/net"
+            | "/sys/kernel/mm/transparent_hugepage" => {
+                kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"])
+            }
             "/dev" => kind == "tmpfs" && is(&["ro", "nosuid", "noexec"]),
             "/dev/pts" => kind == "devpts" && is(&["nosuid", "noexec"]),
             "/dev/shm" => kind == "tmpfs" && is(&["nosuid", "nodev", "noexec"]),
             "/usr" | "/bin" | "/sbin" | "/lib" | "/lib64" | "/lib32" | "/libx32" => {
                 kind == "overlay" && is(&["ro", "nosuid", "nodev"])
             }
-            "/proc/sys" | "/proc/bus" | "/proc/fs" | "/proc/irq" => is(&["ro", "nosuid", "nodev", "noexec"]),
-            "/proc/acpi" | "/proc/scsi" | "/sys/firmware" => kind == "tmpfs" && has("ro"),
-            "/proc/kcore"
-            | "/proc/keys"
-            | "/proc/timer_list"
-            | "/proc/sched_debug"
-            | "/proc/sysrq-trigger" => true,
+            "/proc/sys" => is(&["ro", "nosuid", "nodev", "noexec"]),
+            _ if HIDDEN_DIRECTORIES.contains(at) => kind == "tmpfs" && has("ro"),
+            _ if HIDDEN_FILES.contains(at) => kind == "tmpfs",
             _ => false,
         };
         if !good {
@@ -284,10 +288,8 @@ fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
     }
     let at: Vec<&str> =
         observed.of("mounts").lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
-    for path in
-        ["/proc/keys", "/proc/timer_list", "/proc/sysrq-trigger", "/proc/acpi", "/sys/firmware", "/proc/sys"]
-    {
-        if std::path::Path::new(path).exists() && !at.contains(&path) {
+    for path in HIDDEN_DIRECTORIES.iter().chain(HIDDEN_FILES).chain(&["/proc/sys", "/usr"]) {
+        if std::path::Path::new(path).exists() && !at.contains(path) {
             wrong.push(format!("nothing hides or holds {path}"));
         }
     }
