@@ -140,6 +140,7 @@ fn enter(mut mapped: PipeReader, bounds: JailLimits) -> Result<(), EnterError> {
             locked_bytes: 0,
             message_queue_bytes: 0,
             queued_signals: 16,
+            file_locks: 0,
         },
         allowed_groups: vec![],
     };

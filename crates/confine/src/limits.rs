@@ -15,6 +15,8 @@ pub struct Limits {
     pub message_queue_bytes: u64,
     /// Signals queued to one user, which live in kernel memory.
     pub queued_signals: u64,
+    /// File locks of one process. Kernels from 2.4.25 on accept this limit and do not enforce it.
+    pub file_locks: u64,
 }
 
 impl Limits {
@@ -29,6 +31,7 @@ impl Default for Limits {
             locked_bytes: 8 << 20,
             message_queue_bytes: 819_200,
             queued_signals: 4_096,
+            file_locks: 4_096,
         }
     }
 }
@@ -45,6 +48,7 @@ pub(super) fn lower_all(limits: &Limits) -> Result<(), (Resource, Errno)> {
         (Resource::Memlock, limits.locked_bytes),
         (Resource::Msgqueue, limits.message_queue_bytes),
         (Resource::Sigpending, limits.queued_signals),
+        (Resource::Locks, limits.file_locks),
         (Resource::Core, 0),
         (Resource::Nice, 0),
         (Resource::Rtprio, 0),
@@ -68,6 +72,7 @@ pub(crate) fn name(resource: Resource) -> &'static str {
         Resource::Memlock => "RLIMIT_MEMLOCK",
         Resource::Msgqueue => "RLIMIT_MSGQUEUE",
         Resource::Sigpending => "RLIMIT_SIGPENDING",
+        Resource::Locks => "RLIMIT_LOCKS",
         Resource::Core => "RLIMIT_CORE",
         Resource::Nice => "RLIMIT_NICE",
         Resource::Rtprio => "RLIMIT_RTPRIO",

@@ -45,7 +45,8 @@ pub(super) struct ArgumentRule {
 }
 
 /// A condition on the lower 32 bits of one argument. All checked arguments are an `int` to the kernel, which drops the
-/// upper half: a filter that compared it could be bypassed (CVE-2019-7303).
+/// upper half: a filter that compared it could be bypassed (CVE-2019-7303). Only the flags of `mmap` are a `long`, and
+/// those that are checked are in the lower half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArgumentCondition {
     pub(super) argument: u8,

@@ -33,6 +33,9 @@ pub enum SyscallGroup {
     NetlinkProtocols,
     InetProtocols,
     KernelTls,
+    SocketFilters,
+    UdpEncapsulation,
+    HugePages,
     ProcessOne,
     PipeLocks,
     AsyncIo,
@@ -80,6 +83,9 @@ impl SyscallGroup {
         Self::NetlinkProtocols,
         Self::InetProtocols,
         Self::KernelTls,
+        Self::SocketFilters,
+        Self::UdpEncapsulation,
+        Self::HugePages,
         Self::ProcessOne,
         Self::PipeLocks,
         Self::AsyncIo,
@@ -116,6 +122,13 @@ impl SyscallGroup {
             Self::NetlinkProtocols => "route netlink answers queries; the others configure the kernel",
             Self::InetProtocols => "SCTP, DCCP, MPTCP, SMC and L2TP are loaded on demand and poorly tested",
             Self::KernelTls => "TCP_ULP attaches kernel code to a connection; TLS in user space works",
+            Self::SocketFilters => {
+                "SO_ATTACH_FILTER and the like run programs in the kernel, whose memory is charged to no sandbox"
+            }
+            Self::UdpEncapsulation => "UDP_ENCAP attaches tunnel code of the kernel to a socket",
+            Self::HugePages => {
+                "they come from a pool of the whole host, beside the memory limit; programs use ordinary pages"
+            }
             Self::ProcessOne => {
                 "the workload has the keeper's ids and could limit its files, processors and priority"
             }
@@ -189,6 +202,9 @@ impl SyscallGroup {
             Self::NetlinkProtocols => &[IfArguments(libc::SYS_socket, RARE_NETLINK)],
             Self::InetProtocols => &[IfArguments(libc::SYS_socket, RARE_INET)],
             Self::KernelTls => &[IfArguments(libc::SYS_setsockopt, UPPER_LAYER_PROTOCOL)],
+            Self::SocketFilters => &[IfArguments(libc::SYS_setsockopt, SOCKET_FILTER)],
+            Self::UdpEncapsulation => &[IfArguments(libc::SYS_setsockopt, UDP_ENCAPSULATION)],
+            Self::HugePages => HUGE_PAGES,
             Self::ProcessOne => PROCESS_ONE,
             Self::PipeLocks => PIPE_LOCKS,
             Self::AsyncIo => &[
@@ -353,6 +369,29 @@ const PIPE_LOCKS: &[DenyRule] = &[Einval(libc::SYS_splice), Einval(libc::SYS_sen
 /// TCP_ULP at level TCP.
 const UPPER_LAYER_PROTOCOL: &[ArgumentRule] =
     &[deny_if(Errno::NOPROTOOPT, &[one_of(1, &[6]), one_of(2, &[31])])];
+
+/// SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF at level SOL_SOCKET.
+const SOCKET_FILTER: &[ArgumentRule] =
+    &[deny_if(Errno::PERM, &[one_of(1, &[1]), one_of(2, &[26, 50, 51, 52])])];
+
+/// UDP_ENCAP at level UDP.
+const UDP_ENCAPSULATION: &[ArgumentRule] =
+    &[deny_if(Errno::NOPROTOOPT, &[one_of(1, &[17]), one_of(2, &[100])])];
+
+/// MAP_HUGETLB, MFD_HUGETLB and SHM_HUGETLB fail with ENOMEM, as where no huge page is free. A limit by the cgroup
+/// controller of huge pages would need that controller, which an ordinary user and many hosts do not have.
+const HUGE_PAGES: &[DenyRule] = &[
+    IfArguments(libc::SYS_mmap, &[deny_if(Errno::NOMEM, &[has_flag(3, libc::MAP_HUGETLB.cast_unsigned())])]),
+    IfArguments(libc::SYS_memfd_create, &[deny_if(Errno::NOMEM, &[has_flag(1, libc::MFD_HUGETLB)])]),
+    IfArguments(
+        libc::SYS_shmget,
+        &[deny_if(Errno::NOMEM, &[has_flag(2, libc::SHM_HUGETLB.cast_unsigned())])],
+    ),
+];
+
+const fn has_flag(argument: u8, flag: u32) -> ArgumentCondition {
+    ArgumentCondition { argument, mask: flag, values: ValueSet::NoneOf(&[0]) }
+}
 
 const fn deny_if(errno: Errno, when: &'static [ArgumentCondition]) -> ArgumentRule {
     ArgumentRule { when, errno }

@@ -29,6 +29,10 @@ pub enum DisabledGuard {
     UnlimitedTerminals,
     /// A directory of the host is mounted writable under the same path.
     HostDirectory(PathBuf),
+    /// `/usr`, further shares and the device files are bind mounts, with the host's inodes.
+    HostInodes,
+    /// A directory of the host is shared under the same path, as `/usr` is.
+    Share(PathBuf),
     /// Every execution inherits a descriptor of this directory of the host.
     LeakedDirectory(PathBuf),
     /// Every execution gets an environment variable with this value.

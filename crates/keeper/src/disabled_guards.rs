@@ -16,7 +16,7 @@ use rustix::mount::{
 };
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::sandbox_setup::MASKED;
+use crate::sandbox_setup::{DEVICES, MASKED};
 use crate::syscalls;
 
 static DISABLED: OnceLock<Vec<DisabledGuard>> = OnceLock::new();
@@ -78,10 +78,30 @@ pub(crate) fn open_host_directories() -> io::Result<()> {
                 held.push((path.clone(), open_tree(CWD, path, flags)?));
             }
             DisabledGuard::LeakedDirectory(path) => held.push((path.clone(), File::open(path)?.into())),
+            DisabledGuard::HostInodes => {
+                for path in paths_with_host_inodes() {
+                    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+                    let tree = open_tree(CWD, &path, flags)?;
+                    if path.is_dir() {
+                        syscalls::make_read_only(&tree)?;
+                    }
+                    held.push((path, tree));
+                }
+            }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// `/usr`, further shares and the device files.
+fn paths_with_host_inodes() -> Vec<PathBuf> {
+    let shares = all().iter().filter_map(|guard| match guard {
+        DisabledGuard::Share(path) => Some(path.clone()),
+        _ => None,
+    });
+    let devices = DEVICES.iter().map(|(name, _, _)| Path::new("/dev").join(name));
+    shares.chain(devices).chain([PathBuf::from("/usr")]).collect()
 }
 
 /// Undoes mounts of the finished setup.
@@ -97,6 +117,12 @@ pub(crate) fn undo_mounts() -> io::Result<()> {
                 let tree = held.iter().find(|(of, _)| of == path).ok_or(io::ErrorKind::NotFound)?;
                 fs::create_dir_all(path)?;
                 move_mount(&tree.1, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            }
+            DisabledGuard::HostInodes => {
+                let covered = paths_with_host_inodes();
+                for (path, tree) in held.iter().filter(|(path, _)| covered.contains(path)) {
+                    move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+                }
             }
             _ => {}
         }

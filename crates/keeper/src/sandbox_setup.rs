@@ -4,55 +4,42 @@
 //! Directories of the host are opened as detached mounts before the root changes and attached afterwards: no path of
 //! an image is ever resolved outside.
 
-use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use pinfold_confine::IdMap;
-use pinfold_confine::mounts::{Doing, MountError, attach, change_root, clone_mount, make_mounts_private};
+use pinfold_confine::mounts::{Doing, MountError, attach, change_root};
 use pinfold_keeper_wire::SandboxSetup;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, fsconfig_create, fsmount, fsopen, mount,
-    mount_remount,
-};
+use rustix::mount::{MountFlags, mount_remount};
 use rustix::system::sethostname;
 
 use crate::syscalls;
 
+mod devices;
+mod kernel_files;
 mod root;
+mod scaffold;
+mod shares;
 
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-const NOSUID_NODEV_NOEXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
-/// Masked paths: they reveal or control the host's kernel.
-pub(crate) const MASKED: [&str; 8] = [
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/timer_list",
-    "/proc/sched_debug",
-    "/proc/sysrq-trigger",
-    "/proc/acpi",
-    "/proc/scsi",
-    "/sys/firmware",
-];
-/// Empty directory that is mounted over masked directories.
-const EMPTY: &str = "/dev/empty";
-const READ_ONLY: [&str; 4] = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"];
+#[cfg(feature = "weakened")]
+pub(crate) use devices::DEVICES;
+use devices::Devices;
+pub(crate) use kernel_files::KernelMounts;
+#[cfg(feature = "weakened")]
+pub(crate) use kernel_files::MASKED;
+use scaffold::{DEV, Scaffold};
+use shares::Share;
 
 /// Opens everything from the host as detached mounts. As root this happens outside, with root's rights: the ids
 /// inside may lack access to the paths. An unprivileged user can do it only inside the new namespaces.
 pub(crate) fn open_mounts(setup: &SandboxSetup, ids: IdMap) -> Result<DetachedMounts, MountError> {
-    let take = |path: &PathBuf| {
-        let tree = clone_mount(path)?;
-        syscalls::make_read_only(&tree).doing("make read-only", path)?;
-        Ok((path.clone(), tree))
-    };
     Ok(DetachedMounts {
         root: root::open_mounts(&setup.root, ids)?,
-        shared: setup.shared.iter().map(take).collect::<Result<_, _>>()?,
-        devices: clone_device_mounts()?,
+        shared: setup.shared.iter().map(|path| Share::open(path)).collect::<Result<_, _>>()?,
+        devices: Devices::open(ids)?,
     })
 }
 
@@ -72,14 +59,19 @@ pub(crate) fn build(
     mounts: DetachedMounts,
     kernel_mounts: KernelMounts,
 ) -> Result<(), MountError> {
+    let (scaffold, device_mounts) = Scaffold::build(mounts.devices)?;
+    let shared: Vec<_> =
+        mounts.shared.into_iter().map(|share| share.with_own_inodes(&scaffold)).collect::<Result<_, _>>()?;
+    let sys = kernel_mounts.take_sys_parts(&scaffold)?;
+    let dev = scaffold.take(DEV)?;
     change_root(&root::assemble(&setup.root, mounts.root)?)?;
-    for (path, tree) in mounts.shared {
-        attach_to_directory(&tree, &path)?;
+    for share in shared {
+        attach_to_directory(&share.tree, &share.path)?;
     }
-    attach_to_directory(&kernel_mounts.proc, Path::new("/proc"))?;
-    attach_to_directory(&kernel_mounts.sys, Path::new("/sys"))?;
-    mount_devices(mounts.devices)?;
-    mask_paths()?;
+    kernel_mounts.attach(&sys)?;
+    devices::mount(&dev, device_mounts)?;
+    make_world_directories()?;
+    kernel_files::mask_paths()?;
     make_dev_read_only()?;
     // Set the host name (sethostname).
     sethostname(setup.hostname.as_bytes()).doing("set the host name", &setup.hostname)?;
@@ -93,52 +85,8 @@ pub(crate) fn build(
 /// Detached mounts of the host's directories.
 pub(crate) struct DetachedMounts {
     root: root::RootMounts,
-    shared: Vec<(PathBuf, OwnedFd)>,
-    devices: Vec<(&'static str, OwnedFd)>,
-}
-
-/// Detached mounts of `/proc` and `/sys`.
-pub(crate) struct KernelMounts {
-    proc: OwnedFd,
-    sys: OwnedFd,
-}
-
-impl KernelMounts {
-    /// Creates the mounts. The kernel allows a new proc or sysfs mount only while a full one is visible, so this happens
-    /// before the root changes.
-    pub(crate) fn make() -> Result<Self, MountError> {
-        make_mounts_private()?;
-        Ok(Self {
-            proc: new_kernel_mount("proc", MountAttrFlags::empty())?,
-            sys: new_kernel_mount(sys_filesystem_type(), MountAttrFlags::MOUNT_ATTR_RDONLY)?,
-        })
-    }
-}
-
-fn clone_device_mounts() -> Result<Vec<(&'static str, OwnedFd)>, MountError> {
-    DEVICES.iter().map(|name| Ok((*name, clone_mount(&Path::new("/dev").join(name))?))).collect()
-}
-
-/// The kernel allows a sysfs mount only to the owner of the network namespace.
-fn sys_filesystem_type() -> &'static str {
-    #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::HostNetwork) {
-        return "tmpfs";
-    }
-    "sysfs"
-}
-
-/// Creates a detached mount of a kernel filesystem (fsopen, fsconfig, fsmount).
-fn new_kernel_mount(kind: &str, more: MountAttrFlags) -> Result<OwnedFd, MountError> {
-    let mount = || {
-        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&context)?;
-        let plain = MountAttrFlags::MOUNT_ATTR_NOSUID
-            | MountAttrFlags::MOUNT_ATTR_NODEV
-            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, plain | more)
-    };
-    mount().doing("create a mount of", kind)
+    shared: Vec<Share>,
+    devices: Devices,
 }
 
 /// Attaches a detached mount to a directory, which is created if missing.
@@ -157,71 +105,12 @@ fn ensure_directory(directory: &Path) -> Result<(), MountError> {
     }
 }
 
-fn mount_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), MountError> {
-    let dev = Path::new("/dev");
-    ensure_directory(dev)?;
-    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    // Mount a small tmpfs on /dev.
-    mount("tmpfs", dev, "tmpfs", flags, c"mode=755,size=64m,nr_inodes=4160").doing("mount", dev)?;
-    for (name, tree) in devices {
-        let path = dev.join(name);
-        fs::File::create(&path).doing("create", &path)?;
-        attach(&tree, &path)?;
-    }
-    let (pts, shm) = (dev.join("pts"), dev.join("shm"));
-    fs::create_dir(&pts).doing("create", &pts)?;
-    // Mount a separate devpts instance.
-    mount("devpts", &pts, "devpts", flags, devpts_options()).doing("mount", &pts)?;
-    // A bind mount instead of another tmpfs: every superblock costs memory in each memory cgroup of the host.
-    fs::create_dir(&shm).doing("create", &shm)?;
-    fs::set_permissions(&shm, fs::Permissions::from_mode(0o1777)).doing("set the mode of", &shm)?;
-    // Bind the directory to itself (mount MS_BIND).
-    mount(&shm, &shm, "", MountFlags::BIND, c"").doing("mount", &shm)?;
-    for (target, name) in [
-        ("pts/ptmx", "ptmx"),
-        ("/proc/self/fd", "fd"),
-        ("/proc/self/fd/0", "stdin"),
-        ("/proc/self/fd/1", "stdout"),
-        ("/proc/self/fd/2", "stderr"),
-    ] {
-        symlink(target, dev.join(name)).doing("link", dev.join(name))?;
-    }
+/// Ensures the directories that every user inside may use.
+fn make_world_directories() -> Result<(), MountError> {
     for directory in ["/tmp", "/workspace"] {
         ensure_directory(Path::new(directory))?;
     }
     fs::set_permissions("/tmp", fs::Permissions::from_mode(0o1777)).doing("set the mode of", "/tmp")
-}
-
-/// Mount options of devpts. Terminals are limited per host, so each sandbox has its own limit.
-fn devpts_options() -> &'static CStr {
-    #[cfg(feature = "weakened")]
-    if crate::disabled_guards::is_disabled(&pinfold_keeper_wire::DisabledGuard::UnlimitedTerminals) {
-        return c"newinstance,ptmxmode=0666,mode=0620";
-    }
-    c"newinstance,ptmxmode=0666,mode=0620,max=128"
-}
-
-fn mask_paths() -> Result<(), MountError> {
-    for path in READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
-        // Bind the path to itself and make the bind mount read-only.
-        mount(*path, *path, "", MountFlags::BIND, c"").doing("make read-only", path)?;
-        mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
-            .doing("make read-only", path)?;
-    }
-    // Stays empty: nothing can be created in a removed directory.
-    fs::create_dir(EMPTY).doing("create", EMPTY)?;
-    for path in MASKED.iter().filter(|path| Path::new(path).exists()) {
-        if Path::new(path).is_dir() {
-            // Cover the directory with the empty one, read-only.
-            mount(EMPTY, *path, "", MountFlags::BIND, c"").doing("hide", path)?;
-            mount_remount(*path, MountFlags::BIND | MountFlags::RDONLY | NOSUID_NODEV_NOEXEC, c"")
-                .doing("hide", path)?;
-        } else {
-            // Cover the file with /dev/null.
-            mount("/dev/null", *path, "", MountFlags::BIND, c"").doing("hide", path)?;
-        }
-    }
-    fs::remove_dir(EMPTY).doing("remove", EMPTY)
 }
 
 /// Remounts `/dev` read-only. Writable directories below it are separate mounts.

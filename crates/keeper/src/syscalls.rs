@@ -174,6 +174,12 @@ pub(crate) fn make_read_only(mount: &OwnedFd) -> io::Result<()> {
     set_mount_attributes(mount, &MountAttributes { set, ..MountAttributes::default() })
 }
 
+/// Makes a detached mount nodev.
+pub(crate) fn make_nodev(mount: &OwnedFd) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_NODEV;
+    set_mount_attributes(mount, &MountAttributes { set, ..MountAttributes::default() })
+}
+
 fn set_mount_attributes(mount: &OwnedFd, attributes: &MountAttributes) -> io::Result<()> {
     // Change the attributes of the mount (mount_setattr).
     // SAFETY: the empty path is NUL-terminated, `attributes` outlives the call, and the size is its own.

@@ -2,6 +2,7 @@
 
 mod kernel;
 mod machine;
+mod shared_files;
 
 use std::path::Path;
 
@@ -64,6 +65,7 @@ impl Diagnosis {
 #[must_use]
 pub fn diagnose(data: &Path) -> Vec<Diagnosis> {
     let mut found = kernel::diagnose();
+    found.extend(shared_files::diagnose());
     found.extend(groups());
     found.extend(machine::diagnose(data));
     found

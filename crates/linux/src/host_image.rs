@@ -2,7 +2,7 @@
 //! that are not shared with the host form one layer, rebuilt when the host has changed.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -41,9 +41,17 @@ const FILES: [(&str, &str); 6] = [
     ("etc/resolv.conf", ""),
     ("etc/profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"),
 ];
-/// Files of the host's `/etc` that programs need and that are not secret.
-const COPIED: [&str; 3] = ["etc/ld.so.cache", "etc/ld.so.conf", "etc/localtime"];
-const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
+/// Files and directories of the host's `/etc` that programs need and that are not secret. Copied, because each directory
+/// that is shared costs every sandbox a filesystem.
+const COPIED: [&str; 6] = [
+    "etc/ld.so.cache",
+    "etc/ld.so.conf",
+    "etc/localtime",
+    "etc/alternatives",
+    "etc/ssl/certs",
+    "etc/ca-certificates",
+];
+const SHARED: &str = "/usr";
 
 /// Name of the image that is this host itself.
 pub const HOST_IMAGE: &str = "host";
@@ -52,7 +60,7 @@ pub const HOST_IMAGE: &str = "host";
 #[derive(Debug, Clone)]
 pub(crate) struct Image {
     pub(crate) layers: Vec<RootLayer>,
-    /// Host directories bind-mounted read-only.
+    /// Host directories that are mounted read-only.
     pub(crate) shared: Vec<PathBuf>,
 }
 
@@ -61,8 +69,7 @@ impl Image {
     pub(crate) fn of_host(layers: &Path) -> io::Result<Self> {
         let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
         let own = programs.filter(|path| path.is_dir() && !path.is_symlink());
-        let shared = SHARED.iter().map(PathBuf::from).filter(|path| path.is_dir()).chain(own);
-        let shared: Vec<_> = shared.collect();
+        let shared: Vec<_> = [PathBuf::from(SHARED)].into_iter().chain(own).collect();
         let path = layers.join(format!("host-{:016x}", host_fingerprint(&shared)));
         if !path.exists() {
             build_layer(&path, layers, &shared)?;
@@ -111,6 +118,23 @@ fn build_layer(path: &Path, layers: &Path, shared: &[PathBuf]) -> io::Result<()>
     }
 }
 
+/// Copies what every user of the host may read. Root inside owns the copy, so anything else must not be in it.
+fn copy_public(from: &Path, to: &Path, found: &Metadata) -> io::Result<()> {
+    if found.is_symlink() {
+        return symlink(fs::read_link(from)?, to);
+    }
+    if found.is_dir() && found.mode() & 0o5 == 0o5 {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            copy_public(&entry.path(), &to.join(entry.file_name()), &entry.metadata()?)?;
+        }
+    } else if found.is_file() && found.mode() & 0o4 != 0 {
+        fs::write(to, fs::read(from)?)?;
+    }
+    Ok(())
+}
+
 fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
     for (directory, mode) in DIRECTORIES {
         make_directory(&root.join(directory), mode)?;
@@ -122,9 +146,9 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
     for (file, text) in FILES {
         fs::write(root.join(file), text)?;
     }
-    for file in COPIED {
-        match fs::copy(Path::new("/").join(file), root.join(file)) {
-            Ok(_) => {}
+    for name in COPIED {
+        match fs::metadata(Path::new("/").join(name)) {
+            Ok(found) => copy_public(&Path::new("/").join(name), &root.join(name), &found)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -135,4 +159,31 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn copied_directory_has_links_and_public_files_but_no_private_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+        fs::create_dir_all(from.join("closed")).unwrap();
+        for (name, mode) in [("public", 0o644), ("private", 0o600), ("closed/inner", 0o644)] {
+            fs::write(from.join(name), name).unwrap();
+            fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(from.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+        symlink("/nowhere", from.join("link")).unwrap();
+
+        copy_public(&from, &to, &fs::metadata(&from).unwrap()).unwrap();
+
+        let mut found: Vec<_> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        found.sort();
+        assert_eq!(found, ["link", "public"]);
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("/nowhere"));
+    }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pinfold_confine::IdMap;
@@ -203,8 +203,19 @@ impl Launch {
         SandboxSetup {
             hostname: self.paths.name.split('.').nth(1).unwrap_or("sandbox").to_owned(),
             root: RootFilesystem { layers: self.image.layers.clone(), storage },
-            shared: self.image.shared.clone(),
+            shared: self.shared(),
         }
+    }
+
+    fn shared(&self) -> Vec<PathBuf> {
+        #[cfg(feature = "weakened")]
+        let more = self.disabled_guards.iter().filter_map(|guard| match guard {
+            pinfold_keeper_wire::DisabledGuard::Share(path) => Some(path.clone()),
+            _ => None,
+        });
+        #[cfg(not(feature = "weakened"))]
+        let more = None;
+        self.image.shared.iter().cloned().chain(more).collect()
     }
 }
 

@@ -6,10 +6,14 @@
 mod config;
 #[path = "executions/endings.rs"]
 mod endings;
+#[path = "executions/ordinary_tools.rs"]
+mod ordinary_tools;
 #[path = "executions/probes.rs"]
 mod probes;
 #[path = "fixture/sandbox.rs"]
 mod sandbox;
+#[path = "executions/shared_programs.rs"]
+mod shared_programs;
 #[path = "executions/traced.rs"]
 mod traced;
 #[path = "fixture/unprivileged_user.rs"]

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use libc::{EAFNOSUPPORT, EINVAL, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
+use libc::{EAFNOSUPPORT, EINVAL, ENOMEM, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT, ESOCKTNOSUPPORT};
 use pinfold_confine::{CapabilitySet, SyscallGroup};
 
 use crate::fixture::{Act, Outcome};
@@ -220,6 +220,19 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         let socket = value(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_STREAM as usize])?;
         call(libc::SYS_setsockopt, &[socket, 6, 31, text(c"pinfold-none"), 12])
     }),
+    eperm("setsockopt(SO_ATTACH_FILTER)", SocketFilters, NONE, Succeeds, || filter_of_socket(26)),
+    eperm("setsockopt(SO_ATTACH_BPF)", SocketFilters, NONE, Differs, || filter_of_socket(50)),
+    eperm("setsockopt(SO_ATTACH_REUSEPORT_CBPF)", SocketFilters, NONE, Differs, || filter_of_socket(51)),
+    eperm("setsockopt(SO_ATTACH_REUSEPORT_EBPF)", SocketFilters, NONE, Differs, || filter_of_socket(52)),
+    refused("setsockopt(UDP_ENCAP)", UdpEncapsulation, NONE, ENOPROTOOPT, Differs, || {
+        let socket = value(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_DGRAM as usize])?;
+        // One byte is too short, which the kernel's own code would say.
+        call(libc::SYS_setsockopt, &[socket, 17, 100, text(c"x"), 1])
+    }),
+    // Of an impossible size: the kernel's own code answers EINVAL, whether or not it has huge pages.
+    huge("mmap(MAP_HUGETLB)", plain!(SYS_mmap, 0, 4096, 1, 0x40022 | 5 << 26, BAD, 0)),
+    huge("memfd_create(MFD_HUGETLB)", || call(libc::SYS_memfd_create, &[text(c"x"), 4 | 5 << 26])),
+    huge("shmget(SHM_HUGETLB)", plain!(SYS_shmget, 0, 4096, 0o4600 | 5 << 26)),
     eperm("prlimit64(1)", ProcessOne, NONE, Differs, plain!(SYS_prlimit64, 1, 999)),
     eperm("sched_setaffinity(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setaffinity, 1, 8, BAD)),
     eperm("sched_setscheduler(1)", ProcessOne, NONE, Differs, plain!(SYS_sched_setscheduler, 1, 0, BAD)),
@@ -258,6 +271,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     unknown("call -1", || call(-1, &[])),
 ];
 
+const fn huge(name: &'static str, act: Act) -> Attempt {
+    refused(name, HugePages, NONE, ENOMEM, Differs, act)
+}
+
 const fn einval(name: &'static str, act: Act) -> Attempt {
     refused(name, PipeLocks, NONE, EINVAL, Differs, act)
 }
@@ -280,6 +297,17 @@ const fn netlink(name: &'static str, proof: Proof, act: Act) -> Attempt {
 
 const fn inet(name: &'static str, errno: i32, proof: Proof, act: Act) -> Attempt {
     refused(name, InetProtocols, NONE, errno, proof, act)
+}
+
+/// A filter that takes every packet whole, on a socket of its own.
+fn filter_of_socket(option: usize) -> Result<(), i32> {
+    let socket = value(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_DGRAM as usize])?;
+    let filter = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX }];
+    let program = libc::sock_fprog { len: 1, filter: filter.as_ptr().cast_mut() };
+    call(
+        libc::SYS_setsockopt,
+        &[socket, 1, option, (&raw const program).addr(), size_of::<libc::sock_fprog>()],
+    )
 }
 
 fn clone3_into_a_user_namespace() -> Result<(), i32> {

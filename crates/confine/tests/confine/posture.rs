@@ -103,8 +103,13 @@ fn granting_new_privileges_changes_nothing_else() {
 
 #[test]
 fn resource_limits_are_those_of_the_profile() {
-    let limits =
-        Limits { open_files: 64, locked_bytes: 4_096, message_queue_bytes: 8_192, queued_signals: 32 };
+    let limits = Limits {
+        open_files: 64,
+        locked_bytes: 4_096,
+        message_queue_bytes: 8_192,
+        queued_signals: 32,
+        file_locks: 16,
+    };
     let mut command = Command::new("cat");
     command.arg("/proc/self/limits");
 
@@ -115,6 +120,7 @@ fn resource_limits_are_those_of_the_profile() {
     assert_eq!(both("Max locked memory"), "4096 4096");
     assert_eq!(both("Max msgqueue size"), "8192 8192");
     assert_eq!(both("Max pending signals"), "32 32");
+    assert_eq!(both("Max file locks"), "16 16");
     assert_eq!(both("Max core file size"), "0 0");
     assert_eq!(both("Max nice priority"), "0 0");
     assert_eq!(both("Max realtime priority"), "0 0");

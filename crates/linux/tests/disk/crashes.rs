@@ -26,9 +26,9 @@ async fn everything_a_killed_spawner_leaves_is_found_and_removed_by_a_stop() {
     if !is_root() || !killed_at("", 1).program.exists() {
         return skip(TEST, "needs root and strace");
     }
-    // A loop device is attached by ioctl, then mounted, then passed on through clone.
+    // A loop device is attached by ioctl, then mounted, then passed on through clone; the last call maps the ids.
     let steps = [("ioctl", 1), ("ioctl", 2), ("fsopen", 1), ("fsconfig", 3), ("fsmount", 1), ("mkdirat", 1)];
-    let later = [("open_tree", 2), ("clone3", 1), ("mount_setattr", 1), ("mount_setattr", 5)];
+    let later = [("open_tree", 2), ("mknodat", 1), ("clone3", 1), ("mount_setattr", 1), ("mount_setattr", 2)];
     for (call, time) in steps.into_iter().chain(later) {
         let mut fixture = Fixture::with_spawner(killed_at(call, time));
         let broken = std::sync::Arc::clone(&fixture.provider);

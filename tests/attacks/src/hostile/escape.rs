@@ -30,6 +30,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         }
         through_if(!found.is_empty(), format!("block devices: {found:?}"))
     }),
+    ("find-disks-in-sys", |_| find_disks_in_sys()),
     ("root-by-a-setuid-file", |arguments| root_by_setuid(&arguments[0])),
     ("am-i-root", |_| through_if(call(libc::SYS_geteuid, &[]) == Ok(0), "who it became")),
     ("capability-by-a-file", |arguments| capability_by_file(&arguments[0])),
@@ -85,6 +86,27 @@ fn see_hidden(path: &str) -> Result<Verdict, String> {
     }
     let kind = filesystem(path).step("look at it")?.f_type;
     through_if(KERNEL_VIEWS.contains(&kind), format!("a file of kind {kind:x}"))
+}
+
+/// The kernel lists each disk, and the file behind a loop device, in a directory `block` somewhere below `/sys`.
+fn find_disks_in_sys() -> Result<Verdict, String> {
+    const MOST: usize = 20_000;
+    let (mut directories, mut seen) = (vec![Path::new("/sys").to_owned()], 0);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten().take(MOST - seen.min(MOST)) {
+            seen += 1;
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let path = entry.path();
+            let has_entries = || fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some());
+            if entry.file_name() == "block" && has_entries() {
+                return Ok(Verdict::Through(format!("{}", path.display())));
+            }
+            directories.push(path);
+        }
+    }
+    Ok(Verdict::Held(format!("none among {seen} entries")))
 }
 
 fn write_to_shared(directories: &[String]) -> Result<Verdict, String> {

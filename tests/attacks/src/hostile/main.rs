@@ -9,6 +9,7 @@ mod keeper;
 mod kernel;
 mod network;
 mod secrets;
+mod shared_files;
 mod stay;
 mod syscalls;
 mod verdict;
@@ -28,6 +29,7 @@ const ATTEMPTS: &[&[(&str, Attempt)]] = &[
     keeper::ATTEMPTS,
     network::ATTEMPTS,
     secrets::ATTEMPTS,
+    shared_files::ATTEMPTS,
     stay::ATTEMPTS,
 ];
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
-use libc::{EAFNOSUPPORT, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT};
+use libc::{EAFNOSUPPORT, ENOMEM, ENOPROTOOPT, ENOSYS, EPERM, EPROTONOSUPPORT};
 
 use crate::kernel::{Ended, call, i386_getpid, in_child, owned, text};
 use crate::verdict::{Attempt, Step, Verdict, must_be_refused, must_fail, through_if};
@@ -72,8 +72,9 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("remount-the-hosts-programs-writable", |_| {
         let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_NOSUID | libc::MS_NODEV;
         let remounted = mount("none", "/usr", "none", flags);
-        let mounts = fs::read_to_string("/proc/self/mounts").step("list mounts")?;
-        let read_only = mounts.lines().any(|line| line.contains(" /usr ") && line.contains(" ro,"));
+        // The flags of the mount itself: its filesystem has no writable layer.
+        let mounts = fs::read_to_string("/proc/self/mountinfo").step("list mounts")?;
+        let read_only = mounts.lines().any(|line| line.contains(" /usr ro,"));
         match remounted {
             Ok(()) => through_if(!read_only, "its flags were changed"),
             Err(errno) => must_fail::<()>(Err(errno)),
@@ -148,7 +149,53 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             &[ENOPROTOOPT],
         )
     }),
+    ("filter-of-a-socket", |_| socket_filter(libc::SO_ATTACH_FILTER)),
+    ("filter-of-a-port", |_| socket_filter(libc::SO_ATTACH_REUSEPORT_CBPF)),
+    ("bpf-program-of-a-socket", |_| socket_filter(libc::SO_ATTACH_BPF)),
+    ("bpf-program-of-a-port", |_| socket_filter(libc::SO_ATTACH_REUSEPORT_EBPF)),
+    ("encapsulate-udp", |_| {
+        // One byte is too short, which the kernel's own code would say.
+        set_option(17, 100, &1_u8, &[ENOPROTOOPT])
+    }),
+    // Of an impossible size, which the kernel's own code refuses otherwise, whether or not it has huge pages.
+    ("huge-pages-by-mmap", |_| {
+        let flags = (libc::MAP_HUGETLB | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize | NO_SIZE;
+        must_be_refused(call(libc::SYS_mmap, &[0, 4_096, 1, flags, BAD, 0]), &[ENOMEM])
+    }),
+    ("huge-pages-by-memfd", |_| {
+        let name = text("huge");
+        let flags = libc::MFD_HUGETLB as usize;
+        must_be_refused(call(libc::SYS_memfd_create, &[name.as_ptr().addr(), flags]), &[ENOMEM])
+    }),
+    ("huge-pages-by-a-segment", |_| {
+        let flags = libc::SHM_HUGETLB as usize | 0o600 | NO_SIZE;
+        must_be_refused(call(libc::SYS_shmget, &[0, 4_096, flags]), &[ENOMEM])
+    }),
 ];
+
+/// A size of 32 bytes, as flags of huge pages encode it.
+const NO_SIZE: usize = 5 << 26;
+
+/// A filter that takes every packet whole. For options that want a descriptor of a program it is none.
+fn socket_filter(option: libc::c_int) -> Result<Verdict, String> {
+    let filter = [libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX }];
+    let program = libc::sock_fprog { len: 1, filter: filter.as_ptr().cast_mut() };
+    set_option(libc::SOL_SOCKET, option, &program, &[EPERM])
+}
+
+fn set_option<T>(
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+    refusals: &[i32],
+) -> Result<Verdict, String> {
+    let socket = call(libc::SYS_socket, &[libc::AF_INET as usize, libc::SOCK_DGRAM as usize]);
+    let socket = owned(socket.step("open a socket")?);
+    let number = usize::try_from(socket.as_raw_fd()).unwrap_or(0);
+    let value_at = std::ptr::from_ref(value).addr();
+    let arguments = [number, level as usize, option as usize, value_at, size_of::<T>()];
+    must_be_refused(call(libc::SYS_setsockopt, &arguments), refusals)
+}
 
 /// Belongs to the sandbox's ipc namespace, and is harmless.
 const OWN_SETTING: &str = "/proc/sys/kernel/msgmax";

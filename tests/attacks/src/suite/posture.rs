@@ -2,6 +2,7 @@
 //! fails.
 
 mod expected;
+mod hidden;
 mod observed;
 
 use std::sync::Arc;
@@ -56,6 +57,7 @@ async fn notices(targets: &Arc<HostTargets>) -> Vec<String> {
         (DisabledGuard::MaskedPathsVisible, "mounts"),
         (DisabledGuard::SetuidHonoured, "mounts"),
         (DisabledGuard::HostDirectory(canary.canary()), "mounts"),
+        (DisabledGuard::HostInodes, "mounts"),
     ];
     let mut faults = Vec::new();
     for (weakness, name) in wrong {

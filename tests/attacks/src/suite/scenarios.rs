@@ -7,6 +7,7 @@ pub(crate) mod keeper;
 pub(crate) mod network;
 pub(crate) mod secrets;
 pub(crate) mod service;
+pub(crate) mod shared_files;
 pub(crate) mod stopping;
 
 use std::time::Duration;

@@ -7,6 +7,7 @@ mod keeper;
 mod network;
 mod secrets;
 mod service;
+mod shared_files;
 mod stopping;
 mod unprivileged_user;
 
@@ -17,6 +18,7 @@ const TABLES: &[&[Entry]] = &[
     keeper::ENTRIES,
     network::ENTRIES,
     files::ENTRIES,
+    shared_files::ENTRIES,
     service::ENTRIES,
     exhaustion::ENTRIES,
     stopping::ENTRIES,

@@ -4,6 +4,7 @@ use std::fs;
 
 use pinfold_confine::{CapabilitySet, WORKLOAD_CAPABILITIES};
 
+use super::hidden::{HIDDEN_DIRECTORIES, HIDDEN_FILES};
 use super::observed::{GIVEN, Observed};
 use crate::fixture::Fixture;
 use crate::leftovers::ids_of;
@@ -229,6 +230,7 @@ fn limits(_: &Fixture, observed: &Observed) -> Vec<String> {
         ("Max locked memory", "8388608 8388608"),
         ("Max msgqueue size", "819200 819200"),
         ("Max pending signals", "4096 4096"),
+        ("Max file locks", "4096 4096"),
         ("Max core file size", "0 0"),
         ("Max nice priority", "0 0"),
         ("Max realtime priority", "0 0"),
@@ -247,7 +249,8 @@ fn limits(_: &Fixture, observed: &Observed) -> Vec<String> {
     wrong
 }
 
-/// Path, type and flags of each mount; the host's files are read-only.
+/// Path, type and flags of each mount. The host's files are read-only and have other inodes inside, and the device files
+/// are the sandbox's own.
 fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in observed.of("mounts").lines() {
@@ -260,28 +263,23 @@ fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
         let good = match *at {
             "/" => is(&["rw", "nosuid", "nodev"]),
             "/proc" => kind == "proc" && is(&["nosuid", "nodev", "noexec"]),
-            "/sys" => kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/sys" => kind == "tmpfs" && is(&["ro", "nosuid", "nodev", "noexec"]),
+            "/sys/class/net"
+            | "/sys/devices/system/cpu"
+            | "/sys/devices/system/node"
+            | "/sys/devices/virtual/net"
+            | "/sys/kernel/mm/transparent_hugepage" => {
+                kind == "sysfs" && is(&["ro", "nosuid", "nodev", "noexec"])
+            }
             "/dev" => kind == "tmpfs" && is(&["ro", "nosuid", "noexec"]),
             "/dev/pts" => kind == "devpts" && is(&["nosuid", "noexec"]),
-            "/dev/shm" => kind == "tmpfs" && is(&["nosuid", "noexec"]),
-            "/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" | "/dev/tty" => true,
-            "/usr"
-            | "/etc/alternatives"
-            | "/etc/ssl/certs"
-            | "/etc/ca-certificates"
-            | "/bin"
-            | "/sbin"
-            | "/lib"
-            | "/lib64"
-            | "/lib32"
-            | "/libx32" => is(&["ro", "nosuid", "nodev"]),
-            "/proc/sys" | "/proc/bus" | "/proc/fs" | "/proc/irq" => is(&["ro", "nosuid", "nodev", "noexec"]),
-            "/proc/acpi" | "/proc/scsi" | "/sys/firmware" => kind == "tmpfs" && has("ro"),
-            "/proc/kcore"
-            | "/proc/keys"
-            | "/proc/timer_list"
-            | "/proc/sched_debug"
-            | "/proc/sysrq-trigger" => true,
+            "/dev/shm" => kind == "tmpfs" && is(&["nosuid", "nodev", "noexec"]),
+            "/usr" | "/bin" | "/sbin" | "/lib" | "/lib64" | "/lib32" | "/libx32" => {
+                kind == "overlay" && is(&["ro", "nosuid", "nodev"])
+            }
+            "/proc/sys" => is(&["ro", "nosuid", "nodev", "noexec"]),
+            _ if HIDDEN_DIRECTORIES.contains(at) => kind == "tmpfs" && has("ro"),
+            _ if HIDDEN_FILES.contains(at) => kind == "tmpfs",
             _ => false,
         };
         if !good {
@@ -290,10 +288,8 @@ fn mounts(_: &Fixture, observed: &Observed) -> Vec<String> {
     }
     let at: Vec<&str> =
         observed.of("mounts").lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
-    for path in
-        ["/proc/keys", "/proc/timer_list", "/proc/sysrq-trigger", "/proc/acpi", "/sys/firmware", "/proc/sys"]
-    {
-        if std::path::Path::new(path).exists() && !at.contains(&path) {
+    for path in HIDDEN_DIRECTORIES.iter().chain(HIDDEN_FILES).chain(&["/proc/sys", "/usr"]) {
+        if std::path::Path::new(path).exists() && !at.contains(path) {
             wrong.push(format!("nothing hides or holds {path}"));
         }
     }

@@ -16,7 +16,29 @@ const fn unlimited(name: &'static str, aims_at: &'static str, arguments: &'stati
     Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), without![DisabledGuard::HostLimits])
 }
 
+/// Kernel memory that no memory limit counts.
+const fn uncounted(
+    name: &'static str,
+    aims_at: &'static str,
+    arguments: &'static [&'static str],
+    proof: Proof,
+) -> Entry {
+    Entry::new(Group::Exhaustion, name, aims_at, Act::Hostile(arguments), proof)
+}
+
+const FILTERS: &str = "filter of SocketFilters";
+const WITH_FILTERS: Proof = without![syscall_group(SyscallGroup::SocketFilters)];
+const HUGE: &str = "filter of HugePages";
+const WITH_HUGE: Proof = without![syscall_group(SyscallGroup::HugePages)];
+
 pub(super) const ENTRIES: &[Entry] = &[
+    uncounted("take_memory_by_filters_of_sockets", FILTERS, &["filter-of-a-socket"], WITH_FILTERS),
+    uncounted("take_memory_by_filters_of_ports", FILTERS, &["filter-of-a-port"], WITH_FILTERS),
+    uncounted("attach_a_bpf_program_to_a_socket", FILTERS, &["bpf-program-of-a-socket"], WITH_FILTERS),
+    uncounted("attach_a_bpf_program_to_a_port", FILTERS, &["bpf-program-of-a-port"], WITH_FILTERS),
+    uncounted("take_huge_pages", HUGE, &["huge-pages-by-mmap"], WITH_HUGE),
+    uncounted("take_huge_pages_by_memfd", HUGE, &["huge-pages-by-memfd"], WITH_HUGE),
+    uncounted("take_huge_pages_by_shared_segments", HUGE, &["huge-pages-by-a-segment"], WITH_HUGE),
     limited("fork_bomb", "processes", &["fork-bomb", "300"]),
     limited("thread_bomb", "processes", &["thread-bomb", "300"]),
     limited("take_memory", "memory", &["take-memory", "96"]),

@@ -33,9 +33,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         Group::Escape,
         "write_to_what_the_host_shares",
         "read-only shares",
-        Act::Hostile(&["write-to-shared", "/usr", "/usr/bin", "/etc/alternatives", "{outside}"]),
+        Act::Hostile(&["write-to-shared", "/usr", "/usr/bin", "{outside}"]),
         crate::entry::Proof::Without(|fixture| vec![DisabledGuard::HostDirectory(fixture.canary())]),
     ),
+    super::shared_files::WATCH_A_NEIGHBOUR,
+    super::shared_files::LOCK_BESIDE_A_NEIGHBOUR,
     super::keeper::HOLD_OUTPUT_BY_SPLICE,
     super::stopping::KILLED_WITHOUT_FIRST_THREAD,
 ];
