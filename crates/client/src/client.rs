@@ -6,7 +6,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Request, Response};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,6 +19,7 @@ use pinfold_api::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::address::{self, Scheme};
 use crate::error::BoxedError;
 use crate::{ClientError, Events, tls};
 
@@ -60,12 +61,10 @@ impl Client {
         token: &str,
         authorities: Option<&Path>,
     ) -> Result<Self, ClientError> {
-        let base = base.trim_end_matches('/').to_owned();
-        let scheme = base.parse::<Uri>().ok().and_then(|uri| uri.scheme_str().map(str::to_owned));
-        let tls = match scheme.as_deref() {
-            Some("https") => tls::trusting_authorities(authorities)?,
-            Some("http") => tls::trusting_none()?,
-            Some(_) | None => return Err(ClientError::BadUrl { url: base }),
+        let (base, scheme) = address::parse(base)?;
+        let tls = match scheme {
+            Scheme::Https => tls::trusting_authorities(authorities)?,
+            Scheme::Http => tls::trusting_none()?,
         };
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = connector.enable_http1().wrap_connector(tcp_connector());

@@ -41,8 +41,31 @@ const FILES: [(&str, &str); 6] = [
     ("etc/resolv.conf", ""),
     ("etc/profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"),
 ];
-/// Files of the host's `/etc` that programs need and that are not secret.
-const COPIED: [&str; 3] = ["etc/ld.so.cache", "etc/ld.so.conf", "etc/localtime"];
+/// Files of the host's `/etc` that programs need and that are not secret. One that not every user of the host may read
+/// is left out.
+const COPIED: [&str; 15] = [
+    "etc/ld.so.cache",
+    "etc/ld.so.conf",
+    "etc/localtime",
+    "etc/timezone",
+    "etc/os-release",
+    "etc/debian_version",
+    "etc/protocols",
+    "etc/services",
+    "etc/ethertypes",
+    "etc/host.conf",
+    "etc/gai.conf",
+    "etc/login.defs",
+    "etc/shells",
+    "etc/mime.types",
+    "etc/ssl/openssl.cnf",
+];
+/// Directories of the host's `/etc` that are copied in the same way: `su` needs PAM's, the linker its own.
+const COPIED_DIRECTORIES: [&str; 2] = ["etc/ld.so.conf.d", "etc/pam.d"];
+/// Java reads `/etc/java-VERSION`.
+const JAVA_PREFIX: &str = "java-";
+/// Directories inside of a copied one; Java has three levels.
+const DEEPEST: usize = 4;
 const SHARED: [&str; 4] = ["/usr", "/etc/alternatives", "/etc/ssl/certs", "/etc/ca-certificates"];
 
 /// Name of the image that is this host itself.
@@ -85,9 +108,9 @@ impl Image {
 fn host_fingerprint(shared: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (DIRECTORIES, FILES, shared).hash(&mut hasher);
-    for name in COPIED {
-        if let Ok(found) = fs::metadata(Path::new("/").join(name)) {
-            (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hasher);
+    for file in copied_files() {
+        if let Ok(found) = fs::metadata(Path::new("/").join(&file)) {
+            (file, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hasher);
         }
     }
     for name in PROGRAMS {
@@ -121,9 +144,14 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
     for (file, text) in FILES {
         fs::write(root.join(file), text)?;
     }
-    for file in COPIED {
-        match fs::copy(Path::new("/").join(file), root.join(file)) {
+    for file in copied_files() {
+        let to = root.join(&file);
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match fs::copy(Path::new("/").join(&file), to) {
             Ok(_) => {}
+            // Removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -134,4 +162,32 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Paths of the files to copy, without the leading slash: those that exist and that everyone may read.
+fn copied_files() -> Vec<PathBuf> {
+    let java = fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let java = java.filter(|name| name.to_string_lossy().starts_with(JAVA_PREFIX));
+    let directories =
+        COPIED_DIRECTORIES.iter().map(PathBuf::from).chain(java.map(|name| Path::new("etc").join(name)));
+    let mut files: Vec<_> = COPIED.iter().map(PathBuf::from).filter(|file| is_public_file(file)).collect();
+    directories.for_each(|directory| add_files(&directory, DEEPEST, &mut files));
+    files.sort();
+    files
+}
+
+fn is_public_file(path: &Path) -> bool {
+    fs::metadata(Path::new("/").join(path)).is_ok_and(|found| found.is_file() && found.mode() & 0o004 != 0)
+}
+
+/// Adds the files of a directory. Links to directories are not followed.
+fn add_files(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(Path::new("/").join(directory)).into_iter().flatten().flatten() {
+        let path = directory.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && depth > 0 => add_files(&path, depth - 1, files),
+            Ok(kind) if !kind.is_dir() && is_public_file(&path) => files.push(path),
+            Ok(_) | Err(_) => {}
+        }
+    }
 }
