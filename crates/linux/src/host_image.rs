@@ -33,8 +33,9 @@ const DIRECTORIES: [(&str, u32); 14] = [
 ];
 /// Program and library directories; on merged-usr systems they are symlinks into `/usr`.
 const PROGRAMS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// `*` in `passwd` means no password, and no `shadow` to look for one in.
 const FILES: [(&str, &str); 6] = [
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
+    ("etc/passwd", "root:*:0:0:root:/root:/bin/sh\nnobody:*:65534:65534:nobody:/:/usr/sbin/nologin\n"),
     ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"),
     ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
@@ -60,8 +61,8 @@ const COPIED: [&str; 15] = [
     "etc/mime.types",
     "etc/ssl/openssl.cnf",
 ];
-/// Directories of the host's `/etc` that are copied in the same way: `su` needs PAM's, the linker its own.
-const COPIED_DIRECTORIES: [&str; 2] = ["etc/ld.so.conf.d", "etc/pam.d"];
+/// Directories of the host's `/etc` that are copied in the same way: `su` needs the two of PAM, the linker its own.
+const COPIED_DIRECTORIES: [&str; 3] = ["etc/ld.so.conf.d", "etc/pam.d", "etc/security"];
 /// Java reads `/etc/java-VERSION`.
 const JAVA_PREFIX: &str = "java-";
 /// Directories inside of a copied one; Java has three levels.

@@ -29,6 +29,21 @@ fn programs_of_the_host_find_their_files_in_etc() {
     }
 }
 
+/// Without root a sandbox has one user id, so that nobody can become another user in it.
+#[test]
+fn su_changes_the_user_in_a_sandbox_of_root() {
+    let fixture = fixtures().remove(0);
+    if !fixture.has_groups() || !Path::new("/etc/pam.d/su").exists() {
+        return pinfold_test_support::skip(
+            "su_changes_the_user_in_a_sandbox_of_root",
+            "it needs root, and a host with PAM",
+        );
+    }
+    let output = fixture.pinfold(&["run", "su", "-s", "/bin/sh", "nobody", "-c", "id -u"]);
+
+    assert_eq!(text(&output.stdout), "65534\n", "{}", text(&output.stderr));
+}
+
 #[test]
 fn etc_of_a_sandbox_has_no_secret_of_the_host() {
     for fixture in fixtures() {
