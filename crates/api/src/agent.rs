@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Cause, ExecutionState, Output, Receipt, ResourceUsage};
+use crate::{Cause, ExecutionState, LimitsRequest, Output, Receipt, ResourceUsage};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -16,6 +16,9 @@ pub struct AgentRequest {
     /// The profile that sets the limits.
     pub agent_type: String,
     pub context: AgentContext,
+    /// Limits that differ from the agent type's.
+    #[serde(default, deserialize_with = "crate::object")]
+    pub limits: LimitsRequest,
 }
 
 /// The command or script to run, and its input. Exactly one of `command` and `script` is required.

@@ -31,6 +31,7 @@ mod sandbox;
 mod terminal;
 mod time;
 mod token;
+mod type_names;
 
 pub use agent::{
     AgentContext, AgentFile, AgentLinks, AgentRequest, AgentRun, Artifact, ArtifactState, Attempt,
@@ -75,6 +76,7 @@ pub use sandbox::{
 pub use terminal::{TerminalControl, TerminalPosition, TerminalSize};
 pub use time::rfc3339;
 pub use token::{NewToken, Role, Token, TokenCreated};
+pub use type_names::without_type_names;
 
 /// The cursor of the next page: pass it as `?cursor=`.
 pub const NEXT_CURSOR: &str = "x-next-cursor";

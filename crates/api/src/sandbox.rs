@@ -278,6 +278,8 @@ pub struct Quotas {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopPending {
     pub sandbox_id: String,
+    /// For people.
+    pub message: String,
     pub status: Status,
     /// The URL of the sandbox.
     pub location: String,

@@ -47,7 +47,7 @@ pub(crate) enum Alerts {
     Silence {
         name: String,
         /// How long, such as 30m or 2h
-        #[arg(long = "for", value_name = "TIME", value_parser = milliseconds, conflicts_with = "until", required_unless_present = "until")]
+        #[arg(long = "for", value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true, conflicts_with = "until", required_unless_present = "until")]
         duration: Option<u64>,
         /// Until this time, such as 2026-01-31T18:00:00Z
         #[arg(long, value_name = "MOMENT")]

@@ -12,22 +12,27 @@ use crate::colour::StatusColour;
 use crate::exit;
 use crate::json_output::{self, wire_name};
 use crate::progress::Progress;
+use crate::stop;
 use crate::table::{escape_control, format_table};
+use crate::units::milliseconds;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Which layer to run, by default `scheduled`: `scheduled` stops stuck sandboxes; `by_age` also stops old ones that do
-    /// not answer; `pressure` frees a resource that runs short; `reconcile` repairs records that differ from instances
+    /// Which layer to run, by default `scheduled`: `scheduled` stops sandboxes that are past a deadline, unhealthy or
+    /// silent; `by_age` also stops old ones that do not answer; `pressure` frees a resource that runs short; `reconcile` repairs records that differ from instances
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, conflicts_with = "emergency")]
     layer: Option<Layer>,
-    /// Stop every sandbox that is not critical, stuck or not
+    /// Stop every sandbox that is not critical, healthy or not
     #[arg(long)]
     emergency: bool,
+    /// Stop every sandbox that is older and not critical, whatever it does: seconds, or 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true, conflicts_with_all = ["layer", "emergency"])]
+    older_than: Option<u64>,
     /// Only print what would be done
     #[arg(long)]
     dry_run: bool,
     /// Show when each layer runs next and the results of the last runs, and do nothing
-    #[arg(long, conflicts_with_all = ["layer", "emergency", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["layer", "emergency", "older_than", "dry_run"])]
     runs: bool,
 }
 
@@ -58,6 +63,9 @@ impl Options {
 const RUNS_SHOWN: usize = 20;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    if let Some(ms) = options.older_than {
+        return stop::run(global, &stop::Options::older_than(ms, options.dry_run)).await;
+    }
     let backend = Backend::open(global).await?;
     let code = if options.runs {
         show_runs(global, &backend).await
@@ -88,7 +96,7 @@ async fn run_cleanup(
 /// Formats the result for a terminal, with colours.
 fn format_result(done: &CleanupResult) -> String {
     let what = match done.layer {
-        CleanupLayer::Scheduled | CleanupLayer::ByAge => "stuck sandboxes",
+        CleanupLayer::Scheduled | CleanupLayer::ByAge => "sandboxes to clean up",
         CleanupLayer::Pressure => "idle sandboxes",
         CleanupLayer::Reconcile => "sandboxes whose record and instance differ",
         CleanupLayer::Emergency => "sandboxes that are not critical",

@@ -50,7 +50,12 @@ impl ConsoleOptions {
 
     pub(crate) fn apply_to(&self, request: ExecRequest) -> ExecRequest {
         let tty_size = self.tty.then(terminal_size);
-        ExecRequest { interactive: self.interactive, tty: self.tty, tty_size, ..request }
+        let mut request = ExecRequest { interactive: self.interactive, tty: self.tty, tty_size, ..request };
+        if let (true, Ok(kind)) = (self.tty, std::env::var("TERM")) {
+            // The command draws on the local terminal, so it needs the local terminal's kind.
+            request.env.entry("TERM".to_owned()).or_insert(kind);
+        }
+        request
     }
 
     /// Forwards input and terminal size until dropped. Dropping it restores the local terminal.

@@ -7,25 +7,25 @@ use pinfold_api::ExecRequest;
 use crate::GlobalOptions;
 use crate::backend::Backend;
 use crate::console::ConsoleOptions;
+use crate::environment::EnvironmentOptions;
 use crate::exit;
-use crate::failure::say;
+use crate::failure::{Failure, say};
 use crate::find::find;
 use crate::follow::{Ended, Interrupt, explanation, follow};
 use crate::json_output::{self, ExecutionReport, Timings, between};
 use crate::output::Sink;
-use crate::units::{milliseconds, pair};
+use crate::units::{milliseconds, milliseconds_or_off};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Stop the command after this time, instead of the profile's timeout: seconds, or 90s, 5m, 1h
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     timeout: Option<u64>,
-    /// Stop the command when it wrote nothing for this time
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    /// Stop the command when it wrote nothing for this time; 0 or `off`: never
+    #[arg(long, value_name = "TIME", value_parser = milliseconds_or_off, allow_hyphen_values = true)]
     inactivity_timeout: Option<u64>,
-    /// Environment variable of the command; may be repeated
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
-    env: Vec<(String, String)>,
+    #[command(flatten)]
+    environment: EnvironmentOptions,
     /// Working directory in the sandbox
     #[arg(long, value_name = "PATH")]
     workdir: Option<String>,
@@ -34,17 +34,17 @@ pub(crate) struct Options {
     /// The sandbox: its id, a unique prefix of the id, or its name
     sandbox: String,
     /// The command and its arguments
-    #[arg(last = true, required = true)]
+    #[arg(trailing_var_arg = true, required = true)]
     command: Vec<String>,
 }
 
 impl Options {
     /// A command attached to the local terminal.
-    pub(crate) fn at_terminal(sandbox: String, command: Vec<String>, env: Vec<(String, String)>) -> Self {
+    pub(crate) fn at_terminal(sandbox: String, command: Vec<String>) -> Self {
         Self {
             timeout: None,
             inactivity_timeout: None,
-            env,
+            environment: EnvironmentOptions::default(),
             workdir: None,
             console: ConsoleOptions::terminal(),
             sandbox,
@@ -55,9 +55,10 @@ impl Options {
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
     options.console.check(global.json)?;
+    let request = request(options)?;
     let backend = Backend::open(global).await?;
     let sandbox = find(&backend, &options.sandbox).await?;
-    let mut running = backend.exec(&sandbox, &request(options)).await?;
+    let mut running = backend.exec(&sandbox, &request).await?;
     let mut sink = Sink::of(global.json);
     let ended = follow(&backend, &mut running, &mut sink, Interrupt::Execution, &options.console).await?;
     let code = ExitCode::from(exit::code_of(ended.cause, ended.exit_code));
@@ -78,14 +79,14 @@ pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Re
     printed.map(|()| code)
 }
 
-fn request(options: &Options) -> ExecRequest {
-    options.console.apply_to(ExecRequest {
-        env: options.env.iter().cloned().collect(),
+fn request(options: &Options) -> Result<ExecRequest, Failure> {
+    Ok(options.console.apply_to(ExecRequest {
+        env: options.environment.read()?,
         workdir: options.workdir.clone(),
         timeout_ms: options.timeout,
         inactivity_ms: options.inactivity_timeout,
         ..ExecRequest::of(options.command.clone())
-    })
+    }))
 }
 
 async fn document(

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use pinfold_client::ClientError;
 use pinfold_engine::ApplyError;
 use pinfold_lifecycle::Refusal;
 use pinfold_lifecycle::profile::{BadLimit, UnknownProfile};
@@ -34,6 +35,11 @@ pub(crate) enum Failure {
          there, or use --local"
     )]
     NoToken { url: String },
+    #[error(
+        "could not start {count} threads; end other processes of this user, or raise the limit of processes \
+         with `ulimit -u`"
+    )]
+    NoThreads { count: usize, source: io::Error },
     #[error("{field}: {why}")]
     BadField { field: &'static str, why: String },
 }
@@ -66,7 +72,9 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         "unknown_sandbox" if !error.is::<Failure>() => "; list sandboxes with `pinfold ps --all`",
         "sandbox_gone" => "; see `pinfold inspect` and `pinfold logs`",
         "sandbox_busy" => "; wait until an execution has ended, or create another sandbox",
-        "limit_reached" => "; list sandboxes with `pinfold ps` and free capacity with `pinfold stop`",
+        "limit_reached" | "resource_limit_exceeded" => {
+            "; list sandboxes with `pinfold ps` and free capacity with `pinfold stop`"
+        }
         "unknown_token" => "; list tokens with `pinfold token ls`",
         _ => "",
     };
@@ -99,12 +107,16 @@ fn code_of_one(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             Failure::NotProvenGone { .. } => "not_proven_gone",
             Failure::StillThere { .. } => "wrong_state",
             Failure::NoToken { .. } => "unauthorized",
+            Failure::NoThreads { .. } => "no_threads",
             Failure::NoImage { .. } | Failure::BadField { .. } => BAD_INPUT,
         };
         return Some(code.to_owned());
     }
     if let Some(error) = error.downcast_ref::<BackendError>() {
         return Some(error.code().map_or_else(|| "unreachable".to_owned(), |code| wire_name(&code)));
+    }
+    if let Some(ClientError::BadUrl { .. } | ClientError::BadUrlPart { .. }) = error.downcast_ref() {
+        return Some(BAD_INPUT.to_owned());
     }
     if error.is::<BadLimit>() || error.is::<UnknownProfile>() || error.is::<SettingsError>() {
         return Some(BAD_INPUT.to_owned());

@@ -7,6 +7,7 @@ mod alert;
 mod announcement;
 mod audit;
 mod backend;
+mod bulk;
 mod cleanup;
 mod colour;
 mod config;
@@ -16,6 +17,7 @@ mod create;
 mod data_directory;
 mod demo;
 mod doctor;
+mod environment;
 mod events;
 mod exec;
 mod exit;
@@ -31,6 +33,7 @@ mod inspect;
 mod json_output;
 mod logs;
 mod manual;
+mod named_values;
 mod options;
 mod output;
 mod progress;
@@ -42,6 +45,7 @@ mod reference;
 mod repeated_failures;
 mod rm;
 mod run;
+mod runtime;
 mod serve;
 mod settings;
 mod shell;
@@ -59,6 +63,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+use crate::runtime::{run_in_runtime, run_in_server_runtime};
 
 #[derive(Parser)]
 #[command(
@@ -134,7 +140,7 @@ enum Command {
     Top(top::Options),
     /// Compare records with instances, and repair the differences
     Reconcile(reconcile::Options),
-    /// Stop stuck sandboxes; in an emergency, all that are not critical
+    /// Stop sandboxes that are past a deadline, unhealthy or silent; or all of an age; or in an emergency all that are not critical
     Cleanup(cleanup::Options),
     /// Report what this machine can enforce, or diagnose one sandbox
     Doctor(doctor::Options),
@@ -211,25 +217,6 @@ fn main() -> ExitCode {
         }
     };
     outcome.unwrap_or_else(|error| failure::report(&error, global.json, failed))
-}
-
-fn run_in_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(work)
-}
-
-/// Uses one thread per core, at a higher scheduling priority than sandboxes.
-fn run_in_server_runtime(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    pinfold_keeper::priority::raise_if_session_leader();
-    heap::limit_arenas();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.thread_keep_alive(heap::THREAD_KEEP_ALIVE).enable_all().build()?.block_on(async {
-        tokio::select! {
-            biased;
-            outcome = work => outcome,
-            never = heap::trim_loop() => match never {},
-        }
-    })
 }
 
 /// Prints a usage error, as JSON if `--json` was given, or the help text.

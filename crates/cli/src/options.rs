@@ -4,17 +4,17 @@ use pinfold_api::{CreateSandbox, LimitsRequest};
 use pinfold_images::HOST;
 use pinfold_lifecycle::profile::LimitOverrides;
 use pinfold_lifecycle::{ExecutionLimits, Limits};
+use pinfold_service::check_request;
 
 use crate::GlobalOptions;
-use crate::backend::{Backend, Target, target};
+use crate::backend::{Backend, BackendError, Target, target};
+use crate::environment::EnvironmentOptions;
 use crate::failure::{Failure, say};
 use crate::host::service_config;
 use crate::image::image_store;
 use crate::queue_wait::QueueRequest;
 use crate::table::escape_control;
-use crate::units::{cpu_millis, mebibytes, milliseconds, pair};
-
-const LONGEST_NAME: usize = 128;
+use crate::units::{count, cpu_millis, mebibytes, milliseconds, milliseconds_or_off, pair};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Sandbox options")]
@@ -26,38 +26,37 @@ pub(crate) struct SandboxOptions {
     #[arg(long, value_name = "IMAGE", default_value = HOST)]
     image: String,
     /// Memory limit of the sandbox: MiB, or 512m, 2g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes, allow_hyphen_values = true)]
     memory: Option<u64>,
     /// CPU limit in cores: 2, 0.5
-    #[arg(long, value_name = "CORES", value_parser = cpu_millis)]
+    #[arg(long, value_name = "CORES", value_parser = cpu_millis, allow_hyphen_values = true)]
     cpus: Option<u32>,
     /// CPU time limit of one execution, over all its processes: seconds, or 90s, 5m
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     cpu_time: Option<u64>,
     /// Stop an execution after this time: seconds, or 90s, 5m, 1h
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     timeout: Option<u64>,
-    /// Stop an execution that wrote nothing for this time
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    /// Stop an execution that wrote nothing for this time; 0 or `off`: never
+    #[arg(long, value_name = "TIME", value_parser = milliseconds_or_off, allow_hyphen_values = true)]
     inactivity_timeout: Option<u64>,
     /// Stop the sandbox when nothing ran in it for this time
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     idle_timeout: Option<u64>,
     /// Stop the sandbox at this age, whatever it does
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     max_life: Option<u64>,
     /// Limit of processes and threads
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count, allow_hyphen_values = true)]
     pids: Option<u64>,
     /// Limit of operations: executions, output chunks and file requests
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count, allow_hyphen_values = true)]
     operations: Option<u64>,
     /// Disk limit of written files: MiB, or 512m, 2g
-    #[arg(long, value_name = "SIZE", value_parser = mebibytes)]
+    #[arg(long, value_name = "SIZE", value_parser = mebibytes, allow_hyphen_values = true)]
     disk: Option<u64>,
-    /// Environment variable of every command in the sandbox; may be repeated
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
-    env: Vec<(String, String)>,
+    #[command(flatten)]
+    environment: EnvironmentOptions,
     /// Network access: only `none` in this version
     #[arg(long, value_name = "none", value_parser = network, default_value = "none")]
     net: Network,
@@ -74,7 +73,7 @@ pub(crate) struct SandboxOptions {
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
     /// If there is no capacity, wait in the queue for up to this time: seconds, or 90s, 5m
-    #[arg(long, value_name = "TIME", value_parser = milliseconds)]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     queue: Option<u64>,
     /// Keep the sandbox in an emergency cleanup
     #[arg(long)]
@@ -112,14 +111,15 @@ impl SandboxOptions {
         &self,
         global: &GlobalOptions,
     ) -> anyhow::Result<(Backend, CreateSandbox)> {
+        let request = self.create_request()?;
         let backend = match target(global).await? {
             Target::Server(server) => Backend::Server(server),
             Target::Local => {
-                self.check(global)?;
+                self.check(global, &request)?;
                 Backend::local(global).await?
             }
         };
-        Ok((backend, self.create_request()))
+        Ok((backend, request))
     }
 
     /// None: fail at once if there is no capacity.
@@ -127,15 +127,15 @@ impl SandboxOptions {
         self.queue.map(QueueRequest::of)
     }
 
-    fn create_request(&self) -> CreateSandbox {
+    fn create_request(&self) -> Result<CreateSandbox, Failure> {
         let Network::None = self.net;
-        CreateSandbox {
+        Ok(CreateSandbox {
             agent_type: Some(self.profile.clone()),
             task_id: self.task.clone(),
             name: self.name.clone(),
             image: Some(self.image.clone()),
             labels: self.labels.iter().cloned().collect(),
-            env: self.env.iter().cloned().collect(),
+            env: self.environment.read()?,
             workdir: self.workdir.clone(),
             network: Some("none".to_owned()),
             critical: self.critical,
@@ -154,7 +154,7 @@ impl SandboxOptions {
                 output_mb: None,
                 operations: self.operations,
             },
-        }
+        })
     }
 
     fn limit_overrides(&self) -> LimitOverrides {
@@ -174,30 +174,12 @@ impl SandboxOptions {
         }
     }
 
-    fn check(&self, global: &GlobalOptions) -> anyhow::Result<()> {
+    fn check(&self, global: &GlobalOptions, request: &CreateSandbox) -> anyhow::Result<()> {
         let service_config = service_config(global)?;
         let (_, profile) = service_config.profiles.get(&self.profile)?;
         profile.with(&self.limit_overrides(), &service_config.policy)?;
-        self.check_names()?;
+        check_request(request).map_err(BackendError::from)?;
         self.check_image(global)
-    }
-
-    fn check_names(&self) -> Result<(), Failure> {
-        let bad = |field, why: &str| Err(Failure::BadField { field, why: why.to_owned() });
-        match &self.name {
-            Some(name) if name.is_empty() => return bad("name", "must not be empty"),
-            Some(name) if name.len() > LONGEST_NAME => {
-                return bad("name", "must not be longer than 128 bytes");
-            }
-            Some(name) if name.starts_with("sbx_") => {
-                return bad("name", "must not begin with `sbx_`, which is for ids");
-            }
-            Some(_) | None => {}
-        }
-        if self.workdir.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return bad("workdir", "must begin with `/`");
-        }
-        Ok(())
     }
 
     fn check_image(&self, global: &GlobalOptions) -> anyhow::Result<()> {

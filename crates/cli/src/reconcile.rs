@@ -18,7 +18,7 @@ pub(crate) struct Options {
     #[arg(long)]
     dry_run: bool,
     /// How long to wait for the repairs: seconds, or 90s, 5m
-    #[arg(long, value_name = "TIME", value_parser = milliseconds, default_value = "60s")]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true, default_value = "60s")]
     wait: u64,
 }
 

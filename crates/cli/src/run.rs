@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[command(flatten, next_help_heading = "Command options")]
     console: ConsoleOptions,
     /// The command and its arguments
-    #[arg(last = true, required = true)]
+    #[arg(trailing_var_arg = true, required = true)]
     command: Vec<String>,
 }
 

@@ -3,8 +3,11 @@
 //! the other crates.
 
 mod alerts;
+mod bounds;
 mod cleanup;
 mod convert;
+mod environment;
+mod file;
 mod load;
 mod machine;
 mod profiles;
@@ -301,9 +304,9 @@ pub(crate) struct EngineSettings {
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct FlagSettings {
-    /// An older sandbox is flagged as `stuck`.
-    #[config(default = "10m", env = "PINFOLD_FLAGS_STUCK")]
-    pub(crate) stuck: Time,
+    /// An older sandbox is flagged as `old`.
+    #[config(default = "10m", env = "PINFOLD_FLAGS_OLD")]
+    pub(crate) old: Time,
     /// A sandbox with a longer-running execution is flagged as `long_running`.
     #[config(default = "5m", env = "PINFOLD_FLAGS_LONG_RUNNING")]
     pub(crate) long_running: Time,
@@ -330,10 +333,17 @@ pub(crate) struct WarmSettings {
 #[derive(Debug, Config)]
 #[config(layer_attr(derive(Debug, serde::Serialize)), layer_attr(serde(deny_unknown_fields)))]
 pub(crate) struct AgentSettings {
-    /// Timeout of one run.
+    /// Timeout of one run. `AGENT_MAX_WAIT_TIME_MS` sets it too, in milliseconds.
     #[config(env = "PINFOLD_AGENTS_TIMEOUT")]
     pub(crate) timeout: Option<Time>,
-    /// Longest time that a run may write nothing.
+    /// Longest time that a run may write nothing; 0: no limit. `AGENT_INACTIVITY_TIMEOUT_MS` sets it too, in
+    /// milliseconds.
     #[config(env = "PINFOLD_AGENTS_INACTIVITY")]
     pub(crate) inactivity: Option<Time>,
+    /// How often a run is retried in a new instance after its instance failed. The exit code of the command is no reason.
+    #[config(default = 3, env = "PINFOLD_AGENTS_RETRIES")]
+    pub(crate) retries: u32,
+    /// Wait before the first retry; each further wait is twice as long.
+    #[config(default = "1s", env = "PINFOLD_AGENTS_RETRY_AFTER")]
+    pub(crate) retry_after: Time,
 }

@@ -15,8 +15,6 @@ const BASH_OR_SH: &str = "if command -v bash > /dev/null; then exec bash; else e
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
     let command = ["sh", "-c", BASH_OR_SH].map(str::to_owned).to_vec();
-    // The shell draws on the local terminal, so it needs the local TERM.
-    let kind = std::env::var("TERM").ok().map(|kind| ("TERM".to_owned(), kind));
-    let exec = exec::Options::at_terminal(options.sandbox.clone(), command, kind.into_iter().collect());
+    let exec = exec::Options::at_terminal(options.sandbox.clone(), command);
     exec::run(global, &exec).await
 }

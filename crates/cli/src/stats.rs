@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::GlobalOptions;
 use crate::backend::Backend;
 use crate::find::find;
 use crate::json_output;
-use crate::table::{escape_control, format_table};
+use crate::named_values::{OrderedValue, rows};
+use crate::table::format_table;
 use crate::units::milliseconds;
 
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "sandbox")]
     metrics: bool,
     /// Time window of the metrics, from a minute to a week: seconds, or 90s, 5m, 1h, 7d
-    #[arg(long, value_name = "TIME", value_parser = milliseconds, default_value = "1h", requires = "metrics")]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true, default_value = "1h", requires = "metrics")]
     window: u64,
 }
 
@@ -41,23 +41,13 @@ pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints each known value with its name.
+/// Prints each known value with its name and unit, in the order of the API.
 fn show(global: &GlobalOptions, values: &impl Serialize) -> anyhow::Result<()> {
     if global.json {
         return json_output::print(values);
     }
-    anstream::print!("{}", format_table(&rows("", &serde_json::to_value(values)?)));
+    // From text and not from a `Value`, which would sort the names.
+    let ordered: OrderedValue = serde_json::from_str(&serde_json::to_string(values)?)?;
+    anstream::print!("{}", format_table(&rows("", &ordered)));
     Ok(())
-}
-
-fn rows(name: &str, value: &Value) -> Vec<Vec<String>> {
-    let row = |text: String| vec![vec![name.trim().replace('_', " "), text]];
-    match value {
-        Value::Null => Vec::new(),
-        Value::Object(values) => {
-            values.iter().flat_map(|(part, value)| rows(&format!("{name} {part}"), value)).collect()
-        }
-        Value::String(text) => row(escape_control(text)),
-        other => row(other.to_string()),
-    }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::GlobalOptions;
 use crate::backend::Backend;
+use crate::bulk::BulkOptions;
 use crate::colour::StatusColour;
 use crate::exit;
 use crate::failure::{self, Failure, code_of};
@@ -33,14 +34,25 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TEXT", requires = "attest")]
     reason: Option<String>,
     /// How long to wait for the receipt: seconds, or 90s, 5m
-    #[arg(long, value_name = "TIME", value_parser = milliseconds, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true, default_value = "30s")]
     wait: u64,
+    #[command(flatten)]
+    bulk: BulkOptions,
     /// Sandboxes: ids, unique prefixes of ids, or names
-    #[arg(required = true, value_name = "SANDBOX")]
+    #[arg(value_name = "SANDBOX")]
     sandboxes: Vec<String>,
 }
 
+/// How long a stop is waited for.
+const WAIT_MS: u64 = 30_000;
+
 impl Options {
+    /// Stops every sandbox of an age that is not critical.
+    pub(crate) fn older_than(ms: u64, dry_run: bool) -> Self {
+        let bulk = BulkOptions::older_than(ms, dry_run);
+        Self { force: false, grace: None, attest: false, reason: None, wait: WAIT_MS, bulk, sandboxes: Vec::new() }
+    }
+
     fn grace_ms(&self) -> Option<u64> {
         if self.force { Some(0) } else { self.grace }
     }
@@ -50,15 +62,44 @@ impl Options {
 type StopOutcome = anyhow::Result<Receipt>;
 
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
+    options.bulk.check(&options.sandboxes)?;
+    if options.bulk.is_bulk() && options.attest {
+        let why = "an attestation is about one sandbox; name it".to_owned();
+        return Err(Failure::BadField { field: "attest", why }.into());
+    }
     // An attestation names the operator: this process knows the user, a server only the token.
     let backend = if options.attest {
         Backend::open_preferring_local(global).await?
     } else {
         Backend::open(global).await?
     };
+    if !options.bulk.is_bulk() {
+        return stop_all(global, backend, options, &options.sandboxes).await;
+    }
+    let selection = options.bulk.select(&backend).await?;
+    if !global.json {
+        anstream::print!("{}", selection.format(options.bulk.dry_run));
+    }
+    if options.bulk.dry_run {
+        backend.close().await?;
+        if global.json {
+            json_output::print(&selection.stopped)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ids: Vec<String> = selection.stopped.into_iter().map(|it| it.id).collect();
+    stop_all(global, backend, options, &ids).await
+}
+
+async fn stop_all(
+    global: &GlobalOptions,
+    backend: Backend,
+    options: &Options,
+    sandboxes: &[String],
+) -> anyhow::Result<ExitCode> {
     let mut requested = Vec::new();
     // Request all stops before waiting for the first.
-    for given in &options.sandboxes {
+    for given in sandboxes {
         requested.push((given, request_stop(&backend, options, given).await));
     }
     let waiting = Progress::of("stopping");

@@ -1,4 +1,4 @@
-//! Parses sizes, times, CPU counts and `NAME=VALUE` pairs from arguments.
+//! Parses sizes, times, counts, CPU counts and `NAME=VALUE` pairs from arguments.
 
 use std::fmt::Display;
 
@@ -9,6 +9,9 @@ const TIB: u64 = 1 << 40;
 
 /// Whole mebibytes: a plain number, or with `k`, `m`, `g` or `t`.
 pub(crate) fn mebibytes(given: &str) -> Result<u64, String> {
+    if given.starts_with('-') {
+        return Err(format!("`{given}` is negative; write MiB as 512 or 512m, or GiB as 2g"));
+    }
     let (number, unit) = split(given);
     let bytes = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
         "" if unit.is_empty() => MIB,
@@ -27,6 +30,9 @@ pub(crate) fn mebibytes(given: &str) -> Result<u64, String> {
 
 /// Milliseconds: a plain number of seconds, or with `ms`, `s`, `m`, `h` or `d`.
 pub(crate) fn milliseconds(given: &str) -> Result<u64, String> {
+    if given.starts_with('-') {
+        return Err(format!("`{given}` is negative; write seconds as 90 or 90s, or 500ms, 5m, 1h, 1d"));
+    }
     let (number, unit) = split(given);
     let factor = match unit {
         "ms" => 1,
@@ -39,6 +45,20 @@ pub(crate) fn milliseconds(given: &str) -> Result<u64, String> {
         }
     };
     whole(number, given)?.checked_mul(factor).ok_or_else(|| format!("`{given}` is too long"))
+}
+
+/// Like [`milliseconds`], or 0 for `off`.
+pub(crate) fn milliseconds_or_off(given: &str) -> Result<u64, String> {
+    if given == "off" { Ok(0) } else { milliseconds(given) }
+}
+
+/// A plain whole number.
+pub(crate) fn count(given: &str) -> Result<u64, String> {
+    let is_number = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(format!("`{given}` is not a whole number of 0 or more"));
+    }
+    given.parse().map_err(|_| format!("`{given}` is too large"))
 }
 
 /// Thousandths of one core: `1.5` is 1500.

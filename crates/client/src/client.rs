@@ -6,7 +6,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Request, Response};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
+use crate::address::{self, Scheme};
 use crate::error::BoxedError;
 use crate::{ClientError, Events, proof, tls};
 
@@ -65,19 +66,18 @@ impl Client {
         token: &str,
         authorities: Option<&Path>,
     ) -> Result<Self, ClientError> {
-        let base = base.trim_end_matches('/').to_owned();
-        let uri = base.parse::<Uri>().map_err(|_| ClientError::BadUrl { url: base.clone() })?;
-        let tls = match uri.scheme_str() {
-            Some("https") => tls::trusting_authorities(authorities)?,
-            Some("http") => tls::trusting_none()?,
-            Some(_) | None => return Err(ClientError::BadUrl { url: base }),
+        let (base, scheme) = address::parse(base)?;
+        let tls = match scheme {
+            Scheme::Https => tls::trusting_authorities(authorities)?,
+            Scheme::Http => tls::trusting_none()?,
         };
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = connector.enable_http1().wrap_connector(tcp_connector());
         let connections = Box::new(Connections::builder(TokioExecutor::new()).build(connector));
         let token = token.trim().to_owned();
         // Without a token there is nothing to protect.
-        let unproven_port = proof::loopback_port(&uri).filter(|_| !token.is_empty());
+        let unproven_port =
+            base.parse().ok().as_ref().and_then(proof::loopback_port).filter(|_| !token.is_empty());
         Ok(Self { connections, base, token, unproven_port, proven: OnceCell::new() })
     }
 

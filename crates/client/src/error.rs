@@ -10,6 +10,8 @@ pub(crate) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 pub enum ClientError {
     #[error("`{url}` is not a server address; use http://HOST:PORT or https://HOST:PORT")]
     BadUrl { url: String },
+    #[error("`{url}`: {why}")]
+    BadUrlPart { url: String, why: String },
     #[error("could not read certificate authorities from `{}`; PEM certificates are expected", path.display())]
     Authorities { path: PathBuf, source: BoxedError },
     /// Another program may have bound the server's port.

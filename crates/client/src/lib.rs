@@ -11,6 +11,7 @@
 //!          <── ClientError::Refused    4xx, 5xx with an error document
 //! ```
 
+mod address;
 mod admin;
 mod agents;
 mod alerts;

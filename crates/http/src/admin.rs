@@ -7,14 +7,13 @@ use axum::Json as Answer;
 use axum::extract::State;
 use pinfold_api::{AuditPage, ConsistencyReport, Examination, Health, ProbeResult, Sandbox};
 use pinfold_engine::ReconcileMode;
-use pinfold_lifecycle::SandboxId;
 use pinfold_store::Role;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
-use super::extract::{Id, Query, number};
+use super::extract::{Query, SandboxRef, number};
 use super::paging::limit;
 use super::route_groups::{Group, LONG_TIMEOUT, SHORT_TIMEOUT};
 use super::sandboxes::{SandboxPath, run_to_completion, wait_ms};
@@ -45,7 +44,7 @@ async fn health(State(service): State<Arc<Service>>) -> Answer<Health> {
     responses((status = 200, description = "The result", body = ProbeResult)))]
 async fn probe(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
 ) -> Result<Answer<ProbeResult>, ErrorResponse> {
     Ok(Answer(service.probe(id).await?))
 }
@@ -55,7 +54,7 @@ async fn probe(
     responses((status = 200, description = "The findings", body = Examination)))]
 async fn examine(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
 ) -> Result<Answer<Examination>, ErrorResponse> {
     Ok(Answer(service.examine(id).await?))
 }
@@ -65,7 +64,7 @@ async fn examine(
     responses((status = 200, description = "Current state", body = Sandbox)))]
 async fn touch(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
 ) -> Result<Answer<Sandbox>, ErrorResponse> {
     Ok(Answer(run_to_completion(async move { service.touch(id).await }).await?))
 }

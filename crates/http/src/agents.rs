@@ -63,8 +63,8 @@ struct ExecuteQuery {
     #[param(maximum = 3600)]
     #[serde(default, deserialize_with = "number")]
     wait: Option<u64>,
-    /// How long to wait in the queue when there is no capacity: seconds, or `30s`, `5m`. Default: `wait`, at most 30
-    /// seconds. The answer comes after admission, whatever `wait` says.
+    /// How long to wait in the queue when there is no capacity: seconds, or `30s`, `5m`. Without
+    /// it the request is refused at once. The answer comes after admission, whatever `wait` says.
     #[param(pattern = "^[0-9]+(ms|s|m|h)?$")]
     queue: Option<String>,
     /// An id of your choice for the queue entry, to look it up while this request waits.
@@ -73,7 +73,7 @@ struct ExecuteQuery {
 }
 
 /// Run an agent's command in a sandbox of its own: queue, provision, write input files, execute, collect artifacts,
-/// clean up. If the sandbox fails the command is retried in a new one, up to three attempts.
+/// clean up. If the sandbox fails the command is retried in a new one, three times by default.
 #[utoipa::path(post, operation_id = "execute_agent", path = "/api/agents/execute", tag = "agents",
     params(ExecuteQuery, ("Idempotency-Key" = Option<String>, Header,
         description = "The same key with the same request returns the same run, for a day or the configured time")),
@@ -96,7 +96,7 @@ async fn execute(
     let running = service.clone();
     let run = run_queued(&service, queue, async move {
         let options = CreateOptions { caller: Some(&caller), key: key.as_deref(), queue };
-        running.run_agent(&request, options, wait_ms).await
+        running.run_agent(&request, options).await
     });
     let run = run.await?;
     let left_ms = CreateOptions::remaining_wait_ms(wait_ms, service.now().ms_since(began));

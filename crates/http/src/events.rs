@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
 use super::executions::wants_events;
-use super::extract::{Id, Query, flag, number};
+use super::extract::{Query, SandboxRef, flag, number};
 use super::output::{KEEP_ALIVE_INTERVAL, last_event};
 use super::paging::limit;
 use super::route_groups::{Group, SHORT_TIMEOUT};
@@ -72,7 +72,7 @@ async fn of_all(
         content((EventPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
 async fn of_one(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ErrorResponse> {

@@ -11,14 +11,14 @@ use pinfold_api::{
     EXECUTION_ID, ExecRequest, ExecResult, Execution, ServerSentEvent, SignalRequest, StdinAnswer,
     StdinRequest,
 };
-use pinfold_lifecycle::{ExecutionId, SandboxId};
+use pinfold_lifecycle::ExecutionId;
 use pinfold_store::Role;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
-use super::extract::{Id, Json, Query, number};
+use super::extract::{Id, Json, Query, SandboxRef, number};
 use super::output::stream;
 use super::paging::CursorQuery;
 use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT, SHORT_TIMEOUT};
@@ -82,7 +82,7 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
         (status = 202, description = "Queued or running: a background execution, or still running after the wait", body = Execution)))]
 async fn exec(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<ExecWaitQuery>,
     headers: HeaderMap,
     Json(request): Json<ExecRequest>,
@@ -122,7 +122,7 @@ fn accepted(execution: Execution) -> Response {
         headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn list(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<CursorQuery>,
 ) -> Result<Response, ErrorResponse> {
     Ok(query.answer(service.executions(id).await?, |execution| &execution.execution_id)?)
@@ -134,7 +134,7 @@ async fn list(
         headers(("X-Next-Cursor" = String, description = "The cursor of the next page, if there is one")))))]
 async fn jobs(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<CursorQuery>,
 ) -> Result<Response, ErrorResponse> {
     let mut jobs = service.executions(id).await?;

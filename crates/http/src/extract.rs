@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -10,12 +11,13 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
-use pinfold_api::ErrorCode;
+use pinfold_api::{ErrorCode, without_type_names};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_path_to_error::{Path, Track};
 
-use pinfold_service::Failure;
+use pinfold_lifecycle::SandboxId;
+use pinfold_service::{Failure, Service};
 
 use super::error_response::ErrorResponse;
 
@@ -74,7 +76,7 @@ fn body_failure(rejection: BytesRejection) -> Failure {
 
 /// Names the field of a deserialization error. For an unknown or missing field, the name is in the message.
 fn field_failure(path: &Path, error: &impl Display) -> Failure {
-    let (path, message) = (path.to_string(), error.to_string());
+    let (path, message) = (path.to_string(), without_type_names(&error.to_string(), "an object"));
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     let is_root = path == "." || path.is_empty();
@@ -117,6 +119,18 @@ where
             .parse()
             .map(Self)
             .map_err(|error| Failure::bad_input("id", error))?)
+    }
+}
+
+/// The path parameter `id` of a sandbox: its id, or the name of one that is not proven gone.
+pub(super) struct SandboxRef(pub(super) SandboxId);
+
+impl FromRequestParts<Arc<Service>> for SandboxRef {
+    type Rejection = ErrorResponse;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Self::Rejection> {
+        let given = path_param(parts, service, "id").await?;
+        Ok(Self(service.find_sandbox(&given).await?))
     }
 }
 

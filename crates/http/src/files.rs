@@ -44,18 +44,18 @@ struct FileParams {
     path: Vec<u8>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for FileParams {
+impl FromRequestParts<Arc<Service>> for FileParams {
     type Rejection = ErrorResponse;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Self::Rejection> {
         let asked = parts.uri.path().strip_prefix("/api/sandbox/");
         let Some((id, path)) = asked.and_then(|rest| rest.split_once("/files/")) else {
             return Err(Failure::internal("the route of files has changed").into());
         };
-        let id = percent_decode_str(id).decode_utf8_lossy().parse();
+        let id = service.find_sandbox(&percent_decode_str(id).decode_utf8_lossy()).await?;
         // The slash before the path parameter is the root.
         let path = [b'/'].into_iter().chain(percent_decode_str(path)).collect();
-        Ok(Self { id: id.map_err(|error| Failure::bad_input("id", error))?, path })
+        Ok(Self { id, path })
     }
 }
 
@@ -64,8 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for FileParams {
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "documents `FileParams`")]
 struct FilePath {
-    /// The sandbox id.
-    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    /// The sandbox id, or the name of a sandbox that is not proven gone.
     id: String,
     /// The path from the sandbox's root, may contain slashes.
     path: String,

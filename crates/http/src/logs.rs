@@ -11,7 +11,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use pinfold_api::{LogPage, ServerSentEvent};
-use pinfold_lifecycle::SandboxId;
 use pinfold_logs::Cursor;
 use pinfold_store::Role;
 use serde::Deserialize;
@@ -22,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
 use super::executions::wants_events;
-use super::extract::{Id, Query, flag, number};
+use super::extract::{Query, SandboxRef, flag, number};
 use super::route_groups::{Group, SHORT_TIMEOUT};
 use super::sandboxes::SandboxPath;
 use pinfold_service::LogEvent;
@@ -60,7 +59,7 @@ struct LogQuery {
         content((LogPage = "application/json"), (ServerSentEvent = "text/event-stream")))))]
 async fn logs(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<LogQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ErrorResponse> {

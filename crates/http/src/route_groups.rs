@@ -113,7 +113,7 @@ pub(super) async fn with_timeout(State(within): State<Duration>, request: Reques
     match tokio::time::timeout(within, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let message = format!("no answer within {} s", within.as_secs());
+            let message = format!("Sandbox operation timeout: no answer within {} s", within.as_secs());
             ErrorResponse(Failure::new(ErrorCode::TimedOut, message).retry_after_ms(1_000)).into_response()
         }
     }

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::error_response::ErrorResponse;
-use super::extract::{Id, Json, Query, flag, number};
+use super::extract::{Json, Query, SandboxRef, flag, number};
 use super::paging::limit;
 use super::queue::{QueueParams, run_queued};
 use super::route_groups::{Group, LARGE_BODY, LONG_TIMEOUT, LONGEST_WAIT_S, SHORT_TIMEOUT};
@@ -48,10 +48,9 @@ const STOP_WAIT_S: u64 = 30;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "documents `Id`")]
+#[expect(dead_code, reason = "documents `SandboxRef`")]
 pub(super) struct SandboxPath {
-    /// The sandbox id.
-    #[param(pattern = "^sbx_[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    /// The sandbox id, or the name of a sandbox that is not proven gone.
     id: String,
 }
 
@@ -205,7 +204,7 @@ async fn stats(State(service): State<Arc<Service>>) -> Result<Answer<Stats>, Err
     responses((status = 200, description = "Current state", body = Sandbox)))]
 async fn show(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
 ) -> Result<Answer<Sandbox>, ErrorResponse> {
     Ok(Answer(service.sandbox(id).await?))
 }
@@ -215,7 +214,7 @@ async fn show(
     responses((status = 200, description = "Current usage, or the total after its end", body = Resources)))]
 async fn resources(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
 ) -> Result<Answer<Resources>, ErrorResponse> {
     Ok(Answer(service.resources(id).await?))
 }
@@ -239,7 +238,7 @@ struct StateWaitQuery {
         (status = 202, description = "Not reached within the wait", body = Sandbox)))]
 async fn wait(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<StateWaitQuery>,
 ) -> Result<Response, ErrorResponse> {
     let wait_ms = wait_ms(query.wait, STOP_WAIT_S)?;
@@ -308,7 +307,7 @@ impl StopQuery {
         (status = 202, description = "Being stopped; `location` is its URL", body = StopPending)))]
 async fn stop(
     State(service): State<Arc<Service>>,
-    Id(id): Id<SandboxId>,
+    SandboxRef(id): SandboxRef,
     Query(query): Query<StopQuery>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ErrorResponse> {

@@ -52,13 +52,13 @@ pub struct AdmissionLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "resource", rename_all = "snake_case")]
 pub enum AdmissionRefusal {
-    #[error("maximum sandbox limit reached: {present} of {limit}")]
+    #[error("Maximum sandbox limit reached: {present} of {limit}")]
     Sandboxes { present: u64, limit: u64 },
-    #[error("resource limit exceeded: memory, {taken} MiB taken and {requested} requested of {limit}")]
+    #[error("Resource limit exceeded: memory, {taken} MiB taken and {requested} requested of {limit}")]
     Memory { taken: u64, requested: u64, limit: u64 },
-    #[error("resource limit exceeded: disk, {taken} MiB taken and {requested} requested of {limit}")]
+    #[error("Resource limit exceeded: disk, {taken} MiB taken and {requested} requested of {limit}")]
     Disk { taken: u64, requested: u64, limit: u64 },
-    #[error("resource limit exceeded: processes, {taken} taken and {requested} requested of {limit}")]
+    #[error("Resource limit exceeded: processes, {taken} taken and {requested} requested of {limit}")]
     Processes { taken: u64, requested: u64, limit: u64 },
     #[error("quota of the token reached: {taken} of {limit} sandboxes")]
     Token { token: TokenId, taken: u64, limit: u64 },

@@ -33,7 +33,7 @@ pub enum ExecutionKind {
 pub struct ExecutionLimits {
     /// `None`: limited only by the sandbox's own lifetime.
     pub timeout_ms: Option<u64>,
-    /// Longest time without output and without an open egress request.
+    /// Longest time without output and without an open egress request. In a request 0 means none.
     pub inactivity_ms: Option<u64>,
 }
 
@@ -43,7 +43,8 @@ impl ExecutionLimits {
     pub fn or(self, other: Self) -> Self {
         Self {
             timeout_ms: self.timeout_ms.or(other.timeout_ms),
-            inactivity_ms: self.inactivity_ms.or(other.inactivity_ms),
+            // 0 turns it off.
+            inactivity_ms: self.inactivity_ms.or(other.inactivity_ms).filter(|ms| *ms > 0),
         }
     }
 }

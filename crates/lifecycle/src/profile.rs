@@ -48,6 +48,8 @@ impl Profile {
         let within_time = |ms: u64| ms.min(timeout_ms.unwrap_or(max_life_ms));
         let inactivity_ms =
             overrides.execution.inactivity_ms.or(self.execution.inactivity_ms.map(within_time));
+        // 0 turns the profile's inactivity timeout off.
+        let inactivity_ms = inactivity_ms.filter(|ms| *ms > 0);
         Ok(ResolvedLimits {
             limits: self.limits.overridden_by(&overrides.limits),
             execution: ExecutionLimits { timeout_ms, inactivity_ms },

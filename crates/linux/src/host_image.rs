@@ -33,24 +33,42 @@ const DIRECTORIES: [(&str, u32); 14] = [
 ];
 /// Program and library directories; on merged-usr systems they are symlinks into `/usr`.
 const PROGRAMS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// `*` in `passwd` means no password, and no `shadow` to look for one in.
 const FILES: [(&str, &str); 6] = [
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
+    ("etc/passwd", "root:*:0:0:root:/root:/bin/sh\nnobody:*:65534:65534:nobody:/:/usr/sbin/nologin\n"),
     ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"),
     ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
     ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
     ("etc/resolv.conf", ""),
     ("etc/profile", "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"),
 ];
-/// Files and directories of the host's `/etc` that programs need and that are not secret. Copied, because each directory
-/// that is shared costs every sandbox a filesystem.
-const COPIED: [&str; 6] = [
+/// Files and directories of the host's `/etc` that programs need and that are not secret: `su` needs the two of PAM. Copied,
+/// because each directory that is shared costs every sandbox a filesystem.
+const COPIED: [&str; 21] = [
+    "etc/alternatives",
+    "etc/ca-certificates",
+    "etc/debian_version",
+    "etc/ethertypes",
+    "etc/gai.conf",
+    "etc/host.conf",
     "etc/ld.so.cache",
     "etc/ld.so.conf",
+    "etc/ld.so.conf.d",
     "etc/localtime",
-    "etc/alternatives",
+    "etc/login.defs",
+    "etc/mime.types",
+    "etc/os-release",
+    "etc/pam.d",
+    "etc/protocols",
+    "etc/security",
+    "etc/services",
+    "etc/shells",
     "etc/ssl/certs",
-    "etc/ca-certificates",
+    "etc/ssl/openssl.cnf",
+    "etc/timezone",
 ];
+/// Java reads `/etc/java-VERSION`.
+const JAVA_PREFIX: &str = "java-";
 const SHARED: &str = "/usr";
 
 /// Name of the image that is this host itself.
@@ -92,8 +110,8 @@ impl Image {
 fn host_fingerprint(shared: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     (DIRECTORIES, FILES, shared).hash(&mut hasher);
-    for name in COPIED {
-        if let Ok(found) = fs::metadata(Path::new("/").join(name)) {
+    for name in copied_names() {
+        if let Ok(found) = fs::metadata(Path::new("/").join(&name)) {
             (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hasher);
         }
     }
@@ -146,9 +164,13 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
     for (file, text) in FILES {
         fs::write(root.join(file), text)?;
     }
-    for name in COPIED {
-        match fs::metadata(Path::new("/").join(name)) {
-            Ok(found) => copy_public(&Path::new("/").join(name), &root.join(name), &found)?,
+    for name in copied_names() {
+        let (from, to) = (Path::new("/").join(&name), root.join(&name));
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match fs::metadata(&from) {
+            Ok(found) => copy_public(&from, &to, &found)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -159,6 +181,16 @@ fn populate(root: &Path, shared: &[PathBuf]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is copied from the host, without the leading slash.
+fn copied_names() -> Vec<PathBuf> {
+    let in_etc = fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let java = in_etc.filter(|name| name.to_string_lossy().starts_with(JAVA_PREFIX));
+    let mut names: Vec<_> =
+        COPIED.iter().map(PathBuf::from).chain(java.map(|name| Path::new("etc").join(name))).collect();
+    names.sort();
+    names
 }
 
 #[cfg(test)]

@@ -9,17 +9,16 @@ use base64::engine::general_purpose::STANDARD;
 use pinfold_api::{
     self as api, AgentContext, AgentFile, AgentLinks, AgentRequest, ArtifactState, DescribedFile, ErrorCode,
 };
-use pinfold_engine::{AgentRun, CreateRequest, Ids, RandomIds, RunRequest, WaitOutcome};
-use pinfold_lifecycle::profile::LimitOverrides;
+use pinfold_engine::{AgentRun, CreateRequest, RunRequest, WaitOutcome};
 use pinfold_lifecycle::{
     Command, ExecutionFiles, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, FileContent,
-    InputFile, Policy, QueueId, SandboxId, Spec,
+    InputFile, Policy, SandboxId, Spec,
 };
 use pinfold_logs::{Artifact, ArtifactContent, ArtifactError, check_artifact_name};
 use pinfold_store::{Row, StoredExecution};
 
 use super::convert::{self, rfc3339};
-use super::create::{CreateOptions, check_environment, check_task};
+use super::create::{CreateOptions, check_environment, check_task, limit_overrides};
 use super::executions::outcome_view;
 use super::{Failure, Service, view};
 use crate::artifacts::{Collected, OWN, artifact_name};
@@ -28,8 +27,6 @@ use crate::artifacts::{Collected, OWN, artifact_name};
 const SCRIPT: &str = "/tmp/.pinfold/script";
 const MOST_FILES: usize = 1_000;
 const MOST_ARTIFACTS: usize = 100;
-/// How long a run waits in the queue by default, where its caller waits for the result.
-const DEFAULT_QUEUE_MS: u64 = 30_000;
 
 /// The ids of an agent run.
 #[derive(Debug, Clone, Copy)]
@@ -39,20 +36,16 @@ pub struct AgentRunIds {
 }
 
 impl Service {
-    /// Commits the run; the engine carries it out whether or not the caller waits. Without capacity the run waits in
-    /// the queue, for the requested time or for as long as its caller waits.
+    /// Commits the run; the engine carries it out whether or not the caller waits. Without capacity the run is refused at
+    /// once, or waits in the queue for the requested time.
     pub async fn run_agent(
         &self,
         request: &AgentRequest,
         options: CreateOptions<'_>,
-        wait_ms: u64,
     ) -> Result<AgentRunIds, Failure> {
         let decided = self.decide_agent(request, options)?;
         let key = self.key_of(options, request)?;
-        let queue_ms = wait_ms.min(DEFAULT_QUEUE_MS);
-        let queue_by_default = || self.queue_for(QueueId(RandomIds.fresh(self.now())), queue_ms);
-        let queue = options.queue.or_else(|| (queue_ms > 0).then(queue_by_default));
-        let decided = CreateRequest { key, queue, ..decided };
+        let decided = CreateRequest { key, queue: options.queue, ..decided };
         let limits = ExecutionLimits::default();
         let run = RunRequest { command: command(&request.context)?, kind: ExecutionKind::Run, limits };
         let begun = self.host.engine.run_agent(decided, run).await;
@@ -113,7 +106,7 @@ impl Service {
             Failure::bad_input("agentType", error).with("known", known)
         })?;
         let policy = self.config.policy.clone();
-        let given = profile.with(&LimitOverrides::default(), &policy)?;
+        let given = profile.with(&limit_overrides(&request.limits), &policy)?;
         let spec = Spec {
             agent_type: Some(agent_type.to_owned()),
             task_id: Some(request.task_id.clone()),
@@ -122,7 +115,8 @@ impl Service {
             requested_by: options.requester(),
             ..Spec::default()
         };
-        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, ..policy };
+        let recovery = Some(self.config.recovery);
+        let policy = Policy { idle_ms: given.idle_ms, max_life_ms: given.max_life_ms, recovery, ..policy };
         let (spec, policy) = (Arc::new(spec), Arc::new(policy));
         Ok(CreateRequest { spec, policy, ..CreateRequest::default() })
     }

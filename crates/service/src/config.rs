@@ -1,11 +1,11 @@
 //! Operator settings that apply to all sandboxes.
 
-use pinfold_lifecycle::Policy;
 use pinfold_lifecycle::profile::Profiles;
+use pinfold_lifecycle::{Policy, Recovery};
 
 use pinfold_notify::AlertsConfig;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ServiceConfig {
     /// The limits of each agent type.
     pub profiles: Profiles,
@@ -17,6 +17,22 @@ pub struct ServiceConfig {
     pub keep_keys: IdempotencyKeyRetention,
     /// When a list flags a sandbox.
     pub flags: FlagThresholds,
+    /// Retries of agent runs.
+    pub recovery: Recovery,
+}
+
+impl Default for ServiceConfig {
+    /// Three retries of an agent run.
+    fn default() -> Self {
+        Self {
+            profiles: Profiles::default(),
+            policy: Policy::default(),
+            alerts: AlertsConfig::default(),
+            keep_keys: IdempotencyKeyRetention::default(),
+            flags: FlagThresholds::default(),
+            recovery: Recovery { attempts: 4, ..Recovery::default() },
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +48,8 @@ impl Default for IdempotencyKeyRetention {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlagThresholds {
-    /// Older sandboxes are flagged as stuck.
-    pub stuck_ms: u64,
+    /// Older sandboxes are flagged as old.
+    pub old_ms: u64,
     /// Sandboxes with an execution that runs longer are flagged as long running.
     pub long_running_ms: u64,
 }
@@ -41,6 +57,6 @@ pub struct FlagThresholds {
 impl Default for FlagThresholds {
     /// Most sandboxes and most executions end sooner.
     fn default() -> Self {
-        Self { stuck_ms: 10 * 60_000, long_running_ms: 5 * 60_000 }
+        Self { old_ms: 10 * 60_000, long_running_ms: 5 * 60_000 }
     }
 }

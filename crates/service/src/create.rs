@@ -173,7 +173,7 @@ impl Service {
         request: &CreateSandbox,
         options: CreateOptions<'_>,
     ) -> Result<CreateRequest, Failure> {
-        check(request)?;
+        check_request(request)?;
         let asked = request.agent_type.as_deref().unwrap_or(DEFAULT_NAME);
         let (agent_type, profile) = self.config.profiles.get(asked)?;
         let policy = self.config.policy.clone();
@@ -213,16 +213,10 @@ impl Service {
     }
 }
 
-fn check(request: &CreateSandbox) -> Result<(), Failure> {
-    match &request.name {
-        Some(name) if name.is_empty() => return Err(Failure::bad_input("name", "must not be empty")),
-        Some(name) if name.len() > LONGEST_NAME => {
-            return Err(Failure::bad_input("name", "must not be longer than 128 bytes"));
-        }
-        Some(name) if name.starts_with(SandboxId::PREFIX) => {
-            return Err(Failure::bad_input("name", "must not begin with `sbx_`, which is for ids"));
-        }
-        Some(_) | None => {}
+/// Checks what needs neither configuration nor store: names, labels, environment and paths.
+pub fn check_request(request: &CreateSandbox) -> Result<(), Failure> {
+    if let Some(name) = &request.name {
+        check_name(name)?;
     }
     if request.network.as_ref().is_some_and(|network| network != "none") {
         return Err(Failure::bad_input("network", "only `none` is available in this version"));
@@ -235,12 +229,43 @@ fn check(request: &CreateSandbox) -> Result<(), Failure> {
     check_workdir(request.workdir.as_deref())
 }
 
+fn check_name(name: &str) -> Result<(), Failure> {
+    let refused = |why: &str| Err(Failure::bad_input("name", why));
+    if name.is_empty() {
+        return refused("must not be empty");
+    }
+    if name.len() > LONGEST_NAME {
+        return refused("must not be longer than 128 bytes");
+    }
+    if ["sbx_", "exe_", "job_"].iter().any(|prefix| name.starts_with(prefix)) {
+        return refused("must not begin with `sbx_`, `exe_` or `job_`, which are for ids");
+    }
+    if ROUTES.contains(&name) {
+        return refused("is a path of the API; choose another name");
+    }
+    check_printable("name", name)
+}
+
+/// Words that stand in the place of an id in paths of the API.
+const ROUTES: [&str; 9] =
+    ["list", "stats", "health", "metrics", "cleanup", "audit", "reconcile", "queue", "run"];
+
+/// A line feed or an escape sequence in a name would forge lines of logs and terminals.
+fn check_printable(field: &str, text: &str) -> Result<(), Failure> {
+    if text.chars().any(char::is_control) {
+        return Err(Failure::bad_input(field, NO_CONTROL_CHARACTERS));
+    }
+    Ok(())
+}
+
+const NO_CONTROL_CHARACTERS: &str = "must not contain control characters such as a line feed, a tab or NUL";
+
 /// `field` is the name of the field in this request.
 pub(super) fn check_task(field: &str, task: &str) -> Result<(), Failure> {
     if task.is_empty() || task.len() > LONGEST_TASK {
         return Err(Failure::bad_input(field, format!("1 to {LONGEST_TASK} bytes are allowed")));
     }
-    Ok(())
+    check_printable(field, task)
 }
 
 fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Failure> {
@@ -249,11 +274,18 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Failure> {
         return refused(format!("at most {MOST_LABELS} labels are allowed"));
     }
     for (name, value) in labels {
+        let shown = name.escape_debug();
         if name.is_empty() || name.len() > LONGEST_LABEL {
             return refused(format!("a label name must have 1 to {LONGEST_LABEL} bytes"));
         }
+        if name.chars().any(char::is_control) {
+            return refused(format!("the name `{shown}` {NO_CONTROL_CHARACTERS}"));
+        }
         if value.len() > LONGEST_VALUE {
-            return refused(format!("the value of `{name}` may have at most {LONGEST_VALUE} bytes"));
+            return refused(format!("the value of `{shown}` may have at most {LONGEST_VALUE} bytes"));
+        }
+        if value.chars().any(char::is_control) {
+            return refused(format!("the value of `{shown}` {NO_CONTROL_CHARACTERS}"));
         }
     }
     Ok(())
@@ -269,8 +301,9 @@ pub(super) fn check_workdir(workdir: Option<&str>) -> Result<(), Failure> {
 
 pub(super) fn check_environment(env: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (name, value) in env {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Failure::bad_input("env", format!("`{name}` is not a variable name")));
+        if name.is_empty() || name.contains('=') || name.chars().any(char::is_control) {
+            let why = format!("`{}` is not a variable name", name.escape_debug());
+            return Err(Failure::bad_input("env", why));
         }
         if value.contains('\0') {
             return Err(Failure::bad_input("env", format!("the value of `{name}` contains a NUL character")));
@@ -279,7 +312,7 @@ pub(super) fn check_environment(env: &BTreeMap<String, String>) -> Result<(), Fa
     Ok(())
 }
 
-fn limit_overrides(limits: &LimitsRequest) -> LimitOverrides {
+pub(super) fn limit_overrides(limits: &LimitsRequest) -> LimitOverrides {
     LimitOverrides {
         limits: Limits {
             memory_mb: limits.memory_mb,

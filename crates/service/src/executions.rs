@@ -4,8 +4,8 @@ use pinfold_api::{self as api, ErrorCode, ExecRequest, ExecResult};
 use pinfold_engine::WaitOutcome;
 use pinfold_lifecycle::profile::{DEFAULT, LimitOverrides};
 use pinfold_lifecycle::{
-    Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome, Policy,
-    SandboxId, Timestamp,
+    Cause, Command, Execution, ExecutionId, ExecutionKind, ExecutionLimits, ExecutionState, Fact, Outcome,
+    Policy, SandboxId, Timestamp,
 };
 use pinfold_provider::SignalError;
 use pinfold_store::{HistoryRow, Row, Seq, StoredExecution, StoredSandbox};
@@ -216,8 +216,18 @@ pub(super) fn outcome_view(outcome: &Outcome) -> OutcomeView {
         state: convert::outcome_state(outcome),
         exit_code: outcome.exit_code,
         cause: convert::cause(outcome.cause),
-        detail: outcome.detail.clone(),
+        detail: outcome.detail.clone().or_else(|| timeout_detail(outcome.cause)),
     }
+}
+
+/// What a timeout is called in words.
+fn timeout_detail(cause: Cause) -> Option<String> {
+    let words = match cause {
+        Cause::TimeLimit => "Agent execution timeout",
+        Cause::Inactivity => "Inactivity timeout",
+        _ => return None,
+    };
+    Some(words.to_owned())
 }
 
 fn execution_view(stored: &StoredExecution, history: &[HistoryRow]) -> api::Execution {

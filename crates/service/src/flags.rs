@@ -4,6 +4,7 @@ use pinfold_lifecycle::{ExecutionState, Lease, Timestamp, Verdict};
 use pinfold_store::StoredSandbox;
 
 use crate::FlagThresholds;
+use crate::stuck::is_stuck;
 
 /// A single timeout is not flagged.
 const TIMEOUTS: u32 = 2;
@@ -18,7 +19,8 @@ pub(super) fn flags(stored: &StoredSandbox, now: Timestamp, rules: FlagThreshold
         ("critical", spec.critical),
         // It ends with its owner's process.
         ("attached", policy.ends_with_owner && is_there),
-        ("stuck", is_there && now.ms_since(sandbox.created_at) > rules.stuck_ms),
+        ("stuck", is_there && is_stuck(sandbox, now)),
+        ("old", is_there && now.ms_since(sandbox.created_at) > rules.old_ms),
         ("long_running", sandbox.executions.iter().any(|execution| runs_long(&execution.state))),
         ("late_start", starts && now > sandbox.start_by),
         ("unattributed", is_there && spec.agent_type.is_none() && spec.task_id.is_none()),
@@ -85,11 +87,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_older_than_ten_minutes_is_flagged_stuck() {
+    fn a_sandbox_older_than_ten_minutes_is_old_and_not_stuck() {
         let stored = of_a_task();
 
         assert_eq!(flags_at(&stored, NOON.after_ms(600_000)), [""; 0]);
-        assert_eq!(flags_at(&stored, NOON.after_ms(600_001)), ["stuck"]);
+        assert_eq!(flags_at(&stored, NOON.after_ms(600_001)), ["old"]);
+    }
+
+    #[test]
+    fn a_young_sandbox_past_its_own_deadline_is_stuck_and_not_old() {
+        let mut stored = of_a_task();
+        stored.sandbox.start_by = NOON;
+
+        let flags = flags_at(&stored, NOON.after_ms(60_000));
+
+        assert_eq!(flags, ["stuck", "late_start"]);
     }
 
     #[test]
@@ -102,11 +114,11 @@ mod tests {
 
     #[test]
     fn thresholds_are_configurable() {
-        let rules = FlagThresholds { stuck_ms: 2_000, long_running_ms: 1_000 };
+        let rules = FlagThresholds { old_ms: 2_000, long_running_ms: 1_000 };
         let stored = at_work_since(NOON);
 
         assert_eq!(flags(&stored, NOON.after_ms(1_001), rules), ["long_running"]);
-        assert_eq!(flags(&stored, NOON.after_ms(2_001), rules), ["stuck", "long_running"]);
+        assert_eq!(flags(&stored, NOON.after_ms(2_001), rules), ["old", "long_running"]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ use tokio::sync::watch;
 pub use agents::AgentRunIds;
 pub use config::{FlagThresholds, IdempotencyKeyRetention, ServiceConfig};
 pub use convert::{rfc3339, role_name};
-pub use create::{CreateOptions, CreateOutcome};
+pub use create::{CreateOptions, CreateOutcome, check_request};
 pub use events::EventStreamItem;
 pub use executions::{ExecOutcome, StartedExecution};
 pub use failure::Failure;

@@ -94,7 +94,36 @@ impl WaitFor {
     }
 }
 
+/// Prefixes of ids. No name begins with one of them.
+const ID_PREFIXES: [&str; 3] = [SandboxId::PREFIX, "exe_", "job_"];
+
 impl Service {
+    /// The sandbox with this id, or with this name and not proven gone.
+    pub async fn find_sandbox(&self, given: &str) -> Result<SandboxId, Failure> {
+        let parsed = given.parse::<SandboxId>();
+        if let Err(error) = &parsed
+            && ID_PREFIXES.iter().any(|prefix| given.starts_with(prefix))
+        {
+            return Err(Failure::bad_input("id", error));
+        }
+        if let Ok(id) = parsed {
+            return Ok(id);
+        }
+        let mut after = None;
+        loop {
+            let rows = self.host.store.list(SandboxFilter::Present, after, ROWS).await?;
+            let is_it = |row: &&Row| matches!(row, Row::Readable(stored) if stored.spec.name.as_deref() == Some(given));
+            if let Some(row) = rows.iter().find(is_it) {
+                return Ok(row.id());
+            }
+            after = rows.last().map(Row::id);
+            if rows.len() < ROWS {
+                let message = format!("there is no sandbox with the id or name `{}`", given.escape_debug());
+                return Err(Failure::new(api::ErrorCode::UnknownSandbox, message));
+            }
+        }
+    }
+
     pub async fn list(
         &self,
         filter: &SandboxQuery,

@@ -14,6 +14,9 @@ pub enum StopResult {
     Pending(Box<StopPending>),
 }
 
+/// The answer to a stop that is not proven yet.
+const STOP_PENDING: &str = "Session deletion pending physical wrapper cleanup";
+
 impl Service {
     /// Records the caller's attestation that a quarantined instance is gone.
     pub async fn attest(&self, id: SandboxId, caller: &Caller, reason: String) -> Result<(), Failure> {
@@ -66,8 +69,12 @@ impl Service {
                     Row::Readable(stored) => view::status_of(&stored, self.now()),
                     Row::Unreadable(row) => return Err(Failure::unreadable(&row)),
                 };
-                let pending =
-                    StopPending { sandbox_id: id.to_string(), status, location: convert::sandbox_url(id) };
+                let pending = StopPending {
+                    sandbox_id: id.to_string(),
+                    message: STOP_PENDING.to_owned(),
+                    status,
+                    location: convert::sandbox_url(id),
+                };
                 Ok(StopResult::Pending(Box::new(pending)))
             }
         }

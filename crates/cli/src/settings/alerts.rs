@@ -115,14 +115,12 @@ pub(crate) struct RuleSettings {
     pub(crate) minimum: Option<u64>,
 }
 
-const DAY_MS: u64 = 86_400_000;
 /// Evaluations that must fit into the longest allowed gap between two of them.
 const MIN_CHECKS_PER_GAP: u64 = 4;
 
 impl Loaded {
     pub(super) fn alerts(&self) -> Result<AlertsConfig, SettingsError> {
         let alerts = &self.settings.alerts;
-        self.check_alert_times()?;
         let usual = NotificationPolicy::default();
         Ok(AlertsConfig {
             every: Duration::from_millis(alerts.every.0),
@@ -145,23 +143,6 @@ impl Loaded {
         })
     }
 
-    fn check_alert_times(&self) -> Result<(), SettingsError> {
-        let alerts = &self.settings.alerts;
-        let ranges = [
-            ("alerts.every", alerts.every, 100, 600_000),
-            ("alerts.window", alerts.window, 1_000, DAY_MS),
-            ("alerts.cooldown", alerts.cooldown, 1_000, 7 * DAY_MS),
-            ("alerts.escalate_after", alerts.escalate_after, 1_000, 7 * DAY_MS),
-        ];
-        for (field, given, least, most) in ranges {
-            if !(least..=most).contains(&given.0) {
-                let allowed = format!("the range is {} to {}", Time(least), Time(most));
-                return Err(self.invalid(field, format!("{given} is not allowed; {allowed}")));
-            }
-        }
-        Ok(())
-    }
-
     fn alert_rules(&self) -> Result<Rules, SettingsError> {
         let mut rules = Rules::default();
         for (name, wanted) in &self.settings.alerts.rules {
@@ -171,9 +152,6 @@ impl Loaded {
             })?;
             let defaults = rules.of(alert);
             let threshold = wanted.threshold.unwrap_or(defaults.threshold);
-            if !threshold.is_finite() || threshold < 0.0 {
-                return Err(self.invalid(&format!("{at}.threshold"), "must be 0 or more"));
-            }
             let sustained_ms = wanted.sustained.map_or(defaults.sustained_ms, |time| time.0);
             let minimum = wanted.minimum.unwrap_or(defaults.minimum);
             rules.set(alert, Rule { threshold, sustained_ms, minimum });

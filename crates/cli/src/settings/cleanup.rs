@@ -52,8 +52,6 @@ pub(crate) struct CleanupSettings {
     pub(crate) pressure: f64,
 }
 
-const HOUR_MS: u64 = 3_600_000;
-
 impl Loaded {
     pub(super) fn cleanup(&self) -> Result<CleanupConfig, SettingsError> {
         let settings = &self.settings.cleanup;
@@ -61,15 +59,6 @@ impl Loaded {
             Schedule::parse(given)
                 .map_err(|error| self.invalid(&format!("cleanup.{field}"), error.to_string()))
         };
-        for (field, given) in [
-            ("orphan_timeout", settings.orphan_timeout),
-            ("stuck_timeout", settings.stuck_timeout),
-            ("max_age", settings.max_age),
-            ("overdue", settings.overdue),
-            ("item_timeout", settings.item_timeout),
-        ] {
-            self.check_range(&format!("cleanup.{field}"), given, 1_000, 30 * 24 * HOUR_MS)?;
-        }
         Ok(CleanupConfig {
             rules: CleanupRules {
                 orphan_ms: settings.orphan_timeout.0,
@@ -83,20 +72,18 @@ impl Loaded {
             reconcile: schedule("schedule_reconcile", &settings.schedule_reconcile)?,
             batch: settings.batch.get(),
             item_ms: settings.item_timeout.0,
-            threshold: self.threshold(settings.pressure)?,
+            threshold: threshold(settings.pressure),
             ..CleanupConfig::default()
         })
     }
+}
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the value is between 0.1 and 1"
-    )]
-    fn threshold(&self, share: f64) -> Result<Threshold, SettingsError> {
-        if (0.1..=1.0).contains(&share) {
-            return Ok(Threshold((share * 1_000.0).round() as u32));
-        }
-        Err(self.invalid("cleanup.pressure", format!("{share} is not allowed; the range is 0.1 to 1")))
-    }
+/// A fraction in thousandths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the bounds of the setting are 0.1 and 1"
+)]
+fn threshold(share: f64) -> Threshold {
+    Threshold((share * 1_000.0).round() as u32)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pinfold_engine::{Config as EngineConfig, PoolPlan};
 use pinfold_http::ServerConfig;
 use pinfold_lifecycle::profile::{BadLimit, Profile, Profiles, UnknownProfile};
-use pinfold_lifecycle::{AdmissionLimits, HostReserve, LabelQuotas, Policy, QuotaRules, Spec};
+use pinfold_lifecycle::{AdmissionLimits, HostReserve, LabelQuotas, Policy, QuotaRules, Recovery, Spec};
 use pinfold_logs::RetentionPeriods;
 use pinfold_service::{
     BucketConfig, FlagThresholds, IdempotencyKeyRetention, LogRetention, LoopsConfig, ObjectStoreConfig,
@@ -15,13 +15,8 @@ use pinfold_service::{
 
 use super::load::{Loaded, SettingsError};
 use super::profiles::key_of;
-use super::values::Time;
 use super::{AgentSettings, ProfileSettings};
 
-const DAY_MS: u64 = 86_400_000;
-const MAX_POOL_SIZE: u64 = 1_000;
-/// Logs of recently ended sandboxes are read most, so they are never deleted early.
-const MIN_STALE_MS: u64 = 1_200_000;
 /// In a table of quotas: every name that is not listed.
 const WILDCARD: &str = "*";
 
@@ -35,7 +30,7 @@ impl Loaded {
     }
 
     pub(super) fn check(&self) -> Result<(), SettingsError> {
-        self.check_times()?;
+        self.check_order()?;
         let logs = &self.settings.logs;
         if logs.access_key_id.is_some() != logs.secret_access_key.is_some() {
             let why = "`access_key_id` and `secret_access_key` belong together; set both or none";
@@ -44,49 +39,14 @@ impl Loaded {
         self.cleanup()?;
         self.alerts()?;
         self.telemetry()?;
-        if let Some(given) = self.settings.admission.stale_after
-            && given.0 < MIN_STALE_MS
-        {
-            let why = format!("{given} is not allowed; it must be at least {}", Time(MIN_STALE_MS));
-            return Err(self.invalid("admission.stale_after", why));
-        }
         let profiles = self.profiles()?;
         self.pool_plans(&profiles).map(drop)
     }
 
-    fn check_times(&self) -> Result<(), SettingsError> {
+    /// Times that must fit into each other.
+    fn check_order(&self) -> Result<(), SettingsError> {
         let settings = &self.settings;
         let (sandboxes, engine, kept) = (&settings.sandboxes, &settings.engine, &settings.retention);
-        let ranges = [
-            ("requests.head_timeout", settings.requests.head_timeout, 100, 600_000),
-            ("requests.body_timeout", settings.requests.body_timeout, 100, 3_600_000),
-            ("retention.records", kept.records, 1_000, 3_650 * DAY_MS),
-            ("retention.history", kept.history, 1_000, 3_650 * DAY_MS),
-            ("retention.keys", kept.keys, 1_000, 3_650 * DAY_MS),
-            ("retention.logs", kept.logs, 1_000, 3_650 * DAY_MS),
-            ("retention.artifacts", kept.artifacts, 1_000, 3_650 * DAY_MS),
-            ("retention.metrics", kept.metrics, 1_000, 3_650 * DAY_MS),
-            ("sandboxes.start", sandboxes.start, 1_000, DAY_MS),
-            ("sandboxes.grace", sandboxes.grace, 0, 3_600_000),
-            ("sandboxes.stop_attempt", sandboxes.stop_attempt, 1_000, 3_600_000),
-            ("sandboxes.probe", sandboxes.probe, 100, 600_000),
-            ("sandboxes.probe_every", sandboxes.probe_every, 1_000, DAY_MS),
-            ("sandboxes.evidence", sandboxes.evidence, 1_000, DAY_MS),
-            ("sandboxes.unhealthy_age", sandboxes.unhealthy_age, 1_000, 30 * DAY_MS),
-            ("sandboxes.queued", sandboxes.queued, 100, DAY_MS),
-            ("sandboxes.idle", sandboxes.idle, 1_000, 30 * DAY_MS),
-            ("sandboxes.max_life", sandboxes.max_life, 1_000, 30 * DAY_MS),
-            ("engine.poll", engine.poll, 1, 10_000),
-            ("engine.heartbeat", engine.heartbeat, 100, 60_000),
-            ("engine.dead_after", engine.dead_after, 1_000, 3_600_000),
-            ("engine.reconcile_every", engine.reconcile_every, 1_000, DAY_MS),
-            ("flags.stuck", settings.flags.stuck, 1_000, 30 * DAY_MS),
-            ("flags.long_running", settings.flags.long_running, 1_000, 30 * DAY_MS),
-            ("warm.life", settings.warm.life, 10_000, DAY_MS),
-        ];
-        for (field, given, least, most) in ranges {
-            self.check_range(field, given, least, most)?;
-        }
         let orders = [
             ("sandboxes.idle", sandboxes.idle, "sandboxes.max_life", sandboxes.max_life),
             ("sandboxes.probe_every", sandboxes.probe_every, "sandboxes.evidence", sandboxes.evidence),
@@ -100,20 +60,6 @@ impl Loaded {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn check_range(
-        &self,
-        field: &str,
-        given: Time,
-        least: u64,
-        most: u64,
-    ) -> Result<(), SettingsError> {
-        if (least..=most).contains(&given.0) {
-            return Ok(());
-        }
-        let allowed = format!("the range is {} to {}", Time(least), Time(most));
-        Err(self.invalid(field, format!("{given} is not allowed; {allowed}")))
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -139,7 +85,7 @@ impl Loaded {
 
     fn profiles(&self) -> Result<Profiles, SettingsError> {
         let mut profiles = Profiles::default();
-        let AgentSettings { timeout, inactivity } = self.settings.agents;
+        let AgentSettings { timeout, inactivity, .. } = self.settings.agents;
         let for_all = ProfileSettings { timeout, inactivity, ..ProfileSettings::default() };
         for (name, agent) in Profiles::default().iter().filter(|(_, profile)| profile.is_agent) {
             profiles.insert(name, self.apply_profile("agents", &for_all, agent)?);
@@ -195,10 +141,6 @@ impl Loaded {
         let plan = |(name, size): (&String, &u64)| {
             let at = format!("warm.sizes.{name}");
             let (_, profile) = profiles.get(name).map_err(|error| self.invalid(&at, error.to_string()))?;
-            if *size > MAX_POOL_SIZE {
-                let why = format!("{size} is not allowed; the range is 0 to {MAX_POOL_SIZE}");
-                return Err(self.invalid(&at, why));
-            }
             let shape = Spec { limits: profile.limits, ..Spec::default() }.shape();
             Ok(PoolPlan { shape, policy: self.policy(), size: *size })
         };
@@ -303,8 +245,12 @@ impl Loaded {
             alerts: self.alerts()?,
             keep_keys: IdempotencyKeyRetention { ms: self.settings.retention.keys.0 },
             flags: FlagThresholds {
-                stuck_ms: self.settings.flags.stuck.0,
+                old_ms: self.settings.flags.old.0,
                 long_running_ms: self.settings.flags.long_running.0,
+            },
+            recovery: Recovery {
+                attempts: self.settings.agents.retries + 1,
+                backoff_ms: self.settings.agents.retry_after.0,
             },
         })
     }

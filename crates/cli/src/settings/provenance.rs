@@ -36,7 +36,8 @@ pub(crate) struct ShownSetting {
 }
 
 pub(crate) struct Provenance {
-    file: Option<PathBuf>,
+    /// The file, and the line of each key in it.
+    file: Option<(PathBuf, BTreeMap<String, usize>)>,
     machine: BTreeMap<String, Value>,
     written: BTreeMap<String, Value>,
     environment: BTreeMap<String, Value>,
@@ -47,7 +48,7 @@ impl Provenance {
         machine: Machine,
         written: &SettingsLayer,
         environment: &SettingsLayer,
-        file: Option<PathBuf>,
+        file: Option<(PathBuf, BTreeMap<String, usize>)>,
     ) -> Self {
         Self {
             file,
@@ -82,9 +83,9 @@ impl Provenance {
             let variable = variable_for(key, &variables()).unwrap_or_default();
             return format!("set by `{variable}` in the environment");
         }
-        match &self.file {
-            Some(file) if self.written.keys().any(|own| own == key) => format!("set in `{}`", file.display()),
-            Some(_) | None => "default; it conflicts with another setting".into(),
+        match self.file.as_ref().and_then(|(file, lines)| Some((file, lines.get(key)?))) {
+            Some((file, line)) => format!("set in `{}:{line}`", file.display()),
+            None => "default; it conflicts with another setting".into(),
         }
     }
 }

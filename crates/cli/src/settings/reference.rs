@@ -7,6 +7,7 @@ use std::path::Path;
 use confique::Config;
 use confique::meta::{FieldKind, LeafKind, Meta};
 
+use super::bounds::bounds_of;
 use super::{ProfileSettings, Settings};
 
 const INTRODUCTION: &str = "\
@@ -45,7 +46,7 @@ fn reference() -> String {
 
 fn section(name: &str, meta: &Meta, text: &mut String) {
     let _ = write!(text, "\n## `[{name}]`\n\n{}\n\n", joined(meta.doc));
-    text.push_str("| key | default | environment | |\n|---|---|---|---|\n");
+    text.push_str("| key | default | range | environment | |\n|---|---|---|---|---|\n");
     for field in meta.fields {
         let FieldKind::Leaf { env, kind } = field.kind else { continue };
         let default = match kind {
@@ -55,7 +56,10 @@ fn section(name: &str, meta: &Meta, text: &mut String) {
             LeafKind::Required { default: None } | LeafKind::Optional => String::new(),
         };
         let variable = env.map(|name| format!("`{name}`")).unwrap_or_default();
-        let _ = writeln!(text, "| `{}` | {default} | {variable} | {} |", field.name, joined(field.doc));
+        let bounds = bounds_of(&[name, field.name]).map(|bounds| bounds.to_string()).unwrap_or_default();
+        let range = bounds.trim_start_matches("the range is ").trim_start_matches("it must be ");
+        let _ =
+            writeln!(text, "| `{}` | {default} | {range} | {variable} | {} |", field.name, joined(field.doc));
     }
 }
 

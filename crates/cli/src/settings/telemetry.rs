@@ -36,7 +36,6 @@ pub(crate) struct TelemetrySettings {
 }
 
 const LONGEST_NAME: usize = 128;
-const HOUR_MS: u64 = 3_600_000;
 
 #[derive(Debug, thiserror::Error)]
 #[error("expected NAME=VALUE pairs separated by commas (value not shown)")]
@@ -55,7 +54,6 @@ impl Loaded {
     /// None: telemetry is off.
     pub(super) fn telemetry(&self) -> Result<Option<TelemetryConfig>, SettingsError> {
         let wanted = &self.settings.telemetry;
-        self.check_range("telemetry.interval", wanted.interval, 1_000, HOUR_MS)?;
         let name = &wanted.service_name;
         if name.trim().is_empty() || name.len() > LONGEST_NAME {
             let why = format!("must be 1 to {LONGEST_NAME} bytes long");

@@ -54,7 +54,7 @@ fn file_changes_only_the_values_it_sets() {
     assert_eq!(loaded.engine_without_pool().pool.len(), 0);
     let rules = loaded.service_config().unwrap();
     assert_eq!(rules.policy.idle_ms, Some(120_000));
-    assert_eq!((rules.flags.stuck_ms, rules.flags.long_running_ms), (600_000, 60_000));
+    assert_eq!((rules.flags.old_ms, rules.flags.long_running_ms), (600_000, 60_000));
     let of = |name| *rules.profiles.get(name).unwrap().1;
     assert_eq!(of("VALIDATION").limits.memory_mb, Some(64));
     assert_eq!(of("VALIDATION").limits.processes, Some(256));
@@ -137,8 +137,9 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
             "pinfold.toml:3: unknown field `lisen`, expected one of `listen`",
         ),
         ("[sever]\n", "pinfold.toml:1: unknown field `sever`"),
-        ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3: `ten` is not a time; write seconds as 90"),
-        ("[requests]\nrate = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        ("\n[sandboxes]\nidle = \"ten\"\n", "sandboxes.idle: `ten` is not a time; write seconds as 90"),
+        ("\n[sandboxes]\nidle = \"ten\"\n", "pinfold.toml:3`)"),
+        ("[requests]\nrate = 0\n", "requests.rate: 0 is not allowed; the range is 1 to 1000000 (set in `"),
         (
             "[requests]\nhead_timeout = 0\n",
             "requests.head_timeout: 0ms is not allowed; the range is 100ms to 10m",
@@ -148,7 +149,7 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
             "[sandboxes]\nidle = \"2d\"\n",
             "sandboxes.idle: 2d is longer than `sandboxes.max_life`, which is 1d",
         ),
-        ("[flags]\nstuck = 0\n", "flags.stuck: 0ms is not allowed; the range is 1s to 30d (set in `"),
+        ("[flags]\nold = 0\n", "flags.old: 0ms is not allowed; the range is 1s to 30d (set in `"),
         ("[engine]\npoll = \"1h\"\n", "engine.poll: 1h is not allowed; the range is 1ms to 10s (set in `"),
         (
             "[cleanup]\nschedule = \"often\"\n",
@@ -156,7 +157,7 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
         ),
         ("[cleanup]\nschedule_by_age = \"0 0 30 2 *\"\n", "cleanup.schedule_by_age: `0 0 30 2 *`"),
         ("[cleanup]\nmax_age = 0\n", "cleanup.max_age: 0ms is not allowed; the range is 1s to 30d"),
-        ("[cleanup]\nbatch = 0\n", "pinfold.toml:2: invalid value: integer `0`"),
+        ("[cleanup]\nbatch = 0\n", "cleanup.batch: 0 is not allowed; the range is 1 to 10000"),
         ("[cleanup]\npressure = 1.5\n", "cleanup.pressure: 1.5 is not allowed; the range is 0.1 to 1"),
         ("[profiles.POET]\nmemory_mb = 64\n", "there is no profile `POET`; there are default, ELICITATION"),
         ("[profiles.POET]\nmemory_mb = 64\n", "; a new profile names its base, as in `like = \"default\"`"),
@@ -171,13 +172,19 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
             "profiles.VALIDATION.operations: 0 is not allowed; allowed is from 1 to 1000000000",
         ),
         ("[profiles.VALIDATION]\nmemory = 1\n", "pinfold.toml:2: unknown field `memory`"),
-        ("[admission]\nstale_after = \"1m\"\n", "it must be at least 20m"),
-        ("[agents]\ninactivity = \"0s\"\n", "agents.inactivity: 0"),
+        (
+            "[admission]\nstale_after = \"1m\"\n",
+            "admission.stale_after: 1m is not allowed; the range is 20m to 3650d",
+        ),
+        ("[agents]\ntimeout = \"0s\"\n", "agents.timeout: 0"),
         ("[warm.sizes]\nPOET = 1\n", "warm.sizes.POET: there is no profile"),
         ("[logs]\naccess_key_id = \"id\"\n", "set both or none"),
         ("[alerts]\nevery = \"1d\"\n", "alerts.every: 1d is not allowed; the range is 100ms to 10m"),
         ("[alerts.rules.nonsense]\nthreshold = 1\n", "alerts.rules.nonsense: unknown alert `nonsense`"),
-        ("[alerts.rules.sandbox_stuck]\nthreshold = -1.0\n", "threshold: must be 0 or more"),
+        (
+            "[alerts.rules.sandbox_stuck]\nthreshold = -1.0\n",
+            "alerts.rules.sandbox_stuck.threshold: -1.0 is not allowed; the range is 0 to",
+        ),
         ("[alerts.levels.1]\nemail_to = []\n", "alerts.levels.1: allowed are `2` and `3`"),
         ("[alerts]\nslack_url = \"ftp://4711\"\n", "alerts.slack_url: must begin with `https://`"),
         ("[alerts]\nwebhook_secret = \"4711\"\n", "alerts.webhook_secret: needs `webhook_url`"),
@@ -210,7 +217,7 @@ fn invalid_value_is_refused_with_its_location_and_allowed_values() {
             "telemetry.headers.host: this header is set by Pinfold itself",
         ),
         ("[telemetry]\nendpoints = \"http://h\"\n", "pinfold.toml:2: unknown field `endpoints`"),
-        ("[logs]\nsecret_access_key = 4711\n", "pinfold.toml:2: expected a quoted string"),
+        ("[logs]\nsecret_access_key = 4711\n", "logs.secret_access_key: expected a quoted string"),
     ] {
         let message = invalid(text);
         assert!(message.contains(expected), "{text}\n{message}");
@@ -261,4 +268,38 @@ fn telemetry_settings_are_applied_and_headers_hidden() {
     assert!(!format!("{telemetry:?} {:?}", loaded.settings).contains("hunter2"));
     let shown = serde_json::to_string(&loaded.provenance.shown()).unwrap();
     assert!(shown.contains("telemetry.headers.authorization") && !shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn every_number_and_time_has_bounds() {
+    let all = provenance::defaults();
+    let is_sized = |key: &str, value: &serde_json::Value| {
+        let is_time = value.as_str().is_some_and(|text| crate::units::milliseconds(text).is_ok());
+        (value.is_number() || is_time) && key != "server.listen"
+    };
+    // Settings without a default, by their type.
+    let optional = [
+        "admission.sandboxes",
+        "admission.memory_mb",
+        "admission.disk_mb",
+        "admission.processes",
+        "admission.stale_after",
+        "agents.timeout",
+        "agents.inactivity",
+    ];
+    let sized = all.iter().filter(|(key, value)| is_sized(key, value)).map(|(key, _)| key.as_str());
+
+    for key in sized.chain(optional) {
+        let path: Vec<_> = key.split('.').collect();
+        let bounds = bounds::bounds_of(&path).unwrap_or_else(|| panic!("no bounds of {key}"));
+        if let Some(value) = all.get(key) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(bounds.refuse_text(&text), None, "the default of {key}");
+        }
+        let (table, name) = key.rsplit_once('.').unwrap();
+        for extreme in ["9223372036854775807", "-1"] {
+            let message = invalid(&format!("[{table}]\n{name} = {extreme}\n"));
+            assert!(message.starts_with(&format!("{key}: ")), "{key} = {extreme}: {message}");
+        }
+    }
 }

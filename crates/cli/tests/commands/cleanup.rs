@@ -13,7 +13,7 @@ fn cleanup_leaves_healthy_sandboxes_alone() {
         let done = fixture.pinfold(&["cleanup"]);
 
         assert!(done.status.success(), "{}", text(&done.stderr));
-        assert_eq!(text(&done.stdout).lines().next(), Some("Found 0 stuck sandboxes among 1"));
+        assert_eq!(text(&done.stdout).lines().next(), Some("Found 0 sandboxes to clean up among 1"));
         assert!(text(&done.stdout).contains("Bulk cleanup completed: 0 ended, 0 failed"));
         assert_eq!(fixture.pinfold(&["exec", &id, "--", "true"]).status.code(), Some(0));
     }
@@ -43,8 +43,8 @@ fn emergency_cleanup_stops_non_critical_sandboxes_and_lists_kept_ones() {
 }
 
 const LAYERS: [(&str, &str); 4] = [
-    ("scheduled", "stuck sandboxes"),
-    ("by_age", "stuck sandboxes"),
+    ("scheduled", "sandboxes to clean up"),
+    ("by_age", "sandboxes to clean up"),
     ("pressure", "idle sandboxes"),
     ("reconcile", "sandboxes whose record and instance differ"),
 ];

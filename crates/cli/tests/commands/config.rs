@@ -93,3 +93,25 @@ fn server_and_commands_both_apply_the_configuration() {
         );
     }
 }
+
+#[test]
+fn agent_timeouts_in_milliseconds_are_read_from_the_environment() {
+    let fixture = fixtures().pop().unwrap();
+    let asked = |variables: &[(&str, &str)]| {
+        fixture.command(&["config", "show", "--json"]).envs(variables.iter().copied()).output().unwrap()
+    };
+
+    let shown = asked(&[("AGENT_INACTIVITY_TIMEOUT_MS", "45000"), ("AGENT_MAX_WAIT_TIME_MS", "90000")]);
+    let refused = asked(&[("AGENT_MAX_WAIT_TIME_MS", "soon")]);
+
+    let document: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown_value(&document, "agents.inactivity"), "45s");
+    assert_eq!(shown_value(&document, "agents.timeout"), "90s");
+    let message = text(&refused.stdout);
+    assert!(message.contains("`soon` is not a whole number of milliseconds"), "{message}");
+    assert!(message.contains("AGENT_MAX_WAIT_TIME_MS"), "{message}");
+}
+
+fn shown_value(document: &Value, key: &str) -> String {
+    shown(document, key)["value"].as_str().unwrap().to_owned()
+}

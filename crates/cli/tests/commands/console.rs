@@ -132,6 +132,21 @@ fn signal_ends_exec_and_restores_the_terminal() {
 }
 
 #[test]
+fn command_with_a_terminal_gets_the_callers_kind_of_terminal() {
+    for fixture in fixtures() {
+        let terminal = Terminal::open(80, 24);
+        let end = || Stdio::from(terminal.there.try_clone().unwrap());
+        let mut command = fixture.command_in_session(&["run", "-it", "sh", "-c", "echo kind=$TERM."]);
+        command.env("TERM", "vt220").stdin(end()).stdout(end()).stderr(end());
+
+        let mut child = command.spawn().unwrap();
+
+        assert!(child.wait().unwrap().success());
+        until("the kind of the terminal is shown", || terminal.shows("kind=vt220."));
+    }
+}
+
+#[test]
 fn tty_without_a_terminal_is_refused() {
     for fixture in fixtures() {
         let output = fixture.pinfold(&["run", "-t", "--", "true"]);

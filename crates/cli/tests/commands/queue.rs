@@ -16,7 +16,7 @@ fn run_waits_in_the_queue_with_and_without_a_server() {
         let refused = fixture.pinfold(&["create", "--queue", "300ms"]);
         assert!(!refused.status.success());
         assert!(
-            text(&refused.stderr).contains("maximum sandbox limit reached: 1 of 1"),
+            text(&refused.stderr).contains("Maximum sandbox limit reached: 1 of 1"),
             "{:?}",
             refused.stderr
         );

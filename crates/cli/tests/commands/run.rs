@@ -160,3 +160,49 @@ fn killed_run_ends_its_sandbox_and_reconcile_cleans_up() {
         assert!(fixture.is_clean());
     }
 }
+
+#[test]
+fn command_needs_no_double_dash() {
+    for fixture in fixtures() {
+        let run = fixture.pinfold(&["run", "--memory", "64", "echo", "-n", "--json", "--", "x"]);
+        let id = fixture.create(&["--name", "box"]);
+        let exec = fixture.pinfold(&["exec", "box", "--env", "A=b", "sh", "-c", "echo $A"]);
+        let unknown = fixture.pinfold(&["run", "--no-such-option", "ls"]);
+
+        assert_eq!(
+            (text(&run.stdout).as_str(), run.status.code()),
+            ("--json -- x", Some(0)),
+            "{}",
+            text(&run.stderr)
+        );
+        assert_eq!(text(&exec.stdout), "b\n", "{id}: {}", text(&exec.stderr));
+        assert_eq!(unknown.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn name_is_taken_while_its_sandbox_lives() {
+    for fixture in fixtures() {
+        let id = fixture.create(&["--name", "box"]);
+
+        let second = fixture.document(&["create", "--json", "--name", "box"]);
+        fixture.pinfold(&["stop", "--force", "box"]);
+        let third = fixture.pinfold(&["create", "--name", "box"]);
+
+        assert_eq!(second["error"]["code"], "name_taken", "{second}");
+        assert!(second["error"]["message"].as_str().unwrap().contains(&id), "{second}");
+        assert!(third.status.success(), "{}", text(&third.stderr));
+    }
+}
+
+#[test]
+fn inactivity_timeout_can_be_turned_off() {
+    let fixture = fixtures().pop().unwrap();
+    for off in ["0", "off"] {
+        let id = fixture.create(&["--profile", "VALIDATION", "--inactivity-timeout", off]);
+
+        let shown = fixture.document(&["inspect", "--json", &id]);
+
+        assert_eq!(shown["limits"]["inactivity_ms"], serde_json::Value::Null, "{shown}");
+    }
+}

@@ -224,3 +224,23 @@ async fn stopped_run_reports_it_and_is_not_retried() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_run_takes_limits_of_its_own() {
+    with_server(|fixture| async move {
+        let mut body = agent_request(json!({ "command": ["sleep", "60"] }));
+        body["limits"] = json!({ "timeout_ms": 300, "memory_mb": 96 });
+
+        let run = fixture.post("/api/agents/execute", body.clone()).await.json();
+        body["limits"] = json!({ "memory_mb": 1 });
+        let refused = fixture.post("/api/agents/execute", body).await;
+
+        assert_eq!(run["cause"], "time_limit", "{run:#}");
+        let sandbox =
+            fixture.get(&format!("/api/sandbox/{}", run["sandbox_id"].as_str().unwrap())).await.json();
+        assert_eq!(sandbox["limits"]["memory_mb"], 96, "{sandbox:#}");
+        assert_eq!(refused.status, 400);
+        assert_eq!(refused.json()["error"]["details"]["field"], "limits.memory_mb");
+    })
+    .await;
+}

@@ -66,7 +66,7 @@ async fn bad_request_names_the_bad_field() {
             ("GET", "/api/sandbox/list?label=x", json!(null), "label"),
             ("GET", "/api/sandbox/list?agent_type=POET", json!(null), "agent_type"),
             ("GET", "/api/sandbox/list?page=2", json!(null), "page"),
-            ("GET", "/api/sandbox/not-an-id", json!(null), "id"),
+            ("GET", "/api/sandbox/sbx_short", json!(null), "id"),
             ("GET", "/api/sandbox/exe_01m7h9849weh0tapx1maw3q2yb", json!(null), "id"),
             ("GET", "/api/sandbox/%FF", json!(null), "id"),
             ("DELETE", "/api/sandbox/sbx_01m7h9849weh0tapx1maw3q2yb?force=maybe", json!(null), "force"),

@@ -104,11 +104,11 @@ async fn same_idempotency_key_and_token_return_the_same_sandbox() {
                 .header("idempotency-key", key);
             fixture.send(request.body(body.to_string().into()).unwrap()).await
         };
-        let spec = json!({ "name": "keyed" });
+        let spec = json!({ "task_id": "keyed" });
         let first = create(&fixture.admin, "k1", spec.clone()).await;
 
         let again = create(&fixture.admin, "k1", spec.clone()).await;
-        let other_body = create(&fixture.admin, "k1", json!({ "name": "changed" })).await;
+        let other_body = create(&fixture.admin, "k1", json!({ "task_id": "changed" })).await;
         let another_token = create(&other, "k1", spec).await;
 
         assert_eq!((first.status, again.status, another_token.status), (201, 201, 201));
@@ -135,6 +135,29 @@ async fn busy_sandbox_uses_more_cpu_than_an_idle_one() {
         assert!(at_rest["cpu_percent"].as_f64().unwrap() < 10.0, "{at_rest}");
         assert!(at_rest["memory_mb"].is_number() && at_rest["operations"].is_number(), "{at_rest}");
         assert!(at_rest["duration_ms"].as_u64().unwrap() > 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_is_unique_among_living_sandboxes_and_stands_for_the_id() {
+    with_server(|fixture| async move {
+        let body = json!({ "name": "builder", "limits": { "memory_mb": 64 } });
+        let first = fixture.post("/api/sandbox", body.clone()).await.json();
+
+        let second = fixture.post("/api/sandbox", body.clone()).await;
+        let shown = fixture.get("/api/sandbox/builder").await.json();
+        let ran = fixture.sh("builder", "echo hello > file").await;
+        let file = fixture.get("/api/sandbox/builder/files/tmp?list=1").await;
+        let unknown = fixture.get("/api/sandbox/nobody").await;
+        let gone = fixture.delete("/api/sandbox/builder?force=1").await;
+        let third = fixture.post("/api/sandbox", body).await;
+
+        assert_eq!((second.status, second.code()), (409, ErrorCode::NameTaken), "{:?}", second.bytes);
+        assert_eq!(second.json()["error"]["details"]["sandbox_id"], first["id"]);
+        assert_eq!((&shown["id"], &ran["exit_code"]), (&first["id"], &json!(0)));
+        assert_eq!((file.status, gone.status, third.status), (200, 200, 201));
+        assert_eq!((unknown.status, unknown.code()), (404, ErrorCode::UnknownSandbox));
     })
     .await;
 }

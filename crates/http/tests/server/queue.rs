@@ -76,6 +76,23 @@ async fn queue_admits_in_order_and_shows_positions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn request_that_asks_for_no_queue_is_refused_at_once() {
+    with_engine(tempfile::tempdir().unwrap(), with_limit(1), |fixture| async move {
+        fixture.sandbox().await;
+        let run = json!({ "taskId": "t", "agentType": "elicitation", "context": { "command": ["true"] } });
+
+        for (path, body) in [("/api/sandbox", small()), ("/api/agents/execute", run)] {
+            let refused = fixture.post(path, body).await;
+
+            assert_eq!((refused.status, refused.code()), (429, ErrorCode::LimitReached), "{path}");
+            let details = refused.json()["error"]["details"].clone();
+            assert_eq!(details["waited_ms"], Value::Null, "{path} waited: {details}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn queue_timeout_reports_wait_time_and_position() {
     with_engine(tempfile::tempdir().unwrap(), with_limit(1), |fixture| async move {
         let there = fixture.sandbox().await;

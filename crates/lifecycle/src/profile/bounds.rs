@@ -75,7 +75,8 @@ fn times(overrides: &LimitOverrides, policy: &Policy) -> Result<(), BadLimit> {
     let (execution, time) = (&overrides.execution, Unit::Milliseconds);
     range("max-life", overrides.max_life_ms, 1_000, 30 * DAY_MS, time)?;
     range("timeout", execution.timeout_ms, 10, 30 * DAY_MS, time)?;
-    range("inactivity-timeout", execution.inactivity_ms, 10, 30 * DAY_MS, time)?;
+    let inactivity_ms = execution.inactivity_ms.filter(|ms| *ms > 0);
+    range("inactivity-timeout", inactivity_ms, 10, 30 * DAY_MS, time)?;
     range("idle-timeout", overrides.idle_ms, 1_000, 30 * DAY_MS, time)?;
     let life = ("the sandbox's max-life", overrides.max_life_ms.unwrap_or(policy.max_life_ms));
     let timeout = execution.timeout_ms.map_or(life, |ms| ("the timeout", ms));

@@ -118,12 +118,12 @@ fn every_limit_has_a_lower_and_an_upper_bound() {
     ];
     for (index, set) in limits.into_iter().enumerate() {
         let absurd = u64::from(u32::MAX) * 4_096;
-        // CPU is a smaller integer, and zero network requests is a valid limit.
+        // CPU is a smaller integer. Zero turns inactivity off, and zero network requests is a valid limit.
         let most = if index == 1 { u64::from(u32::MAX) } else { absurd };
         let is_fine = |n| DEFAULT.with(&set(Some(n)), &Policy::default()).is_ok();
 
         assert!(!is_fine(most), "limit {index} has no upper bound");
-        assert!(index == 12 || !is_fine(0), "limit {index} may be zero");
+        assert!(matches!(index, 9 | 12) || !is_fine(0), "limit {index} may be zero");
         assert!(DEFAULT.with(&set(None), &Policy::default()).is_ok());
     }
 }
@@ -141,4 +141,13 @@ fn contradictory_timeouts_are_refused() {
     );
     assert!(refused(idle).starts_with("idle-timeout: 11 s is longer than"));
     assert!(DEFAULT.with(&with_times(Some(5_000), Some(5_000)), &Policy::default()).is_ok());
+}
+
+#[test]
+fn zero_turns_the_inactivity_timeout_of_a_profile_off() {
+    let profile = known("VALIDATION");
+
+    let resolved = profile.with(&with_times(None, Some(0)), &Policy::default()).unwrap();
+
+    assert_eq!((profile.execution.inactivity_ms.is_some(), resolved.execution.inactivity_ms), (true, None));
 }
