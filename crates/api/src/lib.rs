@@ -1,5 +1,6 @@
 //! The wire types of Pinfold's HTTP API: JSON in snake_case, RFC 3339 UTC timestamps, prefixed ids. Requests refuse
-//! unknown fields. The types hold no logic; [`rfc3339`] spells their timestamps.
+//! unknown fields. The types hold no logic; [`rfc3339`] spells their timestamps, and [`server_proof`] is the proof that a server
+//! knows a token.
 //!
 //! Main types: [`CreateSandbox`], [`Sandbox`] and [`SandboxSummary`]; [`ExecRequest`] and [`ExecResult`];
 //! [`AgentRequest`] and [`AgentRun`]; [`Receipt`]; [`ErrorBody`] with [`ErrorCode`]; [`Health`], [`Metrics`] and
@@ -21,6 +22,7 @@ mod log;
 mod metrics;
 mod object;
 mod output;
+mod proof;
 mod queue;
 mod receipt;
 mod resources;
@@ -61,6 +63,7 @@ pub use metrics::{
 };
 pub use object::object;
 pub use output::{Output, OutputEvent, OutputPage, ServerSentEvent};
+pub use proof::{PROOF_PATH, ProofAnswer, ProofRequest, hex, server_proof, token_hash, token_id};
 pub use queue::{CreatePending, QueueEntry, QueueState};
 pub use receipt::{Attestation, Check, Finding, Receipt, ResourceUsage};
 pub use resources::{Resources, Verdict};

@@ -62,6 +62,9 @@ pub(crate) enum BackendError {
         "the token's role does not allow this: {message}; create another with `pinfold token create --role`"
     )]
     Forbidden { message: String },
+    /// Another program may have taken the server's port.
+    #[error(transparent)]
+    Unproven(ClientError),
     #[error("the server at {address} does not answer; check that it runs, or use --local to work without it")]
     Unreachable { address: String, source: ClientError },
 }
@@ -83,7 +86,7 @@ impl BackendError {
             Self::Refused { detail, .. } => Some(detail.code),
             Self::Unauthorized { .. } => Some(api::ErrorCode::Unauthorized),
             Self::Forbidden { .. } => Some(api::ErrorCode::Forbidden),
-            Self::Unreachable { .. } => None,
+            Self::Unproven(_) | Self::Unreachable { .. } => None,
         }
     }
 }
@@ -96,6 +99,7 @@ impl Server {
                 api::ErrorCode::Forbidden => BackendError::Forbidden { message: detail.message },
                 _ => BackendError::Refused { detail, internal: None },
             },
+            error @ ClientError::Unproven { .. } => BackendError::Unproven(error),
             source => BackendError::Unreachable { address: self.address.clone(), source },
         }
     }

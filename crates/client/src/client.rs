@@ -18,9 +18,10 @@ use pinfold_api::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
 
 use crate::error::BoxedError;
-use crate::{ClientError, Events, tls};
+use crate::{ClientError, Events, proof, tls};
 
 /// The body of a request.
 pub(crate) type Content = UnsyncBoxBody<Bytes, BoxedError>;
@@ -28,8 +29,12 @@ pub(crate) type Content = UnsyncBoxBody<Bytes, BoxedError>;
 pub struct Client {
     connections: Box<Connections<HttpsConnector<HttpConnector>, Content>>,
     /// `http://HOST:PORT` or `https://HOST:PORT`
-    base: String,
-    token: String,
+    pub(crate) base: String,
+    pub(crate) token: String,
+    /// The port of a server that has to prove that it knows the token. None: another kind of server.
+    pub(crate) unproven_port: Option<u16>,
+    /// Set when it has.
+    pub(crate) proven: OnceCell<()>,
 }
 
 fn tcp_connector() -> HttpConnector {
@@ -61,8 +66,8 @@ impl Client {
         authorities: Option<&Path>,
     ) -> Result<Self, ClientError> {
         let base = base.trim_end_matches('/').to_owned();
-        let scheme = base.parse::<Uri>().ok().and_then(|uri| uri.scheme_str().map(str::to_owned));
-        let tls = match scheme.as_deref() {
+        let uri = base.parse::<Uri>().map_err(|_| ClientError::BadUrl { url: base.clone() })?;
+        let tls = match uri.scheme_str() {
             Some("https") => tls::trusting_authorities(authorities)?,
             Some("http") => tls::trusting_none()?,
             Some(_) | None => return Err(ClientError::BadUrl { url: base }),
@@ -70,12 +75,16 @@ impl Client {
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = connector.enable_http1().wrap_connector(tcp_connector());
         let connections = Box::new(Connections::builder(TokioExecutor::new()).build(connector));
-        Ok(Self { connections, base, token: token.trim().to_owned() })
+        let token = token.trim().to_owned();
+        // Without a token there is nothing to protect.
+        let unproven_port = proof::loopback_port(&uri).filter(|_| !token.is_empty());
+        Ok(Self { connections, base, token, unproven_port, proven: OnceCell::new() })
     }
 
-    /// Whether the server answers `/healthz`. Needs no token.
+    /// Whether the server answers `/healthz`. Sends no token.
     pub async fn is_up(&self) -> bool {
-        self.request(Method::GET, "/healthz", NO_BODY).await.is_ok()
+        let answer = self.send(Method::GET, "/healthz", full_content(Vec::new()), JSON, JSON, None).await;
+        answer.is_ok_and(|answer| answer.status().is_success())
     }
 
     pub async fn stats(&self) -> Result<Stats, ClientError> {
@@ -259,17 +268,31 @@ impl Client {
         kind: &str,
         accept: &str,
     ) -> Result<Response<Incoming>, ClientError> {
-        let request = Request::builder()
+        self.ensure_proven().await?;
+        let response = self.send(method, path, content, kind, accept, Some(&self.token)).await?;
+        if response.status().is_success() { Ok(response) } else { Err(read_refusal(response).await) }
+    }
+
+    /// Sends a request, with the token if it is given, and returns whatever is answered.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content: Content,
+        kind: &str,
+        accept: &str,
+        token: Option<&str>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
-            .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, kind)
-            .header(ACCEPT, accept)
-            .body(content)
-            .map_err(|error| ClientError::Request(error.into()))?;
-        let response =
-            self.connections.request(request).await.map_err(|error| ClientError::Request(error.into()))?;
-        if response.status().is_success() { Ok(response) } else { Err(read_refusal(response).await) }
+            .header(ACCEPT, accept);
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(content).map_err(|error| ClientError::Request(error.into()))?;
+        self.connections.request(request).await.map_err(|error| ClientError::Request(error.into()))
     }
 }
 

@@ -12,6 +12,12 @@ pub enum ClientError {
     BadUrl { url: String },
     #[error("could not read certificate authorities from `{}`; PEM certificates are expected", path.display())]
     Authorities { path: PathBuf, source: BoxedError },
+    /// Another program may have bound the server's port.
+    #[error(
+        "the program at {url} did not prove that it is the server of this token ({why}), so the token was not sent; \
+         check which program listens there. A tunnel must use the server's port number, or https"
+    )]
+    Unproven { url: String, why: String },
     #[error("could not send the request to the server")]
     Request(#[source] BoxedError),
     #[error("the connection closed before the answer was complete")]

@@ -21,6 +21,7 @@ mod events;
 mod files;
 mod metrics;
 mod pages;
+mod proof;
 mod queue;
 mod server_file;
 mod tls;

@@ -62,7 +62,7 @@ impl Authenticator {
         Ok(caller)
     }
 
-    fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
+    pub(super) fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
         if self.wrong_tokens.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             self.wrong_token_rates.retain_recent();
         }

@@ -1,4 +1,4 @@
-//! `/healthz`: the one route that needs no token.
+//! `/healthz`: liveness, without a token.
 
 use std::sync::Arc;
 

@@ -26,6 +26,7 @@ mod openapi;
 mod origin;
 mod output;
 mod paging;
+mod proof;
 mod queue;
 mod refusal_log;
 mod request_log;
@@ -139,8 +140,9 @@ fn assemble(service: Arc<Service>, config: &ServerConfig) -> Router {
     let all = guarded
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(authenticator, auth::require_token))
+        .layer(from_fn_with_state(authenticator.clone(), auth::require_token))
         .merge(health::public())
+        .merge(proof::public(authenticator))
         .with_state(service.clone())
         .layer(from_fn_with_state(config.body_timeout, body_timeout::limit_stalls))
         .layer(from_fn_with_state(names, origin::check))

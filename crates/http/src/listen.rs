@@ -24,6 +24,10 @@ use pinfold_service::{ServerLoops, Service};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) IpAddr);
 
+/// The port at which a connection arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocalPort(pub(super) u16);
+
 /// The place of one connection, free after its last clone. Upgraded connections, such as terminals, keep a clone.
 #[derive(Clone)]
 pub(super) struct ConnectionPermit {
@@ -113,14 +117,14 @@ struct ConnectionHandler {
 impl ConnectionHandler {
     async fn accept_loop(self, endpoint: Endpoint) {
         loop {
-            let (stream, peer) = accept(&endpoint.listener).await;
-            let (connection, eviction) = self.pools.admit(peer.0);
+            let (stream, ends) = accept(&endpoint.listener).await;
+            let (connection, eviction) = self.pools.admit(ends.0.0);
             let permit = ConnectionPermit {
                 connection: Arc::new(connection),
                 recheck_interval: endpoint.recheck_interval,
             };
             let (handler, tls) = (self.clone(), endpoint.tls.clone());
-            tokio::spawn(handler.handle_until_evicted(stream, tls, peer, permit, eviction));
+            tokio::spawn(handler.handle_until_evicted(stream, tls, ends, permit, eviction));
         }
     }
 
@@ -128,17 +132,18 @@ impl ConnectionHandler {
         self,
         stream: TcpStream,
         tls: Option<Tls>,
-        peer: Peer,
+        ends: (Peer, LocalPort),
         permit: ConnectionPermit,
         mut eviction: Eviction,
     ) {
         let handle = async {
             match tls {
-                None => self.handle_connection(stream, peer, permit).await,
+                None => self.handle_connection(stream, ends, permit).await,
                 Some(Tls(tls)) => {
                     // A failed handshake cannot be answered.
-                    if let Ok(Ok(stream)) = tokio::time::timeout(self.head_timeout, tls.accept(stream)).await {
-                        self.handle_connection(stream, peer, permit).await;
+                    if let Ok(Ok(stream)) = tokio::time::timeout(self.head_timeout, tls.accept(stream)).await
+                    {
+                        self.handle_connection(stream, ends, permit).await;
                     }
                 }
             }
@@ -153,12 +158,13 @@ impl ConnectionHandler {
     async fn handle_connection(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        peer: Peer,
+        (peer, port): (Peer, LocalPort),
         permit: ConnectionPermit,
     ) {
         let router = TowerToHyperService::new(self.router.clone());
         let respond = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(port);
             request.extensions_mut().insert(permit.clone());
             router.call(request)
         });
@@ -176,14 +182,16 @@ impl ConnectionHandler {
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, Peer) {
+async fn accept(listener: &TcpListener) -> (TcpStream, (Peer, LocalPort)) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 // Responses are written in one piece, so delaying them to gather more data does not help.
                 let _ = stream.set_nodelay(true);
                 set_timeouts(&stream);
-                return (stream, Peer(from.ip()));
+                // Port 0 proves nothing to any client.
+                let port = stream.local_addr().map_or(0, |address| address.port());
+                return (stream, (Peer(from.ip()), LocalPort(port)));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection, retrying");

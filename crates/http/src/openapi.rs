@@ -15,6 +15,7 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::routes;
 
 use super::health;
+use super::proof;
 use super::route_groups::{Group, SHORT_TIMEOUT};
 use pinfold_service::Service;
 use pinfold_service::role_name;
@@ -47,6 +48,7 @@ pub(super) fn groups() -> Vec<Group> {
 #[must_use]
 pub fn document() -> OpenApi {
     let mut document = health::document();
+    document.merge(proof::document());
     for group in super::groups() {
         document.merge(group.into_document());
     }
@@ -76,18 +78,20 @@ pub(super) fn add_common_parts(mut document: OpenApi, role: Role) -> OpenApi {
             operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
             let extensions = ExtensionsBuilder::new().add("x-required-role", role_name(role));
             operation.extensions = Some(extensions.build());
-            for (status, description) in ERROR_RESPONSES {
-                let response = || {
-                    let content = Content::new(Some(Ref::from_schema_name(ErrorBody::name())));
-                    RefOr::T(
-                        ResponseBuilder::new()
-                            .description(*description)
-                            .content("application/json", content)
-                            .build(),
-                    )
-                };
-                operation.responses.responses.entry(status.as_str().to_owned()).or_insert_with(response);
-            }
+        }
+    }
+    add_error_responses(document)
+}
+
+pub(super) fn add_error_responses(mut document: OpenApi) -> OpenApi {
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        for (status, description) in ERROR_RESPONSES {
+            let response = || {
+                let content = Content::new(Some(Ref::from_schema_name(ErrorBody::name())));
+                let response = ResponseBuilder::new().description(*description);
+                RefOr::T(response.content("application/json", content).build())
+            };
+            operation.responses.responses.entry(status.as_str().to_owned()).or_insert_with(response);
         }
     }
     document

@@ -1,10 +1,11 @@
-//! Checks Host and Origin, against DNS rebinding and requests from foreign web pages.
+//! Checks Host and Origin, against DNS rebinding and requests from foreign web pages. A request that names its host
+//! twice is refused, since a proxy in front may have checked the other name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -31,17 +32,29 @@ impl Names {
 
     fn check(&self, request: &Request) -> Result<(), Failure> {
         let foreign = |message: &str| Failure::new(ErrorCode::ForeignOrigin, message);
-        let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
-        let named = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));
-        let host = named.and_then(|host| host.parse::<Authority>().ok());
+        // Only HTTP/1.1 is served, so the host is not in a pseudo-header.
+        if request.uri().authority().is_some() {
+            let message = "must be a path such as `/healthz`; a URL with a host is not accepted";
+            return Err(Failure::bad_input("request target", message));
+        }
+        let host = single(request, &HOST, "Host")?.and_then(|host| host.parse::<Authority>().ok());
         let host = host.filter(|host| self.contains_host(host));
         let host = host.ok_or_else(|| foreign("the Host header is not a name of this server"))?;
-        match text(ORIGIN) {
+        match single(request, &ORIGIN, "Origin")? {
             Some(origin) if !is_same_origin(origin, &host) => {
                 Err(foreign("the Origin header is not this server"))
             }
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+/// The value of a header that may be given once.
+fn single<'a>(request: &'a Request, name: &HeaderName, field: &str) -> Result<Option<&'a str>, Failure> {
+    let mut given = request.headers().get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    match (given.next(), given.next()) {
+        (_, Some(_)) => Err(Failure::bad_input(field, "is given more than once; send it once")),
+        (first, None) => Ok(first),
     }
 }
 

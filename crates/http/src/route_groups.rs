@@ -81,7 +81,7 @@ async fn require_role(State(needed): State<Role>, request: Request, next: Next) 
 }
 
 /// Limits the time until the response begins; streams have their own limits.
-async fn with_timeout(State(within): State<Duration>, request: Request, next: Next) -> Response {
+pub(super) async fn with_timeout(State(within): State<Duration>, request: Request, next: Next) -> Response {
     match tokio::time::timeout(within, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

@@ -11,7 +11,6 @@ use pinfold_engine::{Ids, RandomIds};
 use pinfold_lifecycle::TokenId;
 use pinfold_store::{Role, StoreError, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::convert::{self, rfc3339};
@@ -46,9 +45,20 @@ impl Service {
     pub async fn authenticate(&self, shown: &str) -> Result<Option<Caller>, Failure> {
         let Some(id) = id_in(shown) else { return Ok(None) };
         let Some(token) = self.host.store.token(id).await? else { return Ok(None) };
-        let is_it: bool = token.hash.ct_eq(&hash(shown)).into();
+        let is_it: bool = token.hash.ct_eq(&api::token_hash(shown)).into();
         let caller = Caller { token: id, name: token.name.into(), role: token.role };
         Ok((is_it && token.revoked_at.is_none()).then_some(caller))
+    }
+
+    /// Proves to a client that this server knows its token, at the port where the client asked. None: the token is
+    /// unknown or revoked.
+    pub async fn prove_token(&self, id: TokenId, nonce: &str, port: u16) -> Result<Option<String>, Failure> {
+        let Some(token) = self.host.store.token(id).await? else { return Ok(None) };
+        if token.revoked_at.is_some() {
+            return Ok(None);
+        }
+        let malformed = || Failure::bad_input("nonce", "must be 32 bytes in lower-case hexadecimal");
+        api::server_proof(&token.hash, nonce, port).map(Some).ok_or_else(malformed)
     }
 
     /// Whether a token that was accepted is still valid. Open streams are not authenticated again, so they ask this.
@@ -96,7 +106,7 @@ impl Service {
         let now = self.now();
         let id = TokenId(RandomIds.fresh(now));
         let secret = secret_of(id).map_err(FirstTokenError::Random)?;
-        let hash = hash(&secret);
+        let hash = api::token_hash(&secret);
         let token = Token { id, name: name.to_owned(), role, hash, created_at: now, revoked_at: None };
         Ok((token, secret))
     }
@@ -112,10 +122,6 @@ fn view(token: &Token) -> api::Token {
     }
 }
 
-fn hash(shown: &str) -> [u8; 32] {
-    Sha256::digest(shown.as_bytes()).into()
-}
-
 fn secret_of(id: TokenId) -> io::Result<String> {
     let mut bits = [0; SECRET_BYTES];
     let filled = getrandom(&mut bits, GetRandomFlags::empty())?;
@@ -124,13 +130,11 @@ fn secret_of(id: TokenId) -> io::Result<String> {
     }
     let id = id.to_string();
     let plain = id.trim_start_matches(TokenId::PREFIX);
-    let bits: String = bits.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{PREFIX}{plain}_{bits}"))
+    Ok(format!("{PREFIX}{plain}_{}", api::hex(&bits)))
 }
 
 fn id_in(shown: &str) -> Option<TokenId> {
-    let (id, _) = shown.strip_prefix(PREFIX)?.split_once('_')?;
-    format!("{}{id}", TokenId::PREFIX).parse().ok()
+    api::token_id(shown)?.parse().ok()
 }
 
 /// Writes the file atomically, readable by its owner only.
@@ -153,7 +157,7 @@ mod tests {
 
         assert_eq!(id_in(&one), Some(TokenId(7)));
         assert_ne!(one, other);
-        assert_ne!(hash(&one), hash(&other));
+        assert_ne!(api::token_hash(&one), api::token_hash(&other));
         assert_eq!(one.len(), 4 + 26 + 1 + 64);
     }
 

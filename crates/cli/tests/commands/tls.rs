@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -16,6 +17,10 @@ pub(crate) fn make_certificate(fixture: &Fixture) -> (PathBuf, PathBuf) {
     let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
     fs::write(&certificate, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    // The server's user owns the directory, and only the owner may read the key.
+    let user = fs::metadata(&directory).unwrap().uid();
+    chown(&key, Some(user), None).unwrap();
     (certificate, key)
 }
 
@@ -78,9 +83,14 @@ fn incomplete_or_invalid_tls_settings_are_refused() {
         let half = fixture.pinfold(&["serve", "--listen", "127.0.0.1:0", "--tls-certificate", shown]);
         let swapped = ["serve", "--listen", "127.0.0.1:0", "--tls-certificate", secret, "--tls-key", shown];
         let swapped = fixture.pinfold(&swapped);
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let exposed = ["serve", "--listen", "127.0.0.1:0", "--tls-certificate", shown, "--tls-key", secret];
+        let exposed = fixture.pinfold(&exposed);
 
         assert_eq!(half.status.code(), Some(2), "{}", text(&half.stderr));
         assert!(text(&half.stderr).contains("--tls-key"), "{}", text(&half.stderr));
         assert!(text(&swapped.stderr).contains("no certificate in"), "{}", text(&swapped.stderr));
+        let fix = format!("has mode 644, so other users can read or replace it; run `chmod 600 {secret}`");
+        assert!(text(&exposed.stderr).contains(&fix), "{}", text(&exposed.stderr));
     }
 }
