@@ -1,6 +1,7 @@
 //! The HTTP API of a [`Service`]: one file per resource, and the middleware layers that every request passes.
 //! `assemble` shows the order of the layers, outermost last.
 
+mod accept;
 mod admin;
 mod agents;
 mod alerts;

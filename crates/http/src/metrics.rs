@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::response::IntoResponse;
 use pinfold_api::{Metrics, MetricsHistory};
 use pinfold_store::Role;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+use super::accept::text_format;
 use super::error_response::ErrorResponse;
 use super::extract::Query;
 use super::route_groups::{Group, SHORT_TIMEOUT};
@@ -29,13 +31,17 @@ pub(super) fn groups() -> Vec<Group> {
     ]
 }
 
-/// All metrics for Prometheus, in the OpenMetrics text format.
+/// All metrics for Prometheus: in its text format, or as OpenMetrics if `Accept` prefers that.
 #[utoipa::path(get, operation_id = "prometheus_metrics", path = "/metrics", tag = "server",
-    responses((status = 200, description = "All metrics", body = String,
-        content_type = "application/openmetrics-text")))]
-async fn prometheus(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, ErrorResponse> {
-    let text = service.exposition().await?;
-    Ok(([(CONTENT_TYPE, pinfold_metrics::CONTENT_TYPE)], text))
+    responses((status = 200, description = "All metrics",
+        content((String = "text/plain"), (String = "application/openmetrics-text")))))]
+async fn prometheus(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, ErrorResponse> {
+    let format = text_format(&headers);
+    let text = service.exposition(format).await?;
+    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, "accept")], text))
 }
 
 #[derive(Deserialize, IntoParams)]

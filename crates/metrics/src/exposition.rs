@@ -1,5 +1,5 @@
-//! All metrics at one moment, in catalogue order, and the OpenMetrics text for Prometheus. Unknown values are omitted,
-//! never shown as 0.
+//! All metrics at one moment, in catalogue order, and the texts for Prometheus. Unknown values are omitted, never shown
+//! as 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,8 +18,23 @@ use crate::latency::float;
 use crate::rates::{GONE, QUARANTINED};
 use crate::{AgentTypes, Counters, Family, HistogramValue, Latency, Point, ProcessMetrics, Value, word};
 
-/// Content type of the text.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Text formats that Prometheus reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextFormat {
+    /// The format that every scraper and `promtool` read.
+    Classic,
+    OpenMetrics,
+}
+
+impl TextFormat {
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 /// All metrics at one moment.
 #[derive(Debug, Clone)]
@@ -32,12 +47,15 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    pub fn text(self, meter: &ProcessMetrics) -> Result<String, fmt::Error> {
+    pub fn text(self, meter: &ProcessMetrics, format: TextFormat) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Families(self.families(meter))));
         let mut entry = String::new();
         text::encode(&mut entry, &registry)?;
-        Ok(entry)
+        Ok(match format {
+            TextFormat::Classic => classic(&entry),
+            TextFormat::OpenMetrics => entry,
+        })
     }
 
     /// The metrics that have a value.
@@ -179,6 +197,25 @@ impl Exposition {
         };
         entry.into_iter().map(|labels| timed_as(labels.clone(), times(&labels))).collect()
     }
+}
+
+/// OpenMetrics as classic text: there a counter's type and help carry the name of its samples, and there is no end mark.
+fn classic(open_metrics: &str) -> String {
+    let is_counter = |name: &str| {
+        CATALOGUE.iter().any(|metric| metric.name == name && matches!(metric.kind, Kind::Counter))
+    };
+    let mut text = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines() {
+        let about = ["# HELP ", "# TYPE "].into_iter().find(|keyword| line.starts_with(keyword));
+        match about.and_then(|keyword| Some((keyword, line.strip_prefix(keyword)?.split_once(' ')?))) {
+            Some((keyword, (name, rest))) if is_counter(name) => {
+                text.extend([keyword, name, "_total ", rest, "\n"]);
+            }
+            _ if line.starts_with("# EOF") || line.starts_with("# UNIT ") => {}
+            _ => text.extend([line, "\n"]),
+        }
+    }
+    text
 }
 
 fn timed_as(labels: Vec<String>, times: impl Into<HistogramValue>) -> Point {

@@ -29,7 +29,7 @@ mod series;
 pub use catalogue::{CATALOGUE, Kind, Metric, Scope};
 pub use cleanup::CleanupRun;
 pub use counters::Counters;
-pub use exposition::{CONTENT_TYPE, Exposition};
+pub use exposition::{Exposition, TextFormat};
 pub use family::{Family, HistogramValue, Point, Value};
 pub use gauges::{AGES, Gauges, OLDER};
 pub use history::{

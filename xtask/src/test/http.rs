@@ -11,7 +11,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) struct Answer {
     pub(super) status: u16,
-    content: String,
+    pub(super) content: String,
 }
 
 pub(super) fn request(

@@ -4,7 +4,8 @@
 mod package;
 mod running;
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,7 @@ fn check_rules(programs: &Programs) -> Result<bool> {
 fn scrape(programs: &Programs) -> Result<()> {
     let server = Server::start("prometheus", &cargo::repository_root().join("target"))?;
     let prometheus = Prometheus::begin(programs, &server)?;
+    check_text(programs, &server)?;
     wait_until("the server is read", || Ok(value_of(&prometheus, "up")? == Some(1.0)))?;
     wait_until("nothing has failed yet", || {
         Ok(value_of(&prometheus, "sum(pinfold_execution_failures_total)")? == Some(0.0))
@@ -81,6 +83,22 @@ fn scrape(programs: &Programs) -> Result<()> {
     println!("prometheus: {ALERT} fired and was resolved; {counted} executions were counted");
     drop(prometheus);
     server.end()
+}
+
+/// `promtool` reads the classic text only. That the OpenMetrics text is valid shows in `up`: Prometheus prefers it, and a
+/// scrape that it cannot parse has failed.
+fn check_text(programs: &Programs, server: &Server) -> Result<()> {
+    let text = request("GET", &server.url, "/metrics", Some(&server.token), "")?.content;
+    let mut promtool = Command::new(&programs.promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("could not run promtool")?;
+    let mut input = promtool.stdin.take().context("promtool has no input")?;
+    input.write_all(text.as_bytes()).context("could not write to promtool")?;
+    drop(input);
+    ensure!(promtool.wait().context("promtool did not end")?.success(), "promtool rejects /metrics:\n{text}");
+    Ok(())
 }
 
 fn post(server: &Server, path: &str, content: &str) -> Result<Value> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use pinfold_api::ErrorCode;
 use pinfold_engine::OnExit;
 use pinfold_http::ServerConfig;
@@ -14,11 +15,52 @@ use pinfold_store::MetricStore;
 use pinfold_store_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, start_service, with_server, with_server_config};
+use crate::fixture::{Answer, Fixture, start_service, with_server, with_server_config};
+
+/// The answer of `/metrics` to a request with these `Accept` headers.
+async fn scrape_accepting(fixture: &Fixture, accept: &[&str]) -> Answer {
+    let request = Request::get(fixture.url("/metrics"));
+    let request = request.header("authorization", format!("Bearer {}", fixture.admin));
+    let request = accept.iter().fold(request, |request, accept| request.header("accept", *accept));
+    fixture.send(request.body(Full::default()).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_classic_text_unless_openmetrics_is_preferred() {
+    const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
+    const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    with_server(|fixture| async move {
+        for (accept, expected) in [
+            (&[][..], CLASSIC),
+            (&["*/*"], CLASSIC),
+            (&["text/plain"], CLASSIC),
+            (
+                &["application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"],
+                OPENMETRICS,
+            ),
+            (&["text/plain", "application/openmetrics-text;q=0.9"], CLASSIC),
+            (&["text/plain;q=0.3", "application/openmetrics-text;q=0.4"], OPENMETRICS),
+            (&["application/openmetrics-text;q=0"], CLASSIC),
+        ] {
+            let answer = scrape_accepting(&fixture, accept).await;
+            let text = String::from_utf8(answer.bytes.to_vec()).unwrap();
+
+            assert_eq!((answer.status, answer.header("content-type")), (200, Some(expected)), "{accept:?}");
+            assert_eq!(answer.header("vary"), Some("accept"), "{accept:?}");
+            let name = if expected == CLASSIC { "created_total" } else { "created" };
+            for kind in ["HELP", "TYPE"] {
+                assert!(text.contains(&format!("# {kind} pinfold_sandboxes_{name} ")), "{accept:?}: {text}");
+            }
+            assert_eq!(text.ends_with("# EOF\n"), expected == OPENMETRICS, "{accept:?}");
+            assert!(text.contains("\npinfold_sandboxes_created_total 0"), "{accept:?}: {text}");
+        }
+    })
+    .await;
+}
 
 /// Every Prometheus sample by name and labels.
 async fn scraped(fixture: &Fixture) -> BTreeMap<String, f64> {
-    let answer = fixture.get("/metrics").await;
+    let answer = scrape_accepting(fixture, &["application/openmetrics-text"]).await;
     assert_eq!(answer.status, 200);
     let sent_as = answer.header("content-type").unwrap().to_owned();
     assert!(sent_as.starts_with("application/openmetrics-text; version=1.0.0"), "{sent_as}");

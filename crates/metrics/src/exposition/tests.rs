@@ -18,7 +18,9 @@ fn ended(number: u128) -> Record {
 
 fn exposition_text(counters: Counters, gauges: Gauges) -> String {
     let agent_types = AgentTypes::known(["VALIDATION"]);
-    Exposition { counters, agent_types, gauges }.text(&ProcessMetrics::default()).unwrap()
+    Exposition { counters, agent_types, gauges }
+        .text(&ProcessMetrics::default(), TextFormat::OpenMetrics)
+        .unwrap()
 }
 
 /// Names with their label names, without values.
@@ -186,7 +188,7 @@ fn every_metric_of_the_catalogue_and_no_other_is_shown() {
     gauges.count(pinfold_lifecycle::State::Ready);
 
     let agent_types = AgentTypes::default();
-    let text = Exposition { counters, agent_types, gauges }.text(&meter).unwrap();
+    let text = Exposition { counters, agent_types, gauges }.text(&meter, TextFormat::OpenMetrics).unwrap();
 
     let expected: BTreeSet<_> = CATALOGUE
         .iter()

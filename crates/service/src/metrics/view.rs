@@ -9,7 +9,7 @@ use pinfold_api::{
 };
 use pinfold_lifecycle::{Cause, State, Timestamp, final_state};
 use pinfold_metrics::{
-    AgentMetrics, CleanupMetrics, Counters, Exposition, Family, Gauges, Histogram, Latency,
+    AgentMetrics, CleanupMetrics, Counters, Exposition, Family, Gauges, Histogram, Latency, TextFormat,
 };
 
 use super::super::convert::rfc3339;
@@ -57,9 +57,9 @@ impl Service {
         })
     }
 
-    /// All metrics in the OpenMetrics text format.
-    pub async fn exposition(&self) -> Result<String, Failure> {
-        self.exposition_data().await?.text(&self.host.meter).map_err(Failure::internal)
+    /// All metrics as text for Prometheus.
+    pub async fn exposition(&self, format: TextFormat) -> Result<String, Failure> {
+        self.exposition_data().await?.text(&self.host.meter, format).map_err(Failure::internal)
     }
 
     /// The same as structured families, for OTLP.
