@@ -50,6 +50,7 @@ alerts! {
     ProvisioningFailing = "provisioning_failing",
     StateCorrupted = "state_corrupted",
     QuotaExceeded = "quota_exceeded",
+    WrongTokens = "wrong_tokens",
 }
 
 impl fmt::Display for Alert {

@@ -97,6 +97,7 @@ impl Alert {
             Self::ProvisioningFailing => PROVISIONING_FAILING,
             Self::StateCorrupted => STATE_CORRUPTED,
             Self::QuotaExceeded => QUOTA_EXCEEDED,
+            Self::WrongTokens => WRONG_TOKENS,
         }
     }
 }
@@ -281,4 +282,14 @@ const QUOTA_EXCEEDED: Definition = Definition {
     rule: above_for(0.99, 5),
     step: "no-room-is-left",
     ..ESCALATION
+};
+
+const WRONG_TOKENS: Definition = Definition {
+    title: "Many Wrong Tokens",
+    meaning: "requests per minute with a token that is malformed, unknown or revoked",
+    level: EscalationLevel::Infrastructure,
+    affects: PROVISIONING,
+    rule: above(60.0),
+    step: "many-requests-have-a-wrong-token",
+    ..DEFAULT
 };

@@ -48,6 +48,7 @@ pub fn evaluate(alert: Alert, inputs: &AlertInputs, rule: Rule) -> Evaluation {
         Alert::CleanupLate => (inputs.cleanup_periods_late, None),
         Alert::CleanupFoundTwice => (count(inputs.cleanup_found_twice), None),
         Alert::StateCorrupted => (count(inputs.corrupted), None),
+        Alert::WrongTokens => (count(inputs.wrong_tokens), None),
     };
     match of {
         Some(None) => Evaluation::Unknown,

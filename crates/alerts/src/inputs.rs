@@ -40,6 +40,8 @@ pub struct AlertInputs {
     pub cleanup_periods_late: Option<f64>,
     /// Sandboxes that two successive cleanups had to end.
     pub cleanup_found_twice: Option<u64>,
+    /// Requests with a wrong token in the worse of this minute and the one before.
+    pub wrong_tokens: Option<u64>,
     /// Events and conditions of single sandboxes.
     pub events: Option<Vec<AlertSubject>>,
 }

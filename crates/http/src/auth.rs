@@ -63,6 +63,7 @@ impl Authenticator {
     }
 
     pub(super) fn count_wrong(&self, from: Option<Peer>) -> Result<(), Failure> {
+        self.service.count_wrong_token();
         if self.wrong_tokens.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
             self.wrong_token_rates.retain_recent();
         }

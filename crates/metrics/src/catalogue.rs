@@ -43,6 +43,7 @@ pub(crate) const TIMEOUT_CLEANUPS: &str = "pinfold_timeout_cleanups";
 pub(crate) const QUARANTINES: &str = "pinfold_quarantines";
 pub(crate) const PROBES: &str = "pinfold_probes";
 pub(crate) const REFUSED: &str = "pinfold_admissions_refused";
+pub(crate) const WRONG_TOKENS: &str = "pinfold_wrong_tokens";
 pub(crate) const ORPHANS: &str = "pinfold_orphans_found";
 pub(crate) const CLEANUP_RUNS: &str = "pinfold_cleanup_runs";
 pub(crate) const CLEANUP_ITEMS: &str = "pinfold_cleanup_items";
@@ -138,6 +139,7 @@ pub const CATALOGUE: &[Metric] = &[
         Fleet,
         "Create requests refused, by the limit or resource that was short",
     ),
+    metric(WRONG_TOKENS, Counter, &[], Fleet, "Requests with a token that is malformed, unknown or revoked"),
     metric(ORPHANS, Counter, &[], Fleet, "Instances found without a lease"),
     metric(CLEANUP_RUNS, Counter, &["layer", "outcome"], Fleet, "Cleanup runs by layer and outcome"),
     metric(

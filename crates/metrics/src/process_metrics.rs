@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pinfold_lifecycle::ProbeResult;
 
-use crate::catalogue::{PROBES, REFUSED};
+use crate::catalogue::{PROBES, REFUSED, WRONG_TOKENS};
 use crate::{CleanupRun, Counters, HistogramValue, Latency, Point, Value};
 
 #[derive(Debug, Default)]
@@ -64,6 +64,11 @@ impl ProcessMetrics {
     /// Records a refused create request, by what is short.
     pub fn refused(&self, short: &'static str) {
         self.pending().count(REFUSED, &[short]);
+    }
+
+    /// Records a request with a token that is not valid.
+    pub fn wrong_token(&self) {
+        self.pending().count(WRONG_TOKENS, &[]);
     }
 
     pub fn cleanup_ended(&self, run: &CleanupRun) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::{
     CLEANUP_ITEMS, CLEANUP_RUNS, CPU, ENDED, EXECUTIONS, FAILURES, INACTIVITY, PROBES, REFUSED,
-    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS,
+    STARTS_FAILED, STOP_ATTEMPTS, TIMEOUT_CLEANUPS, TIMEOUTS, WRONG_TOKENS,
 };
 use crate::cleanup::{
     EVICTED, LAYERS, NOT_ENDED, OLD_DELETED, ORPHANED_ENDED, ORPHANED_FOUND, SCANNED, STUCK_ENDED, SUCCEEDED,
@@ -109,6 +109,12 @@ impl Counters {
     pub fn refused_by_host(&self) -> u64 {
         let of_host = |labels: &[&str]| labels.first().is_some_and(|reason| reason.starts_with(HOST));
         self.by_labels(REFUSED).filter(|(labels, _)| of_host(labels)).map(|(_, number)| number).sum()
+    }
+
+    /// Requests with a token that was not valid.
+    #[must_use]
+    pub fn wrong_tokens(&self) -> u64 {
+        self.total(WRONG_TOKENS)
     }
 
     /// Executions that have ended.

@@ -168,6 +168,7 @@ mod tests {
             cleanup_failures_in_a_row: Some(0),
             cleanup_periods_late: Some(0.0),
             cleanup_found_twice: Some(0),
+            wrong_tokens: Some(0),
             events: Some(Vec::new()),
         }
     }

@@ -66,6 +66,11 @@ impl Service {
         Ok(self.host.store.token(id).await?.is_some_and(|token| token.revoked_at.is_none()))
     }
 
+    /// Counts a request with a token that is not valid, for metrics and alerts.
+    pub fn count_wrong_token(&self) {
+        self.host.meter.wrong_token();
+    }
+
     pub async fn create_token(&self, asked: &api::NewToken) -> Result<api::TokenCreated, Failure> {
         if asked.name.is_empty() || asked.name.len() > LONGEST_NAME {
             return Err(Failure::bad_input("name", format!("1 to {LONGEST_NAME} bytes are allowed")));

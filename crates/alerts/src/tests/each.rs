@@ -45,6 +45,7 @@ fn inputs(alert: Alert) -> (AlertInputs, AlertInputs) {
         Alert::CleanupFailing => count(2, |it, value| it.cleanup_failures_in_a_row = Some(value)),
         Alert::CleanupFoundTwice => count(0, |it, value| it.cleanup_found_twice = Some(value)),
         Alert::StateCorrupted => count(1, |it, value| it.corrupted = Some(value)),
+        Alert::WrongTokens => count(60, |it, value| it.wrong_tokens = Some(value)),
         Alert::SandboxEvent => {
             let of = |events| AlertInputs { events: Some(events), ..AlertInputs::default() };
             (of(vec![]), of(vec![AlertSubject { event: SandboxEventKind::Timeout, sandbox: "sbx_1".into() }]))

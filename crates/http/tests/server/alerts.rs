@@ -10,6 +10,7 @@ mod rates;
 mod receiver;
 mod sandboxes;
 mod webhooks;
+mod wrong_tokens;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use pinfold_alerts::{AlertInputs, AlertSubject, DurationP95, SandboxEventKind};
 use pinfold_lifecycle::{AdmissionLimits, Lease, State, StopFailure, Timestamp, Totals, status};
 use pinfold_metrics::{Counters, Latency};
 use pinfold_provider::Capacity;
-use pinfold_store::{Row, SandboxFilter, StoreError};
+use pinfold_store::{MINUTE_MS, Row, SandboxFilter, StoreError, floor_to_step};
 use tokio::time::timeout;
 
 use super::AlertSnapshot;
@@ -61,9 +61,24 @@ impl Service {
                 "could not read cleanup runs for alerts, their values are unknown"
             );
         }
+        match self.wrong_tokens_per_minute(now).await {
+            Ok(number) => inputs.wrong_tokens = Some(number),
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "could not read wrong tokens for alerts, their number is unknown"
+            ),
+        }
         let snapshot = AlertSnapshot { at: now, inputs };
         self.alerts.remember(snapshot.clone());
         snapshot
+    }
+
+    /// Wrong tokens of all servers in this minute or the one before, whichever has more. This minute may have just begun.
+    async fn wrong_tokens_per_minute(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let from = floor_to_step(Timestamp(now.0.saturating_sub_unsigned(MINUTE_MS)), MINUTE_MS);
+        let minutes = self.host.store.metric_points(from, Timestamp(i64::MAX)).await?;
+        let numbers = minutes.into_iter().map(|minute| Counters(minute.counters).wrong_tokens());
+        Ok(numbers.max().unwrap_or(0))
     }
 
     async fn present(&self, now: Timestamp) -> Result<Present, Failure> {
