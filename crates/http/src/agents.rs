@@ -25,7 +25,10 @@ use pinfold_service::{Caller, CreateOptions};
 pub(super) fn groups() -> Vec<Group> {
     vec![
         Group::of(Role::Viewer, LONG_TIMEOUT).routes(routes!(show)),
-        Group::of(Role::Operator, LONG_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(execute)),
+        Group::of(Role::Operator, LONG_TIMEOUT)
+            .with_body_limit(LARGE_BODY)
+            .with_idempotency_keys()
+            .routes(routes!(execute)),
     ]
 }
 

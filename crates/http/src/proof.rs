@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Json as Answer, Router};
 use pinfold_api::{ErrorCode, ProofAnswer, ProofRequest};
 use pinfold_lifecycle::TokenId;
@@ -14,7 +14,7 @@ use super::auth::Authenticator;
 use super::error_response::ErrorResponse;
 use super::extract::Json;
 use super::listen::{LocalPort, Peer};
-use super::route_groups::{SHORT_TIMEOUT, with_timeout};
+use super::route_groups::{SHORT_TIMEOUT, refuse_idempotency_key, with_timeout};
 use super::{method_not_allowed, openapi};
 use pinfold_service::{Failure, Service};
 
@@ -27,6 +27,7 @@ fn router() -> OpenApiRouter<Arc<Service>> {
 pub(super) fn public(authenticator: Arc<Authenticator>) -> Router<Arc<Service>> {
     let (router, _) = router().split_for_parts();
     router
+        .route_layer(from_fn(refuse_idempotency_key))
         .route_layer(DefaultBodyLimit::max(LONGEST_BODY))
         .route_layer(from_fn_with_state(SHORT_TIMEOUT, with_timeout))
         .layer(Extension(authenticator))

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::Method;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use pinfold_api::ErrorCode;
+use pinfold_api::{ErrorCode, IDEMPOTENCY_KEY};
 use pinfold_store::Role;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
@@ -37,11 +38,24 @@ pub(super) struct Group {
     role: Role,
     within: Duration,
     most_bytes: usize,
+    has_idempotency_keys: bool,
 }
 
 impl Group {
     pub(super) fn of(role: Role, within: Duration) -> Self {
-        Self { router: OpenApiRouter::new(), role, within, most_bytes: SMALL_BODY }
+        Self {
+            router: OpenApiRouter::new(),
+            role,
+            within,
+            most_bytes: SMALL_BODY,
+            has_idempotency_keys: false,
+        }
+    }
+
+    /// Its requests can be repeated with an `Idempotency-Key`. Elsewhere the header is refused, so that no client relies
+    /// on it in vain.
+    pub(super) fn with_idempotency_keys(self) -> Self {
+        Self { has_idempotency_keys: true, ..self }
     }
 
     pub(super) fn with_body_limit(self, most_bytes: usize) -> Self {
@@ -55,6 +69,11 @@ impl Group {
 
     pub(super) fn into_router(self) -> Router<Arc<Service>> {
         let (router, _) = self.router.split_for_parts();
+        let router = if self.has_idempotency_keys {
+            router
+        } else {
+            router.route_layer(from_fn(refuse_idempotency_key))
+        };
         router
             .route_layer(DefaultBodyLimit::max(self.most_bytes))
             .route_layer(from_fn_with_state(self.within, with_timeout))
@@ -65,6 +84,15 @@ impl Group {
         let (_, document) = self.router.split_for_parts();
         openapi::add_common_parts(document, self.role)
     }
+}
+
+/// Other methods than POST can be repeated without a key.
+pub(super) async fn refuse_idempotency_key(request: Request, next: Next) -> Response {
+    if request.method() == Method::POST && request.headers().contains_key(IDEMPOTENCY_KEY) {
+        let message = "is not supported by this request; send it without the header";
+        return ErrorResponse(Failure::bad_input(IDEMPOTENCY_KEY, message)).into_response();
+    }
+    next.run(request).await
 }
 
 async fn require_role(State(needed): State<Role>, request: Request, next: Next) -> Response {

@@ -34,7 +34,10 @@ pub(super) fn groups() -> Vec<Group> {
             .routes(routes!(show))
             .routes(routes!(resources)),
         Group::of(Role::Viewer, LONG_TIMEOUT).routes(routes!(wait)),
-        Group::of(Role::Operator, LONG_TIMEOUT).with_body_limit(LARGE_BODY).routes(routes!(create)),
+        Group::of(Role::Operator, LONG_TIMEOUT)
+            .with_body_limit(LARGE_BODY)
+            .with_idempotency_keys()
+            .routes(routes!(create)),
         Group::of(Role::Operator, LONG_TIMEOUT).routes(routes!(stop)),
     ]
 }
@@ -62,8 +65,13 @@ pub(super) fn wait_ms(asked: Option<u64>, otherwise: u64) -> Result<u64, Failure
 
 /// The `Idempotency-Key` header.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let given = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().map(str::to_owned));
-    given.transpose().map_err(|error| Failure::bad_input(IDEMPOTENCY_KEY, error))
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let (first, second) = (given.next(), given.next());
+    if second.is_some() {
+        return Err(Failure::bad_input(IDEMPOTENCY_KEY, "is given more than once; send one key"));
+    }
+    let first = first.map(|key| key.to_str().map(str::to_owned));
+    first.transpose().map_err(|error| Failure::bad_input(IDEMPOTENCY_KEY, error))
 }
 
 /// Runs work to its end even if the client disconnects.
@@ -97,6 +105,7 @@ struct CreateQuery {
     request_body = CreateSandbox,
     responses(
         (status = 201, description = "Ready", body = Sandbox),
+        (status = 200, description = "A repeated request whose sandbox has ended since", body = Sandbox),
         (status = 202, description = "Starting, or waiting in the queue; `Location` is its URL",
             body = CreatePending)))]
 async fn create(
@@ -124,6 +133,10 @@ async fn create(
         CreateOutcome::Ready(sandbox) => {
             let location = [(LOCATION, sandbox.links.own.clone())];
             (StatusCode::CREATED, location, Answer(sandbox)).into_response()
+        }
+        CreateOutcome::Ended(sandbox) => {
+            let location = [(LOCATION, sandbox.links.own.clone())];
+            (StatusCode::OK, location, Answer(sandbox)).into_response()
         }
         CreateOutcome::Pending(sandbox) => {
             let location = [(LOCATION, sandbox.links.own.clone())];

@@ -29,6 +29,8 @@ const PROOF_MS: u64 = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateOutcome {
     Ready(Box<Sandbox>),
+    /// A repeated request: the sandbox was ready once and has ended since.
+    Ended(Box<Sandbox>),
     /// The engine continues the start.
     Pending(Box<Sandbox>),
     /// It waits in the queue; the engine creates the sandbox when there is room.
@@ -115,7 +117,7 @@ impl Service {
         let history = self.host.store.history(Some(id), Seq::default(), usize::MAX).await?;
         let facts = || history.iter().rev().map(|row| &row.record.fact);
         if facts().any(|fact| matches!(fact, Fact::BecameReady { .. })) {
-            return Ok(CreateOutcome::Ready(Box::new(self.sandbox(id).await?)));
+            return Ok(CreateOutcome::Ended(Box::new(self.sandbox(id).await?)));
         }
         self.host.engine.wait_gone(id, PROOF_MS).await?;
         let why = facts().find_map(|fact| match fact {

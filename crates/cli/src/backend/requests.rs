@@ -62,7 +62,9 @@ pub(super) fn seconds(ms: u64) -> u64 {
 /// Without a server a create request waits in the queue and is never answered with a queue entry.
 pub(super) fn created_sandbox(creation: CreateOutcome) -> Result<Sandbox, ServiceFailure> {
     match creation {
-        CreateOutcome::Ready(sandbox) | CreateOutcome::Pending(sandbox) => Ok(*sandbox),
+        CreateOutcome::Ready(sandbox) | CreateOutcome::Ended(sandbox) | CreateOutcome::Pending(sandbox) => {
+            Ok(*sandbox)
+        }
         CreateOutcome::Queued(entry) => {
             Err(ServiceFailure::internal(format!("{} is still in the queue", entry.id)))
         }

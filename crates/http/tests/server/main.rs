@@ -19,6 +19,7 @@ mod executions;
 mod files;
 mod fixture;
 mod http_receiver;
+mod idempotency;
 mod integration;
 mod lifecycle;
 mod listing;
