@@ -28,6 +28,7 @@ mod metrics;
 mod on_linux;
 mod origins;
 mod pitfalls;
+mod proof;
 mod queue;
 mod quotas;
 mod resources;
