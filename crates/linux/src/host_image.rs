@@ -145,6 +145,10 @@ fn copy_public(from: &Path, to: &Path, found: &Metadata) -> io::Result<()> {
         fs::create_dir_all(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
+            // Most alternatives are manual pages, which would make the layer twice as slow to build.
+            if entry.path().extension().is_some_and(|extension| extension == "gz") {
+                continue;
+            }
             copy_public(&entry.path(), &to.join(entry.file_name()), &entry.metadata()?)?;
         }
     } else if found.is_file() && found.mode() & 0o4 != 0 {
@@ -200,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copied_directory_has_links_and_public_files_but_no_private_ones() {
+    fn copied_directory_has_links_and_public_files_but_no_private_ones_or_manuals() {
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (directory.path().join("from"), directory.path().join("to"));
         fs::create_dir_all(from.join("closed")).unwrap();
@@ -210,6 +214,7 @@ mod tests {
         }
         fs::set_permissions(from.join("closed"), fs::Permissions::from_mode(0o700)).unwrap();
         symlink("/nowhere", from.join("link")).unwrap();
+        symlink("/nowhere", from.join("manual.1.gz")).unwrap();
 
         copy_public(&from, &to, &fs::metadata(&from).unwrap()).unwrap();
 

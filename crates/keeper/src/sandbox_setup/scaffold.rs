@@ -1,5 +1,5 @@
-//! A small tmpfs from which the sandbox's `/dev` and the directories of `/sys` are taken, and in which mounts are prepared before the root changes.
-//! One for everything: every superblock costs memory in each memory cgroup of the host.
+//! A small tmpfs from which the sandbox's `/dev` and the directories of `/sys` are taken, and in which mounts are
+//! prepared before the root changes. One for everything: every superblock costs memory in each memory cgroup of the host.
 
 use std::fs;
 use std::io;
