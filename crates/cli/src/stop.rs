@@ -50,7 +50,15 @@ impl Options {
     /// Stops every sandbox of an age that is not critical.
     pub(crate) fn older_than(ms: u64, dry_run: bool) -> Self {
         let bulk = BulkOptions::older_than(ms, dry_run);
-        Self { force: false, grace: None, attest: false, reason: None, wait: WAIT_MS, bulk, sandboxes: Vec::new() }
+        Self {
+            force: false,
+            grace: None,
+            attest: false,
+            reason: None,
+            wait: WAIT_MS,
+            bulk,
+            sandboxes: Vec::new(),
+        }
     }
 
     fn grace_ms(&self) -> Option<u64> {

@@ -176,7 +176,9 @@ pub(crate) fn log_message(id: SandboxId, fact: &Fact) -> LogMessage<'_> {
 
 fn end_decided<'a>(id: SandboxId, cause: Cause) -> LogMessage<'a> {
     let message = match (timeout(cause), cause) {
-        (None, Cause::KeeperKilled) => warning(format!("the keeper of {id} was killed: stopping what is left")),
+        (None, Cause::KeeperKilled) => {
+            warning(format!("the keeper of {id} was killed: stopping what is left"))
+        }
         (None, _) => info("stopping the sandbox"),
         // Ending an idle sandbox, or one at its maximum life, is planned and needs no warning.
         (Some(limit), Cause::Idle | Cause::MaxLife) => info(format!("timeout error: {limit}: stopping {id}")),

@@ -147,7 +147,8 @@ async fn watch_end(
     }
     let end = end_after_reaping(&pidfd).await;
     // Absent: a stop has taken over meanwhile.
-    let Some(watched) = lock(&keepers).get_mut(&instance).map(|it| std::mem::replace(it, WatchedKeeper::Ended(end)))
+    let Some(watched) =
+        lock(&keepers).get_mut(&instance).map(|it| std::mem::replace(it, WatchedKeeper::Ended(end)))
     else {
         return;
     };

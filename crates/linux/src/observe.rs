@@ -111,7 +111,13 @@ impl LinuxProvider {
             let kept = self.sync_output(instance.sandbox, ended.execution).await;
             kept.map_err(ControlError::NoAnswer)?;
         }
-        Ok(InstanceObservation { generation: instance.generation, whole, keeper_end, executions, last_busy_at })
+        Ok(InstanceObservation {
+            generation: instance.generation,
+            whole,
+            keeper_end,
+            executions,
+            last_busy_at,
+        })
     }
 
     /// Whether the keeper of this instance answers a ping in time.

@@ -49,7 +49,7 @@ pub use output::{
 };
 pub use process_io::{ResizeError, SignalError, StdinError, StdinWrite, TerminalSize, WriteResult};
 pub use provider::{
-    DiscoverError, ExecError, ExecRequest, InstanceError, KillOutcome, Provider, StartError, StartRequest, Suspect,
-    WaitError,
+    DiscoverError, ExecError, ExecRequest, InstanceError, KillOutcome, Provider, StartError, StartRequest,
+    Suspect, WaitError,
 };
 pub use usage::{Capacity, Usage};

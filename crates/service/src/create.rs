@@ -129,9 +129,7 @@ impl Service {
             | Cause::StartDeadline
             | Cause::ProbeFailed
             | Cause::ProviderError
-            | Cause::KeeperKilled => {
-                Failure::new(ErrorCode::StartFailed, "the sandbox did not become ready")
-            }
+            | Cause::KeeperKilled => Failure::new(ErrorCode::StartFailed, "the sandbox did not become ready"),
             other => Failure::gone(other),
         };
         let failure = failure.with("sandbox_id", id.to_string()).with("cause", json!(convert::cause(cause)));

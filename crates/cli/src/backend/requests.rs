@@ -119,12 +119,7 @@ impl Backend {
     }
 
     /// None: not proven gone within the wait.
-    pub(crate) async fn stop(
-        &self,
-        id: &str,
-        grace_ms: Option<u64>,
-        wait_ms: u64,
-    ) -> Reply<Option<Receipt>> {
+    pub(crate) async fn stop(&self, id: &str, grace_ms: Option<u64>, wait_ms: u64) -> Reply<Option<Receipt>> {
         match self {
             Self::Server(server) => match server.client.stop(id, grace_ms, seconds(wait_ms)).await {
                 Ok(Completion::Done(receipt)) => Ok(Some(receipt)),

@@ -67,7 +67,7 @@ impl Source for Backend {
     }
 
     async fn stop(&self, id: &str) -> anyhow::Result<String> {
-        match Self::stop(self, id, false, STOP_MS).await? {
+        match Self::stop(self, id, None, STOP_MS).await? {
             Some(receipt) => {
                 let absent = receipt.checks.iter().filter(|check| check.result == Finding::Absent).count();
                 let (cause, all) = (wire_name(&receipt.cause), receipt.checks.len());

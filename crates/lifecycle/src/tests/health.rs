@@ -176,10 +176,10 @@ fn killed_keeper_is_a_cause_of_its_own_with_a_message() {
     fixture.stopped(gone());
 
     let seen = status(&fixture.sandbox, fixture.now, &fixture.policy);
-    assert_eq!((seen.cause, seen.message.as_str()), (
-        Some(Cause::KeeperKilled),
-        "its keeper was killed by signal 9",
-    ));
+    assert_eq!(
+        (seen.cause, seen.message.as_str()),
+        (Some(Cause::KeeperKilled), "its keeper was killed by signal 9",)
+    );
     assert!(fixture.has(|fact| matches!(fact, Fact::Reconciled { .. })));
 }
 

@@ -105,7 +105,10 @@ async fn output_of_an_execution_without_a_start_record_is_read_before_its_end() 
         .driver
         .request(
             1,
-            pinfold_lifecycle::Request::Stop { cause: pinfold_lifecycle::Cause::Cancelled, grace_ms: Some(0) },
+            pinfold_lifecycle::Request::Stop {
+                cause: pinfold_lifecycle::Cause::Cancelled,
+                grace_ms: Some(0),
+            },
         )
         .await;
     fixture.driver.stop_succeeds(1).await;

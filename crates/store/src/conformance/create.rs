@@ -44,7 +44,7 @@ pub async fn a_name_is_taken_until_its_sandbox_is_proven_gone(tested: &dyn Teste
     fixture.store.create(named(1), NO_LIMITS).await.unwrap();
 
     let taken = fixture.store.create(named(2), NO_LIMITS).await;
-    fixture.request(1, Request::Stop { cause: Cause::StoppedByUser, forced: false }).await;
+    fixture.request(1, Request::Stop { cause: Cause::StoppedByUser, grace_ms: None }).await;
     let ending = fixture.store.create(named(3), NO_LIMITS).await;
     fixture.stop_succeeds(1).await;
     let freed = fixture.store.create(named(4), NO_LIMITS).await;

@@ -111,30 +111,33 @@ mod on_linux {
         let rule = Alert::StateCorrupted.definition().rule;
         let (reported, _guard) = CapturedLog::start();
 
-        with_service_config(with_alerts(fast_alerts(&[(Alert::StateCorrupted, rule)])), |fixture| async move {
-            let mut killed = Vec::new();
-            for _ in 0..3 {
-                killed.push(fixture.sandbox().await);
-            }
-            for sandbox in &killed {
-                kill_keeper(fixture.data.path(), sandbox);
-            }
+        with_service_config(
+            with_alerts(fast_alerts(&[(Alert::StateCorrupted, rule)])),
+            |fixture| async move {
+                let mut killed = Vec::new();
+                for _ in 0..3 {
+                    killed.push(fixture.sandbox().await);
+                }
+                for sandbox in &killed {
+                    kill_keeper(fixture.data.path(), sandbox);
+                }
 
-            let fired = wait_for_state(&fixture, Alert::StateCorrupted, "firing").await;
-            for sandbox in &killed {
-                let path = format!("/api/sandbox/{sandbox}/wait?state=gone&wait=30");
-                let seen = fixture.get(&path).await.json();
-                assert_eq!(
-                    (&seen["cause"], &seen["status"]["message"]),
-                    (&json!("keeper_killed"), &json!("its keeper was killed by signal 9")),
-                    "{seen:#}"
-                );
-                assert_eq!(reported.lines(&format!("Reconciled state for {sandbox}")).len(), 1);
-                let warnings = reported.lines(&format!("the keeper of {sandbox} was killed"));
-                assert!(warnings.len() == 1 && warnings[0].contains("WARN"), "{warnings:#?}");
-            }
-            assert!(fired["value"].as_f64().unwrap() >= 2.0, "{fired}");
-        })
+                let fired = wait_for_state(&fixture, Alert::StateCorrupted, "firing").await;
+                for sandbox in &killed {
+                    let path = format!("/api/sandbox/{sandbox}/wait?state=gone&wait=30");
+                    let seen = fixture.get(&path).await.json();
+                    assert_eq!(
+                        (&seen["cause"], &seen["status"]["message"]),
+                        (&json!("keeper_killed"), &json!("its keeper was killed by signal 9")),
+                        "{seen:#}"
+                    );
+                    assert_eq!(reported.lines(&format!("Reconciled state for {sandbox}")).len(), 1);
+                    let warnings = reported.lines(&format!("the keeper of {sandbox} was killed"));
+                    assert!(warnings.len() == 1 && warnings[0].contains("WARN"), "{warnings:#?}");
+                }
+                assert!(fired["value"].as_f64().unwrap() >= 2.0, "{fired}");
+            },
+        )
         .await;
     }
 
