@@ -1,8 +1,6 @@
 //! The warm pool: except for speed, users cannot tell a pooled instance from a new one. Each is used once,
 //! never shared, probed before it is claimed, and gives way to requests that need its room.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use futures_util::future::join_all;
 use pinfold_engine::{AdmitError, Config, CreateRequest, Engine, OnExit, PoolPlan};
 use pinfold_lifecycle::{
@@ -24,12 +22,9 @@ pub(crate) fn pool_of(size: u64) -> Config {
 }
 
 pub(crate) fn requesting() -> CreateRequest {
-    // No two living sandboxes have the same name.
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("mine {}", NEXT.fetch_add(1, Ordering::Relaxed));
     let labels = [("team".to_owned(), "blue".to_owned())].into();
     CreateRequest {
-        spec: Spec { name: Some(name), labels, ..shape().spec() }.into(),
+        spec: Spec { task_id: Some("mine".into()), labels, ..shape().spec() }.into(),
         ..CreateRequest::default()
     }
 }
