@@ -11,6 +11,7 @@ use pinfold_host::start_host;
 use pinfold_http::{Endpoint, Tls, serve};
 use pinfold_service::rfc3339;
 use pinfold_service::{HostConfig, Service};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -92,6 +93,13 @@ impl Options {
 /// How long the server waits for pooled instances, and with `on_exit = "stop"` for sandboxes, to end.
 const STOP_MS: u64 = 60_000;
 
+/// Opens as many files as the system administrator allows: a shell's soft limit is often 1,024, and each sandbox and each
+/// connection takes some. Where it cannot be raised, fewer keepers are watched.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _stays_as_it_is = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
 pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Result<ExitCode> {
     let data = data_directory(global.data_dir.as_ref())?;
     let mut loaded = settings::load(&data, options.config.as_deref())?;
@@ -99,6 +107,7 @@ pub(crate) async fn run(global: &GlobalOptions, options: &Options) -> anyhow::Re
     let server = &loaded.settings.server;
     check(server)?;
     init_logging(server)?;
+    raise_open_files();
     let (engine, service_config) = (loaded.engine()?, loaded.service_config()?);
     let stopped = termination_signal()?;
     let (endpoints, address) = endpoints(server).await?;

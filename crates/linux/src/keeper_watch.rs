@@ -64,10 +64,13 @@ impl Default for KeeperWatch {
 }
 
 impl KeeperWatch {
-    /// Watches a keeper until it ends or is forgotten. Without a runtime, or without a free descriptor, it is not
+    /// Watches a keeper until it ends or is forgotten. Without a runtime, or without free descriptors, it is not
     /// watched; the routine checks still notice its end.
     pub(crate) fn watch(&self, instance: InstanceId, pid: i32, pidfd: OwnedFd) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if lock(&self.keepers).len() >= most_watched() {
+            return;
+        }
         #[expect(deprecated, reason = "the descriptor is owned here and closed once")]
         let Ok(pidfd) = AsyncFd::with_interest(pidfd, Interest::READABLE) else { return };
         let stat = File::open(format!("/proc/{pid}/stat")).ok();
@@ -123,6 +126,12 @@ impl KeeperWatch {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Two descriptors each, and half of what this process may open is left for everything else.
+fn most_watched() -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    files.map_or(usize::MAX, |files| usize::try_from(files / 4).unwrap_or(usize::MAX))
 }
 
 /// Whether the keeper of this instance is stopped, as far as can be told.
