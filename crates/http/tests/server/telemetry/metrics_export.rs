@@ -96,8 +96,10 @@ async fn exported_metrics_match_prometheus() {
         assert_eq!(ours, after.keys().collect::<Vec<_>>());
         // What this host has left also changes and changes back between two scrapes: others use the host too.
         let is_ours = |name: &str| !name.contains("_free");
-        let same: Vec<_> =
-            before.iter().filter(|(line, value)| is_ours(&line.0) && after.get(line) == Some(value)).collect();
+        let same: Vec<_> = before
+            .iter()
+            .filter(|(line, value)| is_ours(&line.0) && after.get(line) == Some(value))
+            .collect();
         for (line, value) in &same {
             assert_eq!(reported.get(line), Some(*value), "{line:?}");
         }
