@@ -22,7 +22,7 @@ use running::Prometheus;
 /// Poll interval, and how long a change may take to show.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
-const ALERT: &str = "sandbox_failure_rate_critical";
+const ALERT: &str = "sandbox_timeout_high";
 
 /// Runs only this stage.
 pub(crate) fn run_alone() -> Result<bool> {
@@ -56,7 +56,7 @@ fn check_rules(programs: &Programs) -> Result<bool> {
     Ok(true)
 }
 
-/// Scrapes a real server whose executions fail until the alert fires, and then succeed until it resolves.
+/// Scrapes a real server whose executions time out until the alert fires, and then succeed until it resolves.
 fn scrape(programs: &Programs) -> Result<()> {
     let server = Server::start("prometheus", &cargo::repository_root().join("target"))?;
     let prometheus = Prometheus::begin(programs, &server)?;
@@ -70,7 +70,11 @@ fn scrape(programs: &Programs) -> Result<()> {
     let exec = format!("/api/sandbox/{id}/exec");
 
     wait_until("the alert fires", || {
-        post(&server, &exec, r#"{"command": ["false"]}"#)?;
+        post(&server, &exec, r#"{"command": ["sleep", "60"], "timeout_ms": 100}"#)?;
+        // Few enough to be outweighed below.
+        for _ in 0..4 {
+            post(&server, &exec, r#"{"command": ["true"]}"#)?;
+        }
         fires(&prometheus)
     })?;
     wait_until("the alert is resolved", || {

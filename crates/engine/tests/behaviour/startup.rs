@@ -111,9 +111,9 @@ async fn expired_evidence_is_not_shown_as_ready() {
     fixture.faults.always(Call::Ping, hangs());
     fixture.faults.always(Call::Probe, hangs());
 
-    fixture.pass_ms(29 * SECOND).await;
+    fixture.pass_ms(14 * SECOND).await;
     let fresh = fixture.state(id).await;
-    fixture.pass_ms(2 * SECOND).await;
+    fixture.pass_ms(17 * SECOND).await;
     let stale = fixture.state(id).await;
     fixture.faults.clear();
     fixture.pass_ms(10 * SECOND).await;
