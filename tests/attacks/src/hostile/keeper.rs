@@ -112,7 +112,7 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
 
 /// Waits for a process whose executable has no path inside, and tries to open it for writing.
 fn catch_the_runtime() -> Result<Verdict, String> {
-    for _ in 0..20_000 {
+    for _ in 0..100_000 {
         let running = fs::read_dir("/proc").step("list processes")?.flatten();
         for exe in running.map(|entry| entry.path().join("exe")) {
             let Ok(held) = File::open(&exe) else { continue };
