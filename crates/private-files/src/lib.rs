@@ -42,8 +42,8 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     tighten(path)
 }
 
-/// Takes the rights of group and others away from a file or directory of this user. Others' files are left alone: this
-/// user cannot change them, and whoever can is not kept out by it.
+/// Takes the rights of group and others away from a file or directory of this user. Files of another user are left
+/// alone: only that user and root can change their modes.
 pub fn tighten(path: &Path) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let mode = found.mode();

@@ -29,7 +29,7 @@ fn programs_of_the_host_find_their_files_in_etc() {
     }
 }
 
-/// Without root a sandbox has one user id, so that nobody can become another user in it.
+/// A sandbox of an ordinary user has one user id, so `su` cannot change to another one.
 #[test]
 fn su_changes_the_user_in_a_sandbox_of_root() {
     let fixture = fixtures().remove(0);

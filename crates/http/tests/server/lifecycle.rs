@@ -149,7 +149,7 @@ async fn name_is_unique_among_living_sandboxes_and_stands_for_the_id() {
         let shown = fixture.get("/api/sandbox/builder").await.json();
         let ran = fixture.sh("builder", "echo hello > file").await;
         let file = fixture.get("/api/sandbox/builder/files/tmp?list=1").await;
-        let unknown = fixture.get("/api/sandbox/nobody").await;
+        let unknown = fixture.get("/api/sandbox/no-such-name").await;
         let gone = fixture.delete("/api/sandbox/builder?force=1").await;
         let third = fixture.post("/api/sandbox", body).await;
 
